@@ -10,7 +10,7 @@ use tollgate::{Loads, let_loads_return};
 /// Preemptions that an interleaving has at most.
 #[derive(Clone, Copy, Debug)]
 pub enum Preemptions {
-    /// So many.
+    /// At most so many.
     To(usize),
     /// As many as there can be.
     Any,
@@ -28,7 +28,7 @@ impl core::fmt::Display for Preemptions {
 }
 
 /// Explores two threads, and every stale value that a load may return: interleavings with at most 3
-/// preemptions, in the full run 4.
+/// preemptions; in the full run, 4.
 pub fn explore_two(name: &str, model: impl Fn() + Sync + Send + 'static) {
     explore_two_to(name, 3, To(4), model);
 }
@@ -85,7 +85,7 @@ pub fn explore_latest(
     explore(name, if is_full() { full } else { To(ordinary) }, model);
 }
 
-/// Looks for a planted mistake as the ordinary run explores two threads, in any run.
+/// Looks for a planted fault as the ordinary run explores two threads, in any run.
 pub fn catch_two(name: &str, model: impl Fn() + Sync + Send + 'static) {
     catch_two_to(To(3), name, model);
 }
@@ -96,12 +96,12 @@ pub fn catch_two_to(most: Preemptions, name: &str, model: impl Fn() + Sync + Sen
     explore(name, most, model);
 }
 
-/// Looks for one as the ordinary run explores three threads.
+/// Looks for a planted fault as the ordinary run explores three threads.
 pub fn catch_three(name: &str, model: impl Fn() + Sync + Send + 'static) {
     catch_latest(name, 4, model);
 }
 
-/// Looks for one with at most so many preemptions, loads returning the latest value.
+/// Looks for a planted fault with at most so many preemptions, loads returning the latest value.
 pub fn catch_latest(name: &str, preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let_loads_return(Loads::Latest);
     explore(name, To(preemptions), model);

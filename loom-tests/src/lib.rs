@@ -1,7 +1,7 @@
 //! Models of the atomic protocols, explored by loom; one file per protocol in `tests/`.
 //!
-//! They run only with `RUSTFLAGS="--cfg tollgate_loom"` (see `ci/check.sh loom`); without it there is
-//! nothing here. Under the flag a bucket has two slots, so that few keys fill it.
+//! They run only with `RUSTFLAGS="--cfg tollgate_loom"` (see `ci/check.sh loom`); without the flag this
+//! package is empty. Under the flag a bucket has two slots, so that few keys fill it.
 
 #![cfg(tollgate_loom)]
 
@@ -19,7 +19,7 @@ pub use explore::{
     explore_latest, explore_three, explore_two, explore_two_to, explore_two_whole,
 };
 
-/// Time is given with every call.
+/// A clock for limiters whose callers pass the time with every call.
 #[derive(Debug)]
 pub struct NoClock;
 
@@ -41,6 +41,9 @@ pub type Bucket<A> = Direct<A, NoClock>;
 pub fn burst(cells: u64) -> Quota {
     Quota::per_second(1).burst(cells)
 }
+
+/// Builds a limiter of one kind of slot: [`gate`] or [`compact`].
+pub type Make = fn(Quota, u64, OnFull) -> Arc<Gate>;
 
 /// A limiter of wide slots, with as few buckets of two as hold `capacity` keys at 55 % load.
 #[must_use]
@@ -101,7 +104,7 @@ pub fn left<A: Algorithm>(gate: &Keyed<A>, key: u64, now: Tick) -> u64 {
     }
 }
 
-/// What three threads were granted, each of which does something by the limiter.
+/// The sum of what three threads return, each of which uses the limiter.
 pub fn together(
     gate: &Arc<Gate>,
     (a, b, c): (
@@ -122,8 +125,8 @@ fn begin(
     loom::thread::spawn(move || body(&gate))
 }
 
-/// What each of so many threads was granted, which do the same by what they share; the caller is
-/// the first of them.
+/// What each of so many threads returns, all of which do the same with `shared`. The caller is the
+/// first of them.
 pub fn each_of<T: Send + Sync + 'static>(
     threads: usize,
     shared: &Arc<T>,
@@ -139,11 +142,11 @@ pub fn each_of<T: Send + Sync + 'static>(
     core::iter::once(mine).chain(theirs).collect()
 }
 
-/// So many threads ask for a cell each of a key that was never seen, and has one less.
+/// So many threads ask for a cell each, of a key that was never seen and has one cell less.
 ///
 /// # Panics
 ///
-/// Other than all its cells were granted, or a charge was lost.
+/// Not exactly its cells were granted, or a charge was lost.
 pub fn several_ask_for_one_less(gate: &Arc<Gate>, threads: usize) {
     const KEY: u64 = 7;
     let granted = each_of(threads, gate, |gate, _| ask(gate, KEY, at(1)));
@@ -161,7 +164,7 @@ pub fn bucket<A: Algorithm>(algorithm: A, quota: Quota) -> Arc<Bucket<A>> {
     Arc::new(built.expect("the quota is in range"))
 }
 
-/// What is asked of a [`bucket`].
+/// The requests to a [`bucket`].
 #[derive(Clone, Copy, Debug)]
 pub struct Story {
     /// By one thread.
@@ -175,15 +178,15 @@ pub struct Story {
 impl Story {
     /// Plays the story, and returns the cells granted to the threads.
     ///
-    /// Every answer must be the oracle's, in all that it tells, for some order of the threads'
-    /// requests. The requests that come after show what state they left.
+    /// Every answer must be the oracle's, in every field, for some order of the threads' requests. The
+    /// requests that come after show the state that they left.
     #[must_use]
     pub fn play<A: Algorithm + 'static>(&self, bucket: &Arc<Bucket<A>>) -> u64 {
         let mut oracle = bucket.params().oracle();
         for answer in answers(bucket, self.before) {
             assert!(answer.is_by(&mut oracle), "before the threads: {answer:?}");
         }
-        let (mine, theirs) = self.threads.split_first().expect("somebody asks");
+        let (mine, theirs) = self.threads.split_first().expect("a thread asks");
         let spawn = |&requests: &&'static [Request]| {
             let bucket = Arc::clone(bucket);
             loom::thread::spawn(move || answers(&bucket, requests))
@@ -201,7 +204,7 @@ impl Story {
     }
 }
 
-/// A request and what was said to it.
+/// A request and its answer.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
     request: Request,
@@ -232,8 +235,8 @@ fn answers<A: Algorithm>(bucket: &Bucket<A>, requests: &[Request]) -> Vec<Answer
     requests.iter().map(answer).collect()
 }
 
-/// Whether the oracle says the same when the threads' requests come in some order, each thread's
-/// in its own.
+/// Whether the oracle gives the same answers for some order of the threads' requests that keeps each
+/// thread's own order.
 fn some_order_explains(oracle: &impl Oracle, threads: &[&[Answer]], after: &[Answer]) -> bool {
     if threads.iter().all(|answers| answers.is_empty()) {
         let mut oracle = oracle.clone();

@@ -1,168 +1,111 @@
-//! Claim against claim: one key, two threads that both find it absent.
+//! Claim against claim: threads that find a key absent, or keys that want the same slots.
+//!
+//! The models run over both kinds of slot; the protocol is in `src/table/claim.rs`.
 
 #![cfg(tollgate_loom)]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use loom::thread;
 use loom_tests::{
-    Gate, ONE_BUCKET, Preemptions, ask, at, burst, catch_latest, catch_two, each_of, explore_four,
-    explore_latest, explore_two, explore_two_to, gate, left, several_ask_for_one_less, together,
+    Gate, Make, ONE_BUCKET, ask, at, burst, each_of, left, several_ask_for_one_less, together,
 };
-use tollgate::{Fault, OnFull, plant};
+use tollgate::OnFull;
 
 const KEY: u64 = 7;
+/// One of these takes the wide slot that the key prefers. Compact slots are not preferred.
+const NEIGHBOURS: [u64; 2] = [1, 2];
 
-/// Two threads ask for a key that is not there; a neighbour's slot may be idle or used.
-fn both_claim(gate: &Arc<Gate>, now: u64, cells: u64) {
+/// A limiter with two slots for all keys, and one cell for each.
+fn one_cell(make: Make) -> Arc<Gate> {
+    make(burst(1), ONE_BUCKET, OnFull::Deny)
+}
+
+/// Two threads ask twice each for a key that is absent and has three cells.
+fn both_claim(gate: &Arc<Gate>, now: u64) {
     let other = Arc::clone(gate);
     let thread = thread::spawn(move || ask(&other, KEY, at(now)) + ask(&other, KEY, at(now)));
     let mine = ask(gate, KEY, at(now)) + ask(gate, KEY, at(now));
     let granted = mine + thread.join().unwrap();
-    assert_eq!(granted, cells, "granted in all");
+    assert_eq!(granted, 3, "granted in all");
     assert_eq!(left(gate, KEY, at(now)), 0, "no charge was lost");
 }
 
-#[test]
-fn of_one_key_in_an_empty_bucket() {
-    explore_two("claim: same key, empty bucket, 2 threads x 2", || {
-        both_claim(&gate(burst(3), ONE_BUCKET, OnFull::Deny), 1, 3);
-    });
+fn both_claim_in_an_empty_bucket(make: Make) {
+    both_claim(&make(burst(3), ONE_BUCKET, OnFull::Deny), 1);
 }
 
-#[test]
-fn of_one_key_with_two_empty_buckets() {
-    explore_two_to("claim: same key, two buckets, 2 threads x 2", 2, Preemptions::To(4), || {
-        both_claim(&gate(burst(3), 2, OnFull::Deny), 1, 3);
-    });
+fn both_claim_in_two_empty_buckets(make: Make) {
+    both_claim(&make(burst(3), 2, OnFull::Deny), 1);
 }
 
-#[test]
-fn of_one_key_with_an_idle_neighbour() {
-    explore_two("claim: same key, one idle neighbour, 2 threads x 2", || {
-        let gate = gate(burst(3), ONE_BUCKET, OnFull::Deny);
-        assert_eq!(ask(&gate, 1, at(1)), 1);
-        both_claim(&gate, 100, 3);
-    });
+fn both_claim_beside_an_idle_key(make: Make) {
+    let gate = make(burst(3), ONE_BUCKET, OnFull::Deny);
+    assert_eq!(ask(&gate, 1, at(1)), 1);
+    both_claim(&gate, 100);
 }
 
-#[test]
-fn of_one_key_with_only_idle_neighbours() {
-    explore_two_to(
-        "claim: same key, only idle neighbours, 2 threads x 2",
-        2,
-        Preemptions::To(3),
-        || {
-            let gate = gate(burst(3), ONE_BUCKET, OnFull::Deny);
-            assert_eq!(ask(&gate, 1, at(1)) + ask(&gate, 2, at(2)), 2);
-            both_claim(&gate, 100, 3);
-        },
-    );
+fn both_claim_where_all_keys_are_idle(make: Make) {
+    let gate = make(burst(3), ONE_BUCKET, OnFull::Deny);
+    assert_eq!(ask(&gate, 1, at(1)) + ask(&gate, 3, at(2)), 2);
+    both_claim(&gate, 100);
 }
 
 /// Several threads ask for a cell each, of which there is one less.
-fn several_claim(threads: usize) {
-    several_ask_for_one_less(&gate(burst(threads as u64 - 1), ONE_BUCKET, OnFull::Deny), threads);
+fn several_claim(make: Make, threads: usize) {
+    several_ask_for_one_less(&make(burst(threads as u64 - 1), ONE_BUCKET, OnFull::Deny), threads);
 }
 
-#[test]
-fn of_one_key_by_two_threads() {
-    explore_latest("claim: same key, 2 threads", 3, Preemptions::To(6), || several_claim(2));
+/// Two threads ask for a key, one of them by a clock that is 4 us behind. Returns what they were
+/// granted, and what a later request was.
+fn both_claim_by_different_clocks(make: Make) -> [u64; 2] {
+    let gate = one_cell(make);
+    let other = Arc::clone(&gate);
+    let stale = at(1).saturating_sub(Duration::from_micros(4));
+    let thread = thread::spawn(move || ask(&other, KEY, stale));
+    let mine = ask(&gate, KEY, at(1));
+    [mine + thread.join().unwrap(), ask(&gate, KEY, at(1))]
 }
 
-#[test]
-fn of_one_key_by_three_threads() {
-    explore_latest("claim: same key, 3 threads", 3, Preemptions::To(4), || several_claim(3));
+/// Two threads claim two keys, and ask twice each.
+fn two_keys(make: Make) {
+    let gate = one_cell(make);
+    let other = Arc::clone(&gate);
+    let thread = thread::spawn(move || ask(&other, 1, at(1)) + ask(&other, 1, at(1)));
+    let mine = ask(&gate, 2, at(1)) + ask(&gate, 2, at(1));
+    assert_eq!((mine, thread.join().unwrap()), (1, 1), "each key has its own cell");
+    assert_eq!(gate.len_at(at(1)), 2);
+    assert_eq!(gate.stats().denied_full, 0);
 }
 
-#[test]
-#[ignore = "4 threads: in the full run"]
-fn of_one_key_by_four_threads() {
-    explore_four("claim: same key, 4 threads", || several_claim(4));
+fn two_keys_once_each(make: Make) {
+    let gate = one_cell(make);
+    let granted = each_of(2, &gate, |gate, number| ask(gate, 1 + number as u64, at(1)));
+    assert_eq!(granted, [1, 1], "each key has its own cell");
+    assert_eq!((gate.len_at(at(1)), gate.stats().denied_full), (2, 0));
 }
 
-/// Two keys, each claimed by two threads for the one cell that it has. While one key's claims stand in
-/// both slots the other's displace them, and those displace these: who is then told that there is no
-/// place has charged nothing, and finds one when it asks again.
-#[test]
-#[ignore = "4 threads: in the full run"]
-fn of_two_keys_by_two_threads_each() {
-    explore_four("claim: two keys, 2 threads each, 4 threads", || {
-        let gate = gate(burst(1), ONE_BUCKET, OnFull::Deny);
-        let granted = each_of(4, &gate, |gate, number| ask(gate, 1 + number as u64 % 2, at(1)));
-        let (first, second) = (granted[0] + granted[2], granted[1] + granted[3]);
-        assert!(first <= 1 && second <= 1, "granted: {granted:?}");
-        assert!(first + second > 0, "one goes on");
-        assert!(first + second == 2 || gate.stats().denied_full > 0, "granted: {granted:?}");
-        assert_eq!(left(&gate, 1, at(1)), 1 - first, "no charge was lost, none is left over");
-        assert_eq!(left(&gate, 2, at(1)), 1 - second, "no charge was lost, none is left over");
-        let again = ask(&gate, 1, at(1)) + ask(&gate, 2, at(1));
-        assert_eq!(first + second + again, 2, "each has its cell in the end");
-    });
+/// What each of four threads is granted, two of which ask for one key, and two for another.
+fn two_keys_by_two_threads_each(gate: &Arc<Gate>) -> [u64; 2] {
+    let granted = each_of(4, gate, |gate, number| ask(gate, 1 + number as u64 % 2, at(1)));
+    [granted[0] + granted[2], granted[1] + granted[3]]
 }
 
-#[test]
-fn of_one_key_with_clocks_that_differ() {
-    explore_two("claim: same key, clocks 4 us apart, 2 threads", || {
-        let gate = gate(burst(1), ONE_BUCKET, OnFull::Deny);
-        let other = Arc::clone(&gate);
-        let stale = at(1).saturating_sub(std::time::Duration::from_micros(4));
-        let thread = thread::spawn(move || ask(&other, KEY, stale));
-        let mine = ask(&gate, KEY, at(1));
-        // Not more than one; and none only where the stale thread met the other's claim.
-        assert!(mine + thread.join().unwrap() <= 1);
-        assert!(ask(&gate, KEY, at(1)) + ask(&gate, KEY, at(1)) <= 1);
-    });
-}
-
-#[test]
-fn of_two_keys() {
-    explore_two("claim: two keys, one bucket, 2 threads x 2", || {
-        let gate = gate(burst(1), ONE_BUCKET, OnFull::Deny);
-        let other = Arc::clone(&gate);
-        let thread = thread::spawn(move || ask(&other, 1, at(1)) + ask(&other, 1, at(1)));
-        let mine = ask(&gate, 2, at(1)) + ask(&gate, 2, at(1));
-        assert_eq!((mine, thread.join().unwrap()), (1, 1), "each has its own bucket");
-        assert_eq!(gate.len_at(at(1)), 2);
-        assert_eq!(gate.stats().denied_full, 0);
-    });
-}
-
-#[test]
-fn of_two_keys_once_each() {
-    explore_latest("claim: two keys, one bucket, 2 threads", 3, Preemptions::Any, || {
-        let gate = gate(burst(1), ONE_BUCKET, OnFull::Deny);
-        let granted = each_of(2, &gate, |gate, number| ask(gate, 1 + number as u64, at(1)));
-        assert_eq!(granted, [1, 1], "each has its own bucket");
-        assert_eq!((gate.len_at(at(1)), gate.stats().denied_full), (2, 0));
-    });
-}
-
-/// More keys than the two slots: the others are told that there is no place, and no key shares
-/// another's.
-fn more_keys_than_slots(keys: usize) {
-    let gate = gate(burst(1), ONE_BUCKET, OnFull::Deny);
+/// More keys than slots: claims displace one another where nothing else is free, but no key gains a
+/// cell by it, and no thread hangs. The other keys find no place.
+fn more_keys_than_slots(make: Make, keys: usize) {
+    let gate = one_cell(make);
     let granted = each_of(keys, &gate, |gate, number| ask(gate, 1 + number as u64, at(1)));
     assert_eq!(granted.iter().sum::<u64>(), 2, "granted in all");
-    assert_eq!(gate.stats().denied_full, keys as u64 - 2, "told that it is full");
+    assert_eq!(gate.stats().denied_full, keys as u64 - 2, "denied for want of a place");
+    assert_eq!(gate.len_at(at(1)), 2, "each in a slot of its own");
 }
 
-#[test]
-fn of_more_keys_than_slots() {
-    explore_latest("claim: 3 keys, 2 slots, 3 threads", 3, Preemptions::To(4), || {
-        more_keys_than_slots(3)
-    });
-}
-
-#[test]
-#[ignore = "4 threads: in the full run"]
-fn of_twice_as_many_keys_as_slots() {
-    explore_four("claim: 4 keys, 2 slots, 4 threads", || more_keys_than_slots(4));
-}
-
-/// One thread frees a slot that the key prefers, so that the two threads claim different slots.
-fn both_claim_different_slots(neighbour: u64) {
-    let gate = gate(burst(1), ONE_BUCKET, OnFull::Deny);
+/// One thread frees the first slot, so that the two threads claim different slots, and one of the
+/// claims is given up.
+fn both_claim_different_slots(make: Make, neighbour: u64) {
+    let gate = one_cell(make);
     assert_eq!(ask(&gate, neighbour, at(1)), 1);
     let other = Arc::clone(&gate);
     let thread = thread::spawn(move || {
@@ -172,46 +115,14 @@ fn both_claim_different_slots(neighbour: u64) {
     let mine = ask(&gate, KEY, at(1));
     assert_eq!(mine + thread.join().unwrap(), 1, "granted in all");
     assert_eq!(left(&gate, KEY, at(1)), 0, "no charge was lost");
+    assert_eq!(gate.len_at(at(1)), 1, "the claim that was given up is vacant");
     assert_eq!(ask(&gate, neighbour, at(1)), 1, "the neighbour starts afresh");
 }
 
-/// Two neighbours: one of them takes the slot that the key prefers.
-const NEIGHBOURS: [u64; 2] = [1, 2];
-
-#[test]
-fn of_one_key_in_different_slots() {
-    for neighbour in NEIGHBOURS {
-        explore_two("claim: same key, different slots, 2 threads", move || {
-            both_claim_different_slots(neighbour);
-        });
-    }
-}
-
-/// The mistake avoided: a claim is committed without looking for another.
-#[test]
-#[should_panic(expected = "assertion")]
-fn without_the_survey_a_key_has_two_slots() {
-    plant(Fault::SurveySkipped);
-    for neighbour in NEIGHBOURS {
-        catch_two("claim: survey skipped", move || both_claim_different_slots(neighbour));
-    }
-}
-
-/// The mistake avoided: the survey may have happened before the claim, as others see it.
-#[test]
-#[should_panic(expected = "granted in all")]
-fn without_the_fence_a_key_has_two_slots() {
-    plant(Fault::FenceLeftOut);
-    for neighbour in NEIGHBOURS {
-        catch_two("claim: fence left out", move || both_claim_different_slots(neighbour));
-    }
-}
-
-/// A thread that lost a race for the second slot looks at the first, then sees a claim of its key
-/// in the second. The key may have been seated in the first in between.
-fn a_claim_just_seen() {
-    let [neighbour, other] = NEIGHBOURS;
-    let gate = gate(burst(1), ONE_BUCKET, OnFull::Deny);
+/// A thread that has lost a race for the second slot reads the first, then sees a claim of its key in
+/// the second. In between, the key may have been committed in the first.
+fn a_claim_just_seen(make: Make, [neighbour, other]: [u64; 2], makes_room_first: bool) {
+    let gate = one_cell(make);
     assert_eq!(ask(&gate, neighbour, at(1)), 1);
     let once = |gate: &Gate| ask(gate, KEY, at(1));
     let makes_room = move |gate: &Gate| {
@@ -220,20 +131,348 @@ fn a_claim_just_seen() {
         gate.reset(&other);
         ask(gate, KEY, at(1))
     };
-    let granted = together(&gate, (makes_room, once, once));
+    let granted = match makes_room_first {
+        true => together(&gate, (makes_room, once, once)),
+        false => together(&gate, (once, once, makes_room)),
+    };
     assert!(granted <= 1, "{granted} granted");
 }
 
-#[test]
-fn of_one_key_that_is_seated_meanwhile() {
-    explore_latest("claim: just seen, 3 threads", 2, Preemptions::To(4), a_claim_just_seen);
+mod wide {
+    use super::*;
+    use loom_tests::{
+        Preemptions, catch_latest, catch_two, explore_four, explore_latest, explore_two,
+        explore_two_to, gate as make,
+    };
+    use tollgate::{Fault, plant};
+
+    #[test]
+    fn two_threads_that_claim_a_key_in_an_empty_bucket_share_its_cells() {
+        explore_two("claim wide: same key, empty bucket, 2 threads x 2", || {
+            both_claim_in_an_empty_bucket(make);
+        });
+    }
+
+    #[test]
+    fn two_threads_that_claim_a_key_in_two_empty_buckets_share_its_cells() {
+        explore_two_to(
+            "claim wide: same key, two buckets, 2 threads x 2",
+            2,
+            Preemptions::To(4),
+            || both_claim_in_two_empty_buckets(make),
+        );
+    }
+
+    #[test]
+    fn two_threads_that_claim_a_key_beside_an_idle_key_share_its_cells() {
+        explore_two("claim wide: same key, one idle neighbour, 2 threads x 2", || {
+            both_claim_beside_an_idle_key(make);
+        });
+    }
+
+    #[test]
+    fn two_threads_that_claim_an_idle_keys_slot_share_its_cells() {
+        explore_two_to(
+            "claim wide: same key, only idle neighbours, 2 threads x 2",
+            2,
+            Preemptions::To(3),
+            || both_claim_where_all_keys_are_idle(make),
+        );
+    }
+
+    #[test]
+    fn two_threads_that_ask_for_one_cell_are_granted_one() {
+        explore_latest("claim wide: same key, 2 threads", 3, Preemptions::To(6), || {
+            several_claim(make, 2);
+        });
+    }
+
+    #[test]
+    fn three_threads_that_ask_for_two_cells_are_granted_two() {
+        explore_latest("claim wide: same key, 3 threads", 3, Preemptions::To(4), || {
+            several_claim(make, 3);
+        });
+    }
+
+    #[test]
+    #[ignore = "4 threads: in the full run"]
+    fn four_threads_that_ask_for_three_cells_are_granted_three() {
+        explore_four("claim wide: same key, 4 threads", || several_claim(make, 4));
+    }
+
+    /// While the claims of one key are in both slots, those of the other key displace them, and these
+    /// displace those. A request that then finds no place has charged nothing, and finds one when it
+    /// is made again.
+    #[test]
+    #[ignore = "4 threads: in the full run"]
+    fn two_keys_claimed_by_two_threads_each_have_their_cell_in_the_end() {
+        explore_four("claim wide: two keys, 2 threads each, 4 threads", || {
+            let gate = one_cell(make);
+            let [first, second] = two_keys_by_two_threads_each(&gate);
+            let granted = format!("granted: {first} and {second}");
+            assert!(first <= 1 && second <= 1, "{granted}");
+            assert!(first + second > 0, "one succeeds");
+            assert!(first + second == 2 || gate.stats().denied_full > 0, "{granted}");
+            assert_eq!(left(&gate, 1, at(1)), 1 - first, "no charge was lost, none is left over");
+            assert_eq!(left(&gate, 2, at(1)), 1 - second, "no charge was lost, none is left over");
+            let again = ask(&gate, 1, at(1)) + ask(&gate, 2, at(1));
+            assert_eq!(first + second + again, 2, "each has its cell in the end");
+        });
+    }
+
+    /// Nothing is granted only if the thread with the stale clock met the other's claim.
+    #[test]
+    fn two_threads_with_different_clocks_are_granted_one_cell_at_most() {
+        explore_two("claim wide: same key, clocks 4 us apart, 2 threads", || {
+            let [granted, after] = both_claim_by_different_clocks(make);
+            assert!(granted <= 1 && granted + after <= 1, "granted: {granted}, then {after}");
+        });
+    }
+
+    #[test]
+    fn two_keys_in_one_bucket_have_a_slot_each() {
+        explore_two("claim wide: two keys, one bucket, 2 threads x 2", || two_keys(make));
+    }
+
+    #[test]
+    fn two_keys_that_are_claimed_once_have_a_slot_each() {
+        explore_latest("claim wide: two keys, one bucket, 2 threads", 3, Preemptions::Any, || {
+            two_keys_once_each(make);
+        });
+    }
+
+    #[test]
+    fn of_three_keys_two_have_the_two_slots() {
+        explore_latest("claim wide: 3 keys, 2 slots, 3 threads", 3, Preemptions::To(4), || {
+            more_keys_than_slots(make, 3);
+        });
+    }
+
+    #[test]
+    #[ignore = "4 threads: in the full run"]
+    fn of_four_keys_two_have_the_two_slots() {
+        explore_four("claim wide: 4 keys, 2 slots, 4 threads", || more_keys_than_slots(make, 4));
+    }
+
+    #[test]
+    fn of_two_claims_in_different_slots_one_is_given_up() {
+        for neighbour in NEIGHBOURS {
+            explore_two("claim wide: same key, different slots, 2 threads", move || {
+                both_claim_different_slots(make, neighbour);
+            });
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "assertion")]
+    fn without_the_survey_a_key_has_two_slots() {
+        plant(Fault::SurveySkipped);
+        for neighbour in NEIGHBOURS {
+            catch_two("claim wide: survey skipped", move || {
+                both_claim_different_slots(make, neighbour);
+            });
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "granted in all")]
+    fn without_the_fence_a_key_has_two_slots() {
+        plant(Fault::FenceLeftOut);
+        for neighbour in NEIGHBOURS {
+            catch_two("claim wide: fence left out", move || {
+                both_claim_different_slots(make, neighbour);
+            });
+        }
+    }
+
+    #[test]
+    fn a_claim_that_is_first_seen_in_a_survey_is_surveyed_for_again() {
+        explore_latest("claim wide: just seen, 3 threads", 2, Preemptions::To(4), || {
+            a_claim_just_seen(make, NEIGHBOURS, true);
+        });
+    }
+
+    #[test]
+    #[ignore = "takes minutes; compact slots show the same mistake in seconds"]
+    #[should_panic(expected = "2 granted")]
+    fn without_the_second_survey_a_key_has_two_slots() {
+        plant(Fault::ClaimJustSeen);
+        catch_latest("claim wide: just seen", 5, || a_claim_just_seen(make, NEIGHBOURS, true));
+    }
 }
 
-/// The mistake avoided: a claim is committed that this thread knew nothing of before its fence.
-#[test]
-#[ignore = "takes minutes; compact slots show the same mistake in seconds"]
-#[should_panic(expected = "2 granted")]
-fn without_a_second_survey_a_key_has_two_slots() {
-    plant(Fault::ClaimJustSeen);
-    catch_latest("claim: just seen", 5, a_claim_just_seen);
+mod compact {
+    use super::*;
+    use loom_tests::{
+        Preemptions, catch_latest, catch_two, compact as make, explore_four, explore_latest,
+        explore_two, explore_two_whole,
+    };
+    use tollgate::{Fault, plant};
+
+    const NEIGHBOUR: u64 = 3;
+
+    #[test]
+    fn two_threads_that_claim_a_key_in_an_empty_bucket_share_its_cells() {
+        explore_two("claim compact: same key, empty bucket, 2 threads x 2", || {
+            both_claim_in_an_empty_bucket(make);
+        });
+    }
+
+    #[test]
+    fn two_threads_that_claim_a_key_in_two_empty_buckets_share_its_cells() {
+        explore_two("claim compact: same key, two buckets, 2 threads x 2", || {
+            both_claim_in_two_empty_buckets(make);
+        });
+    }
+
+    #[test]
+    fn two_threads_that_claim_a_key_beside_an_idle_key_share_its_cells() {
+        explore_two("claim compact: same key, one idle neighbour, 2 threads x 2", || {
+            both_claim_beside_an_idle_key(make);
+        });
+    }
+
+    #[test]
+    fn two_threads_that_claim_an_idle_keys_slot_share_its_cells() {
+        explore_two("claim compact: same key, only idle neighbours, 2 threads x 2", || {
+            both_claim_where_all_keys_are_idle(make);
+        });
+    }
+
+    #[test]
+    fn two_threads_that_ask_for_one_cell_are_granted_one() {
+        explore_latest("claim compact: same key, 2 threads", 3, Preemptions::To(6), || {
+            several_claim(make, 2);
+        });
+    }
+
+    #[test]
+    fn three_threads_that_ask_for_two_cells_are_granted_two() {
+        explore_latest("claim compact: same key, 3 threads", 3, Preemptions::To(5), || {
+            several_claim(make, 3);
+        });
+    }
+
+    #[test]
+    #[ignore = "4 threads: in the full run"]
+    fn four_threads_that_ask_for_three_cells_are_granted_three() {
+        explore_four("claim compact: same key, 4 threads", || several_claim(make, 4));
+    }
+
+    #[test]
+    #[ignore = "4 threads: in the full run"]
+    fn two_keys_claimed_by_two_threads_each_have_their_cell_at_once() {
+        explore_four("claim compact: two keys, 2 threads each, 4 threads", || {
+            let gate = one_cell(make);
+            assert_eq!(two_keys_by_two_threads_each(&gate), [1, 1], "granted");
+            assert_eq!(gate.len_at(at(1)), 2, "each in a slot of its own");
+        });
+    }
+
+    #[test]
+    fn two_threads_with_different_clocks_are_granted_one_cell() {
+        explore_two_whole("claim compact: same key, clocks 4 us apart, 2 threads", || {
+            assert_eq!(both_claim_by_different_clocks(make), [1, 0]);
+        });
+    }
+
+    #[test]
+    fn two_keys_in_one_bucket_have_a_slot_each() {
+        explore_two_whole("claim compact: two keys, one bucket, 2 threads x 2", || {
+            two_keys(make);
+        });
+    }
+
+    #[test]
+    fn two_keys_that_are_claimed_once_have_a_slot_each() {
+        explore_latest(
+            "claim compact: two keys, one bucket, 2 threads",
+            3,
+            Preemptions::Any,
+            || {
+                two_keys_once_each(make);
+            },
+        );
+    }
+
+    #[test]
+    fn of_three_keys_two_have_the_two_slots() {
+        explore_latest("claim compact: 3 keys, 2 slots, 3 threads", 3, Preemptions::To(5), || {
+            more_keys_than_slots(make, 3);
+        });
+    }
+
+    #[test]
+    #[ignore = "4 threads: in the full run"]
+    fn of_four_keys_two_have_the_two_slots() {
+        explore_four("claim compact: 4 keys, 2 slots, 4 threads", || {
+            more_keys_than_slots(make, 4);
+        });
+    }
+
+    #[test]
+    fn of_two_claims_in_different_slots_one_is_given_up() {
+        explore_two_whole("claim compact: same key, different slots, 2 threads", || {
+            both_claim_different_slots(make, NEIGHBOUR);
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "granted in all")]
+    fn without_the_survey_a_key_has_two_slots() {
+        plant(Fault::SurveySkipped);
+        catch_two("claim compact: survey skipped", || both_claim_different_slots(make, NEIGHBOUR));
+    }
+
+    #[test]
+    #[should_panic(expected = "granted in all")]
+    fn without_the_fence_a_key_has_two_slots() {
+        plant(Fault::FenceLeftOut);
+        catch_two("claim compact: fence left out", || both_claim_different_slots(make, NEIGHBOUR));
+    }
+
+    #[test]
+    fn a_claim_that_is_first_seen_in_a_survey_is_surveyed_for_again() {
+        explore_latest("claim compact: just seen, 3 threads", 2, Preemptions::To(4), || {
+            a_claim_just_seen(make, [NEIGHBOUR, 1], false);
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "2 granted")]
+    fn without_the_second_survey_a_key_has_two_slots() {
+        plant(Fault::ClaimJustSeen);
+        catch_latest("claim compact: just seen", 5, || {
+            a_claim_just_seen(make, [NEIGHBOUR, 1], false);
+        });
+    }
+
+    /// A thread has surveyed for a claim, and is late to commit it. By then the key was given up
+    /// there, has a slot elsewhere, and is being claimed again in the first.
+    fn a_late_committer() {
+        let gate = one_cell(make);
+        let once = |gate: &Gate| ask(gate, KEY, at(1));
+        let moves = |gate: &Gate| {
+            let first = ask(gate, KEY, at(1));
+            gate.reset(&KEY);
+            let _ = ask(gate, 1, at(1));
+            let second = ask(gate, KEY, at(1));
+            gate.reset(&1);
+            first + second
+        };
+        let granted = together(&gate, (once, moves, once));
+        assert!((1..=2).contains(&granted), "{granted} granted, and 1 reset");
+    }
+
+    #[test]
+    fn a_late_committer_commits_no_later_claim() {
+        explore_latest("claim compact: late committer", 3, Preemptions::To(4), a_late_committer);
+    }
+
+    #[test]
+    #[should_panic(expected = "3 granted")]
+    fn without_the_nonce_a_late_committer_commits_a_later_claim() {
+        plant(Fault::NonceKept);
+        catch_latest("claim compact: nonce kept", 4, a_late_committer);
+    }
 }

@@ -1,4 +1,6 @@
-//! Composites: charged in order, given back when a later limit denies.
+//! Composites: limits are charged in order, and refunded when a later limit denies.
+//!
+//! The protocol is in `src/policy/composite/mod.rs`.
 
 #![cfg(tollgate_loom)]
 
@@ -22,7 +24,7 @@ fn left_in<A: Algorithm, C: Clock>(bucket: &Direct<A, C>, now: Tick) -> u64 {
 }
 
 /// A composite whose second limit is asked twice, and has cells for one time. So the first limit is
-/// always charged in vain, as when another request is faster.
+/// always charged and refunded, as when another request is faster.
 fn in_vain<C: Clock + Send + Sync + 'static>(
     first: &Arc<Direct<Gcra, C>>,
     second: &Arc<Direct<Gcra, C>>,
@@ -32,7 +34,7 @@ fn in_vain<C: Clock + Send + Sync + 'static>(
         .shared("second", Arc::clone(second))
         .shared("again", Arc::clone(second))
         .build()
-        .expect("token buckets can give back")
+        .expect("token buckets can refund")
 }
 
 type Both<A> = (Arc<Composite<'static, ()>>, Arc<Bucket<A>>, Arc<Bucket<Gcra>>);
@@ -44,7 +46,7 @@ fn two<A: Algorithm + 'static>(algorithm: A, first: Quota, second: u64) -> Both<
         .shared("first", Arc::clone(&first))
         .shared("second", Arc::clone(&second))
         .build()
-        .expect("a token bucket can give back");
+        .expect("a token bucket can refund");
     (Arc::new(both), first, second)
 }
 
@@ -52,7 +54,7 @@ fn ask_all(all: &Composite<'_, ()>) -> u64 {
     u64::from(all.check_at(&(), 1, at(1)).is_ok())
 }
 
-/// The second limit has one cell, so one thread is denied by it and gives back to the first.
+/// The second limit has one cell, so one thread is denied by it and refunds the first limit.
 fn one_is_denied<A: Algorithm + 'static>(algorithm: A) {
     let (both, first, second) = two(algorithm, Quota::per_second(2), 1);
     let other = Arc::clone(&both);
@@ -64,28 +66,28 @@ fn one_is_denied<A: Algorithm + 'static>(algorithm: A) {
 }
 
 #[test]
-fn of_two_threads_one_is_denied() {
+fn of_two_threads_the_denied_one_refunds_the_first_limit() {
     explore_two_to("composite: 2 threads, one denied", 3, Preemptions::Any, || {
         one_is_denied(Gcra::new())
     });
 }
 
 #[test]
-fn of_two_threads_one_is_denied_with_windows() {
+fn of_two_threads_the_denied_one_refunds_a_window() {
     explore_two_to("composite: windows, 2 threads, one denied", 3, Preemptions::Any, || {
         one_is_denied(FixedWindow::anchored());
     });
 }
 
-/// The mistake avoided: a denial keeps what it has charged.
+/// The planted fault: a denial keeps what it has charged.
 #[test]
 #[should_panic(expected = "left in the first")]
-fn without_the_give_back_a_denial_is_charged() {
-    plant(Fault::GiveBackLeftOut);
-    catch_two("composite: not given back", || one_is_denied(Gcra::new()));
+fn without_the_refund_a_denial_is_charged() {
+    plant(Fault::RefundLeftOut);
+    catch_two("composite: not refunded", || one_is_denied(Gcra::new()));
 }
 
-/// While so many cells are charged in vain, and given back, another thread asks the first limit alone.
+/// While so many cells are charged and refunded, another thread asks the first limit alone.
 fn one_is_denied_and_a_third_comes(cells: u64) {
     let first = bucket(Gcra::new(), burst(2 * cells));
     let all = in_vain(&first, &bucket(Gcra::new(), burst(cells)));
@@ -99,25 +101,25 @@ fn one_is_denied_and_a_third_comes(cells: u64) {
 }
 
 #[test]
-fn against_charges_of_one_limit_alone() {
+fn a_refund_is_exact_beside_charges_of_one_limit() {
     explore_two_whole("composite: denied, and 3 charges of one limit", || {
         one_is_denied_and_a_third_comes(1)
     });
 }
 
 #[test]
-fn against_charges_of_several_cells() {
+fn a_refund_of_several_cells_is_exact_beside_charges_of_one_limit() {
     explore_two_whole("composite: 3 cells denied, and 3 charges of 3", || {
         one_is_denied_and_a_third_comes(3);
     });
 }
 
-/// The mistake avoided: what one thread gives back twice is another's.
+/// The planted fault: a thread refunds twice, and another thread spends that.
 #[test]
 #[should_panic(expected = "granted and left in the first")]
-fn given_back_twice_it_is_granted_twice() {
-    plant(Fault::GivenBackTwice);
-    catch_two("composite: given back twice", || one_is_denied_and_a_third_comes(1));
+fn refunded_twice_a_cell_is_granted_twice() {
+    plant(Fault::RefundedTwice);
+    catch_two("composite: refunded twice", || one_is_denied_and_a_third_comes(1));
 }
 
 /// The first limit has a cell for each thread, the second for all but one.
@@ -131,13 +133,13 @@ fn of_several_one_is_denied(threads: usize) {
 }
 
 #[test]
-fn of_three_threads_one_is_denied() {
+fn of_three_threads_the_denied_one_refunds_the_first_limit() {
     explore_three("composite: 3 threads, one denied", || of_several_one_is_denied(3));
 }
 
 #[test]
 #[ignore = "4 threads: in the full run"]
-fn of_four_threads_one_is_denied() {
+fn of_four_threads_the_denied_one_refunds_the_first_limit() {
     explore_four("composite: 4 threads, one denied", || of_several_one_is_denied(4));
 }
 
@@ -145,8 +147,8 @@ const SPENT: u64 = 1;
 const FRESH: u64 = 3;
 const SAME: u64 = 7;
 
-/// Two requests have the first key in common. The one's second key has nothing left, so it charges
-/// nothing, and the other request is granted whatever comes in between.
+/// Two requests have the first key in common. The second key of one has nothing left, so that request
+/// charges nothing, and the other is granted in any interleaving.
 fn keys_differ(first: Arc<Gate>) {
     let second = gate(burst(1), ONE_BUCKET, OnFull::Deny);
     assert_eq!(ask(&second, SPENT, at(1)), 1);
@@ -154,42 +156,42 @@ fn keys_differ(first: Arc<Gate>) {
         .keyed("first", Arc::clone(&first), |request: &(u64, u64)| &request.0)
         .keyed("second", Arc::clone(&second), |request: &(u64, u64)| &request.1)
         .build();
-    let both = Arc::new(built.expect("token buckets can give back"));
+    let both = Arc::new(built.expect("token buckets can refund"));
     let other = Arc::clone(&both);
     let thread = thread::spawn(move || other.check_at(&(SAME, SPENT), 1, at(1)).is_ok());
     let granted = u64::from(both.check_at(&(SAME, FRESH), 1, at(1)).is_ok());
-    assert!(!thread.join().unwrap(), "nothing is left for that one");
+    assert!(!thread.join().unwrap(), "nothing is left for that key");
     assert_eq!(granted, 1, "granted to the other");
     assert_eq!(left(&first, SAME, at(1)), 0, "left in the first");
     assert_eq!(left(&second, FRESH, at(1)), 0, "left in the second");
 }
 
 #[test]
-fn of_two_keys_one_is_denied() {
+fn a_denial_by_the_second_key_does_not_hold_the_first_keys_cell() {
     explore_latest("composite: keys, one denied", 3, Preemptions::To(5), || {
         keys_differ(gate(burst(1), ONE_BUCKET, OnFull::Deny));
     });
 }
 
 #[test]
-fn of_two_keys_one_is_denied_in_compact_slots() {
+fn a_denial_by_the_second_key_does_not_hold_the_first_keys_cell_in_compact_slots() {
     explore_latest("composite: keys in compact slots, one denied", 3, Preemptions::To(5), || {
         keys_differ(compact(burst(1), ONE_BUCKET, OnFull::Deny));
     });
 }
 
-/// The mistake avoided: a request that is denied by its second key holds the first one's cell.
+/// The planted fault: a request that its second key denies holds the first key's cell.
 #[test]
 #[should_panic(expected = "granted to the other")]
-fn without_a_look_at_the_later_limit_an_honest_request_is_denied() {
-    plant(Fault::LaterNotLookedAt);
-    catch_two("composite: keys, not looked at", || {
+fn without_a_peek_at_the_later_limit_an_honest_request_is_denied() {
+    plant(Fault::LaterNotPeeked);
+    catch_two("composite: keys, not peeked", || {
         keys_differ(gate(burst(1), ONE_BUCKET, OnFull::Deny));
     });
 }
 
-/// A clock that one of the threads moves. What loom interleaves is the loads and swaps of the word
-/// between which it is read and moved.
+/// A clock that one of the threads moves. Loom interleaves the loads and swaps of the words, between
+/// which the clock is read and moved.
 #[derive(Debug)]
 struct Seconds(AtomicU64);
 
@@ -203,8 +205,8 @@ fn timed(quota: Quota, clock: &Arc<Seconds>) -> Arc<Direct<Gcra, Arc<Seconds>>> 
     Arc::new(Direct::builder(quota).clock(Arc::clone(clock)).build().expect("in range"))
 }
 
-/// The first limit owes as much as it may. A request that the second one denies charges nothing, and so
-/// loses nothing of what time restores, though time passes at any moment of it.
+/// The first limit owes as much as it may. A request that the second limit denies charges nothing. So
+/// the first limit loses nothing of what time restores, whenever time passes.
 fn time_passes_while_it_is_denied() {
     let clock = Arc::new(Seconds(AtomicU64::new(1)));
     let first = timed(burst(4), &clock);
@@ -214,7 +216,7 @@ fn time_passes_while_it_is_denied() {
         .shared("first", Arc::clone(&first))
         .shared("second", second)
         .build()
-        .expect("token buckets can give back");
+        .expect("token buckets can refund");
     let (other, time) = (Arc::clone(&first), Arc::clone(&clock));
     let thread = thread::spawn(move || {
         time.0.store(3, Ordering::Relaxed);
@@ -227,19 +229,19 @@ fn time_passes_while_it_is_denied() {
 }
 
 #[test]
-fn time_passes_while_a_request_is_denied() {
+fn a_denied_request_loses_no_refill_while_time_passes() {
     explore_two_whole("composite: time passes during a denial", time_passes_while_it_is_denied);
 }
 
-/// The mistake avoided: while a charge that is made in vain stands, time pays for it.
+/// The planted fault: time restores cells while they are charged by a request that is then denied.
 #[test]
 #[should_panic(expected = "granted: one that was left")]
-fn without_a_look_at_the_later_limit_refill_is_lost() {
-    plant(Fault::LaterNotLookedAt);
-    catch_two("composite: refill, not looked at", time_passes_while_it_is_denied);
+fn without_a_peek_at_the_later_limit_refill_is_lost() {
+    plant(Fault::LaterNotPeeked);
+    catch_two("composite: refill, not peeked", time_passes_while_it_is_denied);
 }
 
-/// While a denied request holds the only cell, time restores it, and it is granted to another.
+/// While a denied request holds the only cell, time restores it, and another thread is granted it.
 fn time_passes() {
     let clock = Arc::new(Seconds(AtomicU64::new(1)));
     let first = timed(burst(1), &clock);
@@ -255,14 +257,14 @@ fn time_passes() {
 }
 
 #[test]
-fn time_passes_before_it_is_given_back() {
-    explore_two_whole("composite: time passes before the give-back", time_passes);
+fn a_cell_that_time_has_restored_is_not_refunded() {
+    explore_two_whole("composite: time passes before the refund", time_passes);
 }
 
-/// The mistake avoided: what time has restored, and another was granted, is given back too.
+/// The planted fault: a cell that time has restored, and another thread was granted, is refunded too.
 #[test]
 #[should_panic(expected = "granted and left")]
-fn given_back_by_an_old_time_it_is_granted_twice() {
-    plant(Fault::GivenBackByOldTime);
-    catch_two("composite: given back by an old time", time_passes);
+fn refunded_at_an_old_time_a_cell_is_granted_twice() {
+    plant(Fault::RefundedAtOldTime);
+    catch_two("composite: refunded at an old time", time_passes);
 }

@@ -1,4 +1,6 @@
-//! Decide against decide: charges of one resident state, exact totals.
+//! Charge against charge: threads charge one state, with exact totals.
+//!
+//! The protocol is in `src/cell/state_cell.rs`.
 
 #![cfg(tollgate_loom)]
 
@@ -12,7 +14,7 @@ use loom_tests::{
 use tollgate::{Direct, Gcra, OnFull};
 
 #[test]
-fn two_threads_on_one_word() {
+fn two_threads_on_one_word_are_granted_its_cells() {
     explore_two_whole("decide: direct, 2 threads x 2", || {
         let built = Direct::builder(burst(3)).clock(NoClock).build();
         let gate = Arc::new(built.expect("in range"));
@@ -33,18 +35,18 @@ fn several_on_one_word(threads: usize) {
 }
 
 #[test]
-fn three_threads_on_one_word() {
+fn three_threads_on_one_word_are_granted_its_cells() {
     explore_three("decide: direct, 3 threads", || several_on_one_word(3));
 }
 
 #[test]
 #[ignore = "4 threads: in the full run"]
-fn four_threads_on_one_word() {
+fn four_threads_on_one_word_are_granted_its_cells() {
     explore_four("decide: direct, 4 threads", || several_on_one_word(4));
 }
 
 #[test]
-fn two_threads_on_a_resident_key() {
+fn two_threads_on_a_key_that_has_its_slot_are_granted_its_cells() {
     explore_two_whole("decide: keyed, 2 threads x 2", || {
         let gate = gate(burst(4), ONE_BUCKET, OnFull::Deny);
         assert_eq!(ask(&gate, 7, at(1)), 1);
@@ -59,7 +61,7 @@ fn two_threads_on_a_resident_key() {
 /// Three threads charge a key, one of them two cells at once, while the fourth resets it.
 #[test]
 #[ignore = "4 threads: in the full run"]
-fn four_threads_on_a_resident_key() {
+fn three_charges_and_a_reset_of_a_key_lose_no_charge() {
     explore_four("decide: keyed, 3 charges and a reset, 4 threads", || {
         let gate = gate(burst(3), ONE_BUCKET, OnFull::Deny);
         assert_eq!(ask(&gate, 7, at(1)), 1);
@@ -73,15 +75,15 @@ fn four_threads_on_a_resident_key() {
         });
         let granted: u64 = granted.iter().sum();
         let left = left(&gate, 7, at(1));
-        // What was granted before the reset is forgotten, and nothing else.
+        // The reset forgets what was granted before it, and nothing else.
         assert!(granted + left >= 3 && granted + left <= 5, "{granted} granted, {left} left");
     });
 }
 
-/// One thread's clock stands four microseconds behind the other's. Whoever comes first, the
-/// burst is granted once.
+/// One thread's clock is four microseconds behind the other's. The burst is granted once in any
+/// order.
 #[test]
-fn a_stale_clock_grants_nothing_more() {
+fn a_stale_clock_grants_no_more_than_the_burst() {
     explore_two("decide: stale clocks, 2 threads x 2", || {
         let gate = gate(burst(2), ONE_BUCKET, OnFull::Deny);
         let other = Arc::clone(&gate);
@@ -97,7 +99,7 @@ fn a_stale_clock_grants_nothing_more() {
 }
 
 #[test]
-fn a_reset_races_a_charge() {
+fn a_reset_beside_two_charges_restores_one_burst() {
     explore_two_to("decide: reset against 2 charges", 3, Preemptions::Any, || {
         let gate = gate(burst(1), ONE_BUCKET, OnFull::Deny);
         assert_eq!(ask(&gate, 7, at(1)), 1);

@@ -1,4 +1,6 @@
-//! Lanes: cells taken ahead, spent apart, and given back.
+//! Local leases: cells that are charged ahead, spent by one thread, and refunded.
+//!
+//! The protocol is in `src/charge/lease.rs`.
 
 #![cfg(tollgate_loom)]
 
@@ -15,7 +17,7 @@ const KEY: u64 = 7;
 const OTHER: u64 = 1;
 const THIRD: u64 = 3;
 
-/// Cells that a lane takes at a time.
+/// Cells that a lease charges at a time.
 const TAKE: u64 = 2;
 /// Cells that all requests of a key together may be charged at a time.
 const BURST: u64 = 4;
@@ -24,8 +26,8 @@ fn gate(on_full: OnFull) -> Arc<Gate> {
     keyed(Gcra::new().leases(TAKE), burst(BURST + TAKE), ONE_BUCKET, on_full)
 }
 
-/// Asks a lane of its own for one cell so many times, gives back the rest, and returns how many
-/// were spent.
+/// Asks a lease of its own for one cell so many times, refunds the rest, and returns how many were
+/// spent.
 fn lease(gate: &Arc<Gate>, times: u64) -> u64 {
     let mut lease = LocalLease::of_key(Arc::clone(gate), &KEY);
     let mut spent = 0;
@@ -37,7 +39,7 @@ fn lease(gate: &Arc<Gate>, times: u64) -> u64 {
 }
 
 #[test]
-fn two_lanes_of_one_key() {
+fn two_leases_of_one_key_spend_no_cell_twice() {
     explore_two_whole("lanes: 2 lanes, each taken and given back", || {
         let gate = gate(OnFull::Deny);
         assert_eq!(ask(&gate, KEY, at(1)), 1);
@@ -48,8 +50,8 @@ fn two_lanes_of_one_key() {
     });
 }
 
-/// A charge beside so many lanes, of which the first asks once, the next twice, and so on.
-fn lanes_and_a_charge(leases: u64) {
+/// A charge beside so many leases, of which the first asks once, the next twice, and so on.
+fn leases_and_a_charge(leases: u64) {
     let gate = gate(OnFull::Deny);
     assert_eq!(ask(&gate, KEY, at(1)), 1);
     let threads: Vec<_> = (1..=leases)
@@ -64,20 +66,20 @@ fn lanes_and_a_charge(leases: u64) {
 }
 
 #[test]
-fn two_lanes_and_a_request_without_one() {
-    explore_three("lanes: 2 lanes and a charge, 3 threads", || lanes_and_a_charge(2));
+fn two_leases_and_a_request_spend_no_cell_twice() {
+    explore_three("lanes: 2 lanes and a charge, 3 threads", || leases_and_a_charge(2));
 }
 
 #[test]
 #[ignore = "4 threads: in the full run"]
-fn three_lanes_and_a_request_without_one() {
-    explore_four("lanes: 3 lanes and a charge, 4 threads", || lanes_and_a_charge(3));
+fn three_leases_and_a_request_spend_no_cell_twice() {
+    explore_four("lanes: 3 lanes and a charge, 4 threads", || leases_and_a_charge(3));
 }
 
-/// A lane gives back while another key takes the slot that was charged.
-fn given_back_during_a_take_over() {
+/// A lease is refunded while another key takes the slot that was charged.
+fn refunded_during_a_take_over() {
     let gate = gate(OnFull::EvictNearestIdle);
-    // The third key owes more, so the lane's is the one to be forgotten.
+    // The third key owes more, so the lease's key is forgotten.
     assert!(gate.check_at(&THIRD, BURST, at(1)).is_ok());
     let mut lease = LocalLease::of_key(Arc::clone(&gate), &KEY);
     assert!(lease.check_at(1, at(1)).is_ok());
@@ -88,28 +90,28 @@ fn given_back_during_a_take_over() {
     });
     lease.refund_at(at(1));
     assert_eq!(thread.join().unwrap(), BURST, "granted to the new key");
-    assert_eq!(left(&gate, OTHER, at(1)), 0, "nothing was given back to it");
+    assert_eq!(left(&gate, OTHER, at(1)), 0, "nothing was refunded to it");
 }
 
 #[test]
-fn against_a_take_over() {
+fn a_refund_during_a_take_over_is_not_the_new_keys() {
     explore_two_to(
         "lanes: given back during a take-over",
         3,
         Preemptions::Any,
-        given_back_during_a_take_over,
+        refunded_during_a_take_over,
     );
 }
 
-/// The mistake avoided: cells are given back to whoever has the slot by then.
+/// The planted fault: a refund goes to the key that has the slot by then.
 #[test]
 #[should_panic(expected = "given back to it")]
-fn without_the_generation_the_new_key_is_given_cells() {
+fn without_the_generation_the_new_key_gets_the_refund() {
     plant(Fault::LifeUnchecked);
-    catch_two("lanes: life unchecked", given_back_during_a_take_over);
+    catch_two("lanes: life unchecked", refunded_during_a_take_over);
 }
 
-/// A lane that is asked again only when time has restored what it holds.
+/// A lease that is asked again only when time has restored what it holds.
 fn an_old_lease() {
     let gate = gate(OnFull::Deny);
     let mut lease = LocalLease::of_key(Arc::clone(&gate), &KEY);
@@ -123,14 +125,14 @@ fn an_old_lease() {
 }
 
 #[test]
-fn after_its_time() {
+fn an_expired_lease_is_not_spent() {
     explore_two_whole("lanes: a lane after its time", an_old_lease);
 }
 
-/// The mistake avoided: what was taken ahead is spent although time has restored it.
+/// The planted fault: a lease is spent although time has restored its cells.
 #[test]
 #[should_panic(expected = "spent and left")]
-fn without_an_end_what_is_held_is_granted_twice() {
+fn without_an_end_the_cells_of_a_lease_are_granted_twice() {
     plant(Fault::LeaseNeverExpires);
     catch_two("lanes: held for ever", an_old_lease);
 }

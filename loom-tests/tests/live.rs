@@ -1,4 +1,6 @@
-//! Quotas that change while they are read, and while keys are decided about.
+//! Quotas that change while they are read, and while requests are decided.
+//!
+//! The protocols are in `src/cell/versioned.rs` and `src/policy/dynamic.rs`.
 
 #![cfg(tollgate_loom)]
 
@@ -15,75 +17,75 @@ const KEY: u64 = 7;
 
 /// Two words that are always replaced by equal ones.
 fn replaced_while_read() {
-    let shelf = Arc::new(VersionedCell::new(&[1, 1]));
-    let other = Arc::clone(&shelf);
+    let cell = Arc::new(VersionedCell::new(&[1, 1]));
+    let other = Arc::clone(&cell);
     let writer = thread::spawn(move || {
         for version in 2..=3 {
             let replaced = other.replace(|_| Ok::<_, ()>([version; 2]));
-            assert!(matches!(replaced, Ok(Ok(()))), "nobody else writes");
+            assert!(matches!(replaced, Ok(Ok(()))), "no other thread writes");
         }
     });
-    let [first, second] = shelf.read();
+    let [first, second] = cell.read();
     assert_eq!(first, second, "of one version");
     writer.join().unwrap();
-    assert_eq!(shelf.read(), [3, 3], "the last one");
+    assert_eq!(cell.read(), [3, 3], "the last one");
 }
 
 #[test]
-fn words_are_of_one_version() {
+fn a_reader_sees_words_of_one_version() {
     explore_two_whole("live: replaced twice while read", replaced_while_read);
 }
 
-/// The mistake avoided: what was read is believed.
+/// The planted fault: a reader takes the words without a check.
 #[test]
 #[should_panic(expected = "of one version")]
-fn unlooked_at_words_are_of_two_versions() {
+fn without_the_check_a_reader_sees_words_of_two_versions() {
     plant(Fault::TornQuota);
     catch_two("live: torn", replaced_while_read);
 }
 
 #[test]
-fn of_two_writers_one_may_give_up_but_none_is_lost() {
+fn of_two_writers_one_may_give_up_and_no_version_is_lost() {
     explore_two_to("live: 2 writers", 3, Preemptions::Any, || {
-        let shelf = Arc::new(VersionedCell::new(&[0, 0]));
-        let add = |shelf: &VersionedCell<2>| {
-            let replaced = shelf.replace(|&[a, b]| Ok::<_, ()>([a + 1, b + 1]));
+        let cell = Arc::new(VersionedCell::new(&[0, 0]));
+        let add = |cell: &VersionedCell<2>| {
+            let replaced = cell.replace(|&[a, b]| Ok::<_, ()>([a + 1, b + 1]));
             u64::from(replaced.is_ok())
         };
-        let other = Arc::clone(&shelf);
+        let other = Arc::clone(&cell);
         let writer = thread::spawn(move || add(&other));
-        let written = add(&shelf) + writer.join().unwrap();
+        let written = add(&cell) + writer.join().unwrap();
         assert!(written > 0, "one of them got its turn");
-        assert_eq!(shelf.read(), [written; 2], "all that were told so");
+        assert_eq!(cell.read(), [written; 2], "all that succeeded");
     });
 }
 
 /// All threads but one read; that one writes twice.
 fn readers_and_a_writer(threads: usize) {
-    let shelf = Arc::new(VersionedCell::new(&[1, 1]));
-    let written = each_of(threads, &shelf, |shelf, number| {
+    let cell = Arc::new(VersionedCell::new(&[1, 1]));
+    let written = each_of(threads, &cell, |cell, number| {
         if number == 0 {
             for version in 2..=3 {
-                assert!(shelf.replace(|_| Ok::<_, ()>([version; 2])).is_ok());
+                assert!(cell.replace(|_| Ok::<_, ()>([version; 2])).is_ok());
             }
             return 3;
         }
-        let [first, second] = shelf.read();
+        let [first, second] = cell.read();
         assert_eq!(first, second, "of one version");
         first
     });
     assert!(written.iter().all(|version| (1..=3).contains(version)), "one that was written");
-    assert_eq!(shelf.read(), [3, 3], "the last one");
+    assert_eq!(cell.read(), [3, 3], "the last one");
 }
 
 #[test]
-fn two_readers_and_a_writer() {
+fn two_readers_beside_a_writer_see_words_of_one_version() {
     explore_three("live: 2 readers, 1 writer", || readers_and_a_writer(3));
 }
 
 #[test]
 #[ignore = "4 threads: in the full run"]
-fn three_readers_and_a_writer() {
+fn three_readers_beside_a_writer_see_words_of_one_version() {
     explore_four("live: 3 readers, 1 writer, 4 threads", || readers_and_a_writer(4));
 }
 
@@ -92,7 +94,7 @@ fn ask_all(gate: &Keyed<DynamicGcra>) -> u64 {
     (0..4).map(|_| ask(gate, KEY, at(1))).sum()
 }
 
-/// A change from two cells to three against charges of a key, which has charged so many before.
+/// A quota changes from two cells to three beside charges of a key that has charged so many before.
 fn changed_while_charged(before: u64, inherit: Inherit, granted: u64) {
     let gate = keyed(DynamicGcra::new(), burst(2), ONE_BUCKET, OnFull::Deny);
     assert_eq!((0..before).map(|_| ask(&gate, KEY, at(1))).sum::<u64>(), before);
@@ -105,28 +107,28 @@ fn changed_while_charged(before: u64, inherit: Inherit, granted: u64) {
 }
 
 #[test]
-fn what_is_charged_during_a_change_counts() {
+fn a_charge_during_a_change_counts() {
     explore_three("live: changed while charged", || {
         changed_while_charged(1, Inherit::Additive, 3);
     });
 }
 
 #[test]
-fn what_is_inherited_is_no_more_than_there_was() {
+fn a_key_inherits_no_more_than_it_had() {
     explore_three("live: changed as is while charged", || {
         changed_while_charged(1, Inherit::AsIs, 2);
     });
 }
 
 #[test]
-fn what_is_claimed_during_a_change_counts() {
+fn a_claim_during_a_change_counts() {
     explore_three("live: changed while claimed", || {
         changed_while_charged(0, Inherit::Additive, 3);
     });
 }
 
-/// An idle key is charged while a change renews idle states, as one does that comes after so long a
-/// time. The change itself gives nothing.
+/// An idle key is charged while a change of quota renews idle states, as a change after so long a
+/// time does. The change itself adds no cells.
 fn charged_while_renewed() {
     let gate = keyed(DynamicGcra::new(), burst(2), ONE_BUCKET, OnFull::Deny);
     assert_eq!(ask(&gate, KEY, at(1)), 1);
@@ -140,14 +142,14 @@ fn charged_while_renewed() {
 }
 
 #[test]
-fn what_is_charged_during_a_renewal_counts() {
+fn a_charge_during_a_renewal_counts() {
     explore_two_to("live: renewed while charged", 2, Preemptions::To(3), charged_while_renewed);
 }
 
-/// The mistake avoided: a state is renewed that was idle when it was first looked at.
+/// The planted fault: a renewal overwrites a state that was idle when it was first read.
 #[test]
 #[should_panic(expected = "no charge was lost")]
-fn a_stale_renewal_loses_a_charge() {
+fn with_a_stale_renewal_a_charge_is_lost() {
     plant(Fault::RevisionStale);
     catch_two("live: stale renewal", charged_while_renewed);
 }
@@ -155,7 +157,7 @@ fn a_stale_renewal_loses_a_charge() {
 /// Three threads charge a key while its quota changes from two cells to three.
 #[test]
 #[ignore = "4 threads: in the full run"]
-fn three_charge_during_a_change() {
+fn three_charges_during_a_change_count() {
     explore_four_to(Preemptions::To(2), "live: 3 charges during a change, 4 threads", || {
         let gate = keyed(DynamicGcra::new(), burst(2), ONE_BUCKET, OnFull::Deny);
         let during = each_of(4, &gate, |gate, number| {

@@ -1,4 +1,6 @@
-//! Events in a ring: places are put by whoever comes next, and used again round by round.
+//! Logs in a ring: the next charge publishes the last event, and places are used again round by round.
+//!
+//! The protocol is in `src/cell/ring.rs`: publish, then advance.
 
 #![cfg(tollgate_loom)]
 
@@ -16,13 +18,13 @@ fn ten_seconds(limit: u64) -> Arc<Bucket<SlidingLog>> {
     bucket(SlidingLog::new(), Quota::new(limit, Duration::from_secs(10)))
 }
 
-/// The same, and denials count too.
+/// The same, and denials are counted too.
 fn ten_quiet_seconds(limit: u64) -> Arc<Bucket<SlidingLog>> {
     bucket(SlidingLog::new().count_denials(), Quota::new(limit, Duration::from_secs(10)))
 }
 
 #[test]
-fn a_bucket_is_used_for_the_first_time() {
+fn two_threads_that_first_use_a_bucket_are_granted_its_limit() {
     explore_two_to("log: first use, 2 threads x 2", 2, Preemptions::To(3), || {
         let story = Story {
             before: &[],
@@ -34,7 +36,7 @@ fn a_bucket_is_used_for_the_first_time() {
 }
 
 #[test]
-fn two_threads_on_one_log() {
+fn two_threads_on_one_log_are_granted_its_limit() {
     explore_two("log: 2 threads x 2", || {
         let story = Story {
             before: &[(1, 1_000)],
@@ -45,9 +47,9 @@ fn two_threads_on_one_log() {
     });
 }
 
-/// Each event takes the only place from the last one.
+/// Each event takes the only place of the ring from the last one.
 #[test]
-fn one_place_is_used_again() {
+fn a_ring_of_one_place_is_used_again() {
     explore_two("log: 1 place, 2 threads x 2", || {
         let story = Story {
             before: &[(1, 1_000)],
@@ -59,20 +61,20 @@ fn one_place_is_used_again() {
 }
 
 #[test]
-fn two_places_are_used_again() {
+fn a_ring_of_two_places_is_used_again() {
     explore_two_to("log: 2 places, 1 against 2", 2, Preemptions::To(4), || {
         let story = Story {
             before: &[(2, 1_000)],
             threads: &[&[(1, 21_000)], &[(1, 11_000), (1, 21_000)]],
             after: &[(0, 21_000), (1, 30_999), (1, 31_000), (1, 31_000), (1, 31_000)],
         };
-        // Time in a log never moves back: where 21 s comes first, the cell of 11 s counts from 21 s
-        // on, and there is no room for the third.
+        // Time in a log never moves back: if 21 s comes first, the cell of 11 s counts from 21 s on,
+        // and there is no room for the third.
         assert!((2..=3).contains(&story.play(&ten_seconds(2))), "granted in all");
     });
 }
 
-/// Three cells at once leave three places to be put by who comes next: two threads at once.
+/// After three cells at once, the next charge publishes three places: here two threads at once.
 const BUNDLE: Story = Story {
     before: &[(3, 1_000)],
     threads: &[&[(1, 2_000)], &[(1, 2_000)]],
@@ -80,15 +82,15 @@ const BUNDLE: Story = Story {
 };
 
 #[test]
-fn a_bundle_is_put_by_two_threads() {
-    explore_two("log: bundle of 3 put by 2 threads", || {
+fn a_bundle_is_published_by_two_threads() {
+    explore_two("log: bundle of 3 published by 2 threads", || {
         assert_eq!(BUNDLE.play(&ten_seconds(4)), 1, "granted in all");
     });
 }
 
 #[test]
-fn a_bundle_is_put_by_three_threads() {
-    explore_latest("log: bundle of 2 put by 3 threads", 3, Preemptions::To(4), || {
+fn a_bundle_is_published_by_three_threads() {
+    explore_latest("log: bundle of 2 published by 3 threads", 3, Preemptions::To(4), || {
         let story = Story {
             before: &[(2, 1_000)],
             threads: &[&[(1, 2_000)], &[(1, 2_000)], &[(0, 2_000)]],
@@ -100,8 +102,8 @@ fn a_bundle_is_put_by_three_threads() {
 
 #[test]
 #[ignore = "4 threads: in the full run"]
-fn a_bundle_is_put_by_four_threads() {
-    explore_four("log: bundle of 2 put by 4 threads", || {
+fn a_bundle_is_published_by_four_threads() {
+    explore_four("log: bundle of 2 published by 4 threads", || {
         let story = Story {
             before: &[(2, 1_000)],
             threads: &[&[(1, 2_000)], &[(1, 2_000)], &[(0, 2_000)], &[(1, 2_000)]],
@@ -111,18 +113,18 @@ fn a_bundle_is_put_by_four_threads() {
     });
 }
 
-/// The mistake avoided: the head moves on before its own time is in the ring.
+/// The planted fault: a thread advances the head before its time is in the ring.
 #[test]
 #[should_panic(expected = "no order explains")]
-fn without_the_put_a_bundle_becomes_younger() {
-    plant(Fault::PutLeftOut);
-    catch_two("log: put left out", || {
+fn without_the_publication_a_bundle_becomes_younger() {
+    plant(Fault::PublishLeftOut);
+    catch_two("log: publication left out", || {
         let _ = BUNDLE.play(&ten_seconds(4));
     });
 }
 
 #[test]
-fn a_bundle_against_two_single_cells() {
+fn a_bundle_against_two_single_cells_loses_no_event() {
     explore_two_whole("log: bundle of 2 against 2 charges", || {
         let story = Story {
             before: &[(1, 1_000)],
@@ -136,7 +138,7 @@ fn a_bundle_against_two_single_cells() {
 /// Each of four events wants one of the two places.
 #[test]
 #[ignore = "4 threads: in the full run"]
-fn two_places_are_used_by_four_threads() {
+fn a_ring_of_two_places_is_used_by_four_threads() {
     explore_four("log: 2 places, 4 threads", || {
         let story = Story {
             before: &[(2, 1_000)],
@@ -148,7 +150,8 @@ fn two_places_are_used_by_four_threads() {
     });
 }
 
-/// Read before the other thread went once round the ring: its place has another event by now.
+/// A thread reads the head before the other goes once round the ring: the place has another event by
+/// then.
 const LATE_PUBLISHER: Story = Story {
     before: &[(2, 1_000)],
     threads: &[&[(1, 12_000)], &[(1, 11_000), (1, 12_000)]],
@@ -156,24 +159,24 @@ const LATE_PUBLISHER: Story = Story {
 };
 
 #[test]
-fn a_late_publisher() {
+fn a_late_publisher_writes_nothing() {
     explore_two_to("log: late publisher, 1 against 2", 2, Preemptions::To(4), || {
         assert_eq!(LATE_PUBLISHER.play(&ten_seconds(2)), 2, "granted in all");
     });
 }
 
-/// The mistake avoided: an event is put for a head that has moved on.
+/// The planted fault: a thread publishes an event for a head that has advanced.
 #[test]
 #[should_panic(expected = "no order explains")]
-fn without_the_check_a_late_put_replaces_a_later_event() {
+fn without_the_check_a_late_publisher_replaces_a_later_event() {
     plant(Fault::PutUnchecked);
     catch_two("log: put unchecked", || {
         let _ = LATE_PUBLISHER.play(&ten_seconds(2));
     });
 }
 
-/// Three of four cells have left by 12 s. While one thread asks then, the other takes two, which
-/// puts an event of 12 s where the first of the three stood.
+/// Three of four cells have expired by 12 s. While one thread asks then, the other takes two, which
+/// puts an event of 12 s in place of the first of the three.
 const DENIAL: Story = Story {
     before: &[(3, 1_000), (1, 5_000)],
     threads: &[&[(1, 12_000)], &[(1, 12_000), (1, 12_000)]],
@@ -181,25 +184,25 @@ const DENIAL: Story = Story {
 };
 
 #[test]
-fn a_denial_has_its_reason() {
+fn a_denial_is_by_the_events_of_its_own_head() {
     explore_two("log: denial, 1 against 2", || {
         assert_eq!(DENIAL.play(&ten_seconds(4)), 3, "there is always room");
     });
 }
 
-/// The mistake avoided: events of a later head are taken for those of the head that was read.
+/// The planted fault: events of a later head are taken for those of the head that was read.
 #[test]
 #[should_panic(expected = "no order explains")]
-fn without_the_second_look_there_is_a_denial_without_reason() {
+fn without_the_second_load_a_denial_is_by_events_of_two_heads() {
     plant(Fault::RecheckSkipped);
     catch_two("log: recheck skipped", || {
         let _ = DENIAL.play(&ten_seconds(4));
     });
 }
 
-/// The same, and the first thread only looks.
+/// The same, and the first thread only peeks.
 #[test]
-fn a_look_has_its_reason() {
+fn a_peek_is_by_the_events_of_its_own_head() {
     explore_two_whole("log: peek against 2 charges", || {
         let story = Story { threads: &[&[(0, 12_000)], &[(1, 12_000), (1, 12_000)]], ..DENIAL };
         assert_eq!(story.play(&ten_seconds(4)), 2, "there is always room");
@@ -207,7 +210,7 @@ fn a_look_has_its_reason() {
 }
 
 #[test]
-fn denials_that_count() {
+fn denials_that_are_counted_take_places() {
     explore_two("log: counted denials, 2 threads", || {
         let story = Story {
             before: &[(1, 1_000)],

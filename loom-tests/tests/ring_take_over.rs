@@ -1,4 +1,6 @@
-//! A slot with a ring changes hands: cells of its last life are nothing to the next.
+//! A slot with a ring changes hands: words of its last life read as empty in the next.
+//!
+//! The protocols are in `src/table/claim.rs` and `src/cell/ring.rs`.
 
 #![cfg(tollgate_loom)]
 
@@ -30,7 +32,7 @@ fn ten_seconds(limit: u64) -> Arc<Keyed<SlidingLog>> {
 }
 
 /// Both slots are taken: one by a live neighbour, one by a key that is idle when another key
-/// needs a slot. The old key's charge has a cell to put first. Returns what both were granted.
+/// needs a slot. The old key's charge publishes a word first. Returns what both were granted.
 fn a_late_charge<A: Algorithm + 'static>(gate: &Arc<Keyed<A>>, late: u64) -> (u64, u64) {
     assert_eq!(ask(gate, OLD, at(1)), 1);
     assert_eq!(ask(gate, NEIGHBOUR, at(100)), 1);
@@ -38,17 +40,17 @@ fn a_late_charge<A: Algorithm + 'static>(gate: &Arc<Keyed<A>>, late: u64) -> (u6
     let claims = thread::spawn(move || ask(&other, NEW, at(100)) + ask(&other, NEW, at(100)));
     let charged = ask(gate, OLD, at(late));
     let claimed = claims.join().unwrap();
-    assert_eq!(charged + claimed + gate.stats().denied_full, 3, "granted, or told that it is full");
+    assert_eq!(charged + claimed + gate.stats().denied_full, 3, "granted, or no place");
     assert_eq!(left(gate, NEW, at(100)), 3 - claimed, "no charge fell on the new key");
     assert_eq!(left(gate, NEIGHBOUR, at(100)), 2);
     (charged, claimed)
 }
 
-/// The old key's clock is far behind: it moves on to the next second.
-fn a_late_rotation() {
+/// The old key's clock is far behind: its thread advances to the next second.
+fn a_late_advance() {
     let gate = two_seconds(3);
     let (_, claimed) = a_late_charge(&gate, 2);
-    // If not both, then one was asked for while the old key was claiming a slot.
+    // If not both are granted, one request came while the old key was claiming a slot.
     if claimed > 0 {
         // The ring of the new key has its own counts only.
         let granted: u64 = (0..3).map(|_| ask(&gate, NEW, at(101))).sum();
@@ -58,21 +60,16 @@ fn a_late_rotation() {
 }
 
 #[test]
-fn of_windows_against_a_late_rotation() {
-    explore_two_to(
-        "ring take-over: windows, late rotation",
-        2,
-        Preemptions::To(3),
-        a_late_rotation,
-    );
+fn a_late_advance_of_windows_falls_on_its_own_key() {
+    explore_two_to("ring take-over: windows, late advance", 2, Preemptions::To(3), a_late_advance);
 }
 
 #[test]
-fn of_a_log_against_a_late_charge() {
+fn a_late_charge_of_a_log_falls_on_its_own_key() {
     explore_two_to("ring take-over: log, late charge", 2, Preemptions::To(3), || {
         let gate = ten_seconds(3);
         let (charged, claimed) = a_late_charge(&gate, 100);
-        // One of the two has the slot, with all it was granted; the other was told so.
+        // One of the two has the slot, with all that it was granted. The other found no place.
         assert!(matches!((charged, claimed), (1, 0) | (0, 2)), "{charged} and {claimed}");
         assert_eq!(left(&gate, OLD, at(100)), 3 - charged, "no charge of the old key was lost");
         let holder = if charged == 1 { OLD } else { NEW };
@@ -83,20 +80,20 @@ fn of_a_log_against_a_late_charge() {
     });
 }
 
-/// The mistake avoided: a slot changes hands without a new generation.
+/// The planted fault: a slot changes hands without a new generation.
 #[test]
 #[should_panic]
-fn without_the_generation_a_cell_is_read_by_the_new_key() {
+fn without_the_generation_the_new_key_reads_an_old_word() {
     plant(Fault::GenerationKept);
     catch_two("ring take-over: generation kept", || {
-        a_late_rotation();
+        a_late_advance();
     });
 }
 
-/// The slot is given up while the old key's charge puts the count of a second that the new key
-/// counts by: only its generation tells that it is none of the new key's.
+/// The slot is given up while the old key's charge publishes the count of a second that the new key
+/// counts by: only the generation shows that the count is not the new key's.
 #[test]
-fn within_one_window() {
+fn a_count_of_the_same_window_is_not_the_new_keys() {
     explore_two_to("ring take-over: within one window", 2, Preemptions::To(3), || {
         let gate = two_seconds(3);
         assert_eq!(ask(&gate, OLD, at(1)) + ask(&gate, NEIGHBOUR, at(1)), 2);
@@ -109,13 +106,13 @@ fn within_one_window() {
         let charged = ask(&gate, OLD, at(2));
         let (first, second) = thread.join().unwrap();
         let told_full = gate.stats().denied_full;
-        assert_eq!(charged + first / 2 + second + told_full, 3, "granted, or told it is full");
+        assert_eq!(charged + first / 2 + second + told_full, 3, "granted, or no place");
         assert_eq!(left(&gate, NEW, at(3)), 3 - first - second, "no charge was lost");
-        assert_eq!(left(&gate, NEW, at(4)), 3 - second, "the first cells leave, and only they");
+        assert_eq!(left(&gate, NEW, at(4)), 3 - second, "the first cells expire, and only they");
     });
 }
 
-/// Two threads find a key absent, and both commit what they find claimed.
+/// Two threads find a key absent, and both commit the claim that they find.
 fn both_claim<A: Algorithm + 'static>(gate: &Arc<Keyed<A>>) {
     let other = Arc::clone(gate);
     let thread = thread::spawn(move || ask(&other, NEW, at(1)) + ask(&other, NEW, at(1)));
@@ -125,7 +122,7 @@ fn both_claim<A: Algorithm + 'static>(gate: &Arc<Keyed<A>>) {
 }
 
 #[test]
-fn two_claims_of_windows() {
+fn two_threads_that_claim_windows_share_their_cells() {
     explore_two("ring claim: windows, same key, 1 against 2", || {
         let gate = two_seconds(2);
         both_claim(&gate);
@@ -134,7 +131,7 @@ fn two_claims_of_windows() {
 }
 
 #[test]
-fn two_claims_of_a_log() {
+fn two_threads_that_claim_a_log_share_its_cells() {
     explore_two_to("ring claim: log, same key, 1 against 2", 2, Preemptions::To(3), || {
         let gate = ten_seconds(2);
         both_claim(&gate);
@@ -142,7 +139,7 @@ fn two_claims_of_a_log() {
     });
 }
 
-/// A slot is wanted by the key that has it, and is idle, and by another: each asks once.
+/// An idle key and another key want the slot that the idle key has: each asks once.
 fn either_has_the_slot<A: Algorithm + 'static>(gate: &Arc<Keyed<A>>) {
     assert_eq!(ask(gate, OLD, at(1)), 1);
     assert_eq!(ask(gate, NEIGHBOUR, at(100)), 1);
@@ -152,20 +149,21 @@ fn either_has_the_slot<A: Algorithm + 'static>(gate: &Arc<Keyed<A>>) {
 }
 
 #[test]
-fn of_windows_against_one_charge() {
+fn of_two_keys_that_want_one_slot_of_windows_one_is_granted() {
     explore_latest("ring take-over: windows, 1 against 1", 4, Preemptions::To(6), || {
         either_has_the_slot(&two_seconds(3));
     });
 }
 
 #[test]
-fn of_a_log_against_one_charge() {
+fn of_two_keys_that_want_one_slot_of_a_log_one_is_granted() {
     explore_latest("ring take-over: log, 1 against 1", 4, Preemptions::To(6), || {
         either_has_the_slot(&ten_seconds(3));
     });
 }
 
-/// A life of the slot ends while a charge puts its cell: it is in the one life, or in the next.
+/// A life of the slot ends while a charge publishes its word: the charge is in the one life, or in the
+/// next.
 fn a_life_ends<A: Algorithm + 'static>(gate: &Arc<Keyed<A>>) {
     assert_eq!(ask(gate, OLD, at(1)) + ask(gate, NEIGHBOUR, at(1)), 2);
     let other = Arc::clone(gate);
@@ -180,21 +178,21 @@ fn a_life_ends<A: Algorithm + 'static>(gate: &Arc<Keyed<A>>) {
 }
 
 #[test]
-fn of_windows_whose_life_ends() {
+fn a_charge_of_windows_belongs_to_one_life() {
     explore_two_to("ring take-over: windows, a life ends", 3, Preemptions::Any, || {
         a_life_ends(&two_seconds(3));
     });
 }
 
 #[test]
-fn of_a_log_whose_life_ends() {
+fn a_charge_of_a_log_belongs_to_one_life() {
     explore_two_to("ring take-over: log, a life ends", 3, Preemptions::Any, || {
         a_life_ends(&ten_seconds(3));
     });
 }
 
-/// One thread charges the old key, so that it has a cell to put; two or three want another key in
-/// its slot, which has a cell for each of them.
+/// One thread charges the old key, and has a word to publish. Two or three want another key in its
+/// slot, which has a cell for each of them.
 fn by_several<A: Algorithm + 'static>(threads: usize, gate: &Arc<Keyed<A>>) {
     let cells = left(gate, OLD, at(1));
     assert_eq!(ask(gate, OLD, at(1)), 1);
@@ -204,7 +202,7 @@ fn by_several<A: Algorithm + 'static>(threads: usize, gate: &Arc<Keyed<A>>) {
     });
     let (charged, claimed) = (granted[0], granted[1..].iter().sum::<u64>());
     let told_full = gate.stats().denied_full;
-    assert_eq!(charged + claimed + told_full, threads as u64, "granted, or told that it is full");
+    assert_eq!(charged + claimed + told_full, threads as u64, "granted, or no place");
     assert!(charged == 0 || claimed == 0, "{charged} and {claimed} in one slot");
     assert_eq!(left(gate, OLD, at(100)), cells - charged, "no charge of the old key was lost");
     assert_eq!(left(gate, NEW, at(100)), cells - claimed, "no charge fell on the new key");
@@ -212,7 +210,7 @@ fn by_several<A: Algorithm + 'static>(threads: usize, gate: &Arc<Keyed<A>>) {
 
 #[test]
 #[ignore = "3 threads: in the full run"]
-fn of_windows_by_three_threads() {
+fn three_threads_grant_windows_no_cell_twice() {
     explore_latest("ring take-over: windows, 3 threads", 4, Preemptions::To(4), || {
         by_several(3, &two_seconds(3))
     });
@@ -220,7 +218,7 @@ fn of_windows_by_three_threads() {
 
 #[test]
 #[ignore = "3 threads: in the full run"]
-fn of_a_log_by_three_threads() {
+fn three_threads_grant_a_log_no_cell_twice() {
     explore_latest("ring take-over: log, 3 threads", 4, Preemptions::To(4), || {
         by_several(3, &ten_seconds(3))
     });
@@ -228,18 +226,18 @@ fn of_a_log_by_three_threads() {
 
 #[test]
 #[ignore = "4 threads: in the full run"]
-fn of_windows_by_four_threads() {
+fn four_threads_grant_windows_no_cell_twice() {
     explore_four("ring take-over: windows, 4 threads", || by_several(4, &two_seconds(3)));
 }
 
 #[test]
 #[ignore = "4 threads: in the full run"]
-fn of_a_log_by_four_threads() {
+fn four_threads_grant_a_log_no_cell_twice() {
     explore_four("ring take-over: log, 4 threads", || by_several(4, &ten_seconds(3)));
 }
 
-/// Both slots are taken by live keys of two cells each, and two threads want a new key in: each
-/// ranks the slots by their rings, while the other may already have put the key into one of them.
+/// Live keys of two cells each have both slots, and two threads want a slot for a new key. Each ranks
+/// the slots by their rings, while the other may already have put the key into one of them.
 fn both_evict_for_one_key() {
     let quota = Quota::new(3, Duration::from_secs(10));
     let gate = keyed(SlidingLog::new(), quota, ONE_BUCKET, OnFull::EvictNearestIdle);
@@ -257,15 +255,15 @@ fn a_key_that_gets_a_slot_while_logs_are_ranked_keeps_it() {
     explore_two_to(name, 2, Preemptions::To(3), both_evict_for_one_key);
 }
 
-/// The mistake avoided: the slot that the key has got by now is ranked as if it were another's.
+/// The planted fault: the slot that the key has got by now is ranked as another key's.
 #[test]
 #[should_panic(expected = "no charge of the new key was lost")]
-fn without_a_look_for_its_own_slot_a_key_evicts_itself() {
+fn without_the_search_for_its_own_slot_a_key_evicts_itself() {
     plant(Fault::OwnSlotUnseen);
     catch_two("ring take-over: own slot unseen", both_evict_for_one_key);
 }
 
-/// Several threads find a key absent, which has a cell for all of them but one.
+/// Several threads find a key absent that has a cell for all of them but one.
 fn several_claim<A: Algorithm + 'static>(threads: usize, gate: &Arc<Keyed<A>>) {
     let granted = each_of(threads, gate, |gate, _| ask(gate, NEW, at(1)));
     assert_eq!(granted.iter().sum::<u64>(), threads as u64 - 1, "granted in all");
@@ -274,7 +272,7 @@ fn several_claim<A: Algorithm + 'static>(threads: usize, gate: &Arc<Keyed<A>>) {
 
 #[test]
 #[ignore = "4 threads: in the full run"]
-fn four_claims_of_windows() {
+fn four_threads_that_claim_windows_share_their_cells() {
     explore_four("ring claim: windows, same key, 4 threads", || {
         let gate = two_seconds(3);
         several_claim(4, &gate);
@@ -284,7 +282,7 @@ fn four_claims_of_windows() {
 
 #[test]
 #[ignore = "4 threads: in the full run"]
-fn four_claims_of_a_log() {
+fn four_threads_that_claim_a_log_share_its_cells() {
     explore_four("ring claim: log, same key, 4 threads", || {
         let gate = ten_seconds(3);
         several_claim(4, &gate);

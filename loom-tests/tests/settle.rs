@@ -1,4 +1,6 @@
-//! Reservations: settled for less and for more, while others charge, begin anew, or take the slot.
+//! Reservations: settled for less and for more, while others charge, reset the key, or take the slot.
+//!
+//! The protocol is `StateCell::revise` in `src/cell/state_cell.rs`.
 
 #![cfg(tollgate_loom)]
 
@@ -31,7 +33,7 @@ fn settle(gate: &Gate, estimate: u64, actual: u64) -> u64 {
     }
 }
 
-/// One is settled for less, another for more, and a cell is asked for twice.
+/// One reservation is settled for less, another for more, and a cell is asked for twice.
 fn less_and_more(build: Build) {
     let gate = build(burst(BURST), ONE_BUCKET, OnFull::Deny);
     assert_eq!(ask(&gate, KEY, at(1)), 1);
@@ -39,18 +41,18 @@ fn less_and_more(build: Build) {
     let thread = thread::spawn(move || settle(&other, 1, 2) + ask(&other, KEY, at(1)));
     let spent = 1 + settle(&gate, 2, 1) + thread.join().unwrap();
     assert_eq!(spent + left(&gate, KEY, at(1)), BURST.max(spent), "spent and left");
-    // Whatever was spent beyond the burst is a debt.
+    // Cells spent beyond the burst are a debt.
     let cleared = gate.charge_at(&KEY, 1, at(1)).as_secs();
     assert_eq!(cleared, (spent + 1).saturating_sub(BURST), "owed");
 }
 
 #[test]
-fn less_and_more_in_wide_slots() {
+fn settling_for_less_and_more_loses_no_cell_in_wide_slots() {
     explore_two_whole("settle: less and more, wide", || less_and_more(gate));
 }
 
 #[test]
-fn less_and_more_in_compact_slots() {
+fn settling_for_less_and_more_loses_no_cell_in_compact_slots() {
     explore_two_whole("settle: less and more, compact", || less_and_more(compact));
 }
 
@@ -70,13 +72,13 @@ fn several(threads: usize, build: Build) {
 }
 
 #[test]
-fn three_threads_in_wide_slots() {
+fn three_threads_that_settle_lose_no_cell_in_wide_slots() {
     explore_three("settle: less, a drain and a charge, 3 threads, wide", || several(3, gate));
 }
 
 #[test]
 #[ignore = "4 threads: in the full run"]
-fn four_threads_in_wide_slots() {
+fn four_threads_that_settle_lose_no_cell_in_wide_slots() {
     explore_four("settle: less, nothing, a drain and a charge, 4 threads, wide", || {
         several(4, gate);
     });
@@ -84,20 +86,20 @@ fn four_threads_in_wide_slots() {
 
 #[test]
 #[ignore = "4 threads: in the full run"]
-fn four_threads_in_compact_slots() {
+fn four_threads_that_settle_lose_no_cell_in_compact_slots() {
     explore_four("settle: less, nothing, a drain and a charge, 4 threads, compact", || {
         several(4, compact);
     });
 }
 
 #[test]
-fn three_threads_in_compact_slots() {
+fn three_threads_that_settle_lose_no_cell_in_compact_slots() {
     explore_three("settle: less, a drain and a charge, 3 threads, compact", || {
         several(3, compact);
     });
 }
 
-/// The mistake avoided: what was worked out before another's charge is written over it.
+/// The planted fault: a state computed before another thread's charge overwrites it.
 #[test]
 #[should_panic(expected = "spent and left")]
 fn with_a_stale_revision_a_charge_is_lost_in_wide_slots() {
@@ -112,10 +114,10 @@ fn with_a_stale_revision_a_charge_is_lost_in_compact_slots() {
     catch_two("settle: stale revision, compact", || less_and_more(compact));
 }
 
-/// Another key takes the slot that was charged, while it is given back to.
-fn given_back_during_a_take_over(build: Build) {
+/// Another key takes the slot that was charged, during the refund.
+fn refunded_during_a_take_over(build: Build) {
     let gate = build(burst(BURST), ONE_BUCKET, OnFull::EvictNearestIdle);
-    // The third key owes more, so the first is the one to be forgotten.
+    // The third key owes more, so the first key is forgotten.
     assert!(gate.check_at(&THIRD, BURST, at(1)).is_ok());
     let reserved = gate.reserve_at(&KEY, 2, at(1)).unwrap();
     let other = Arc::clone(&gate);
@@ -125,41 +127,41 @@ fn given_back_during_a_take_over(build: Build) {
     });
     reserved.settle_at(1, at(1));
     assert_eq!(thread.join().unwrap(), BURST, "granted to the new key");
-    assert_eq!(left(&gate, OTHER, at(1)), 0, "nothing was given back to it");
+    assert_eq!(left(&gate, OTHER, at(1)), 0, "nothing was refunded to it");
 }
 
 #[test]
-fn against_a_take_over_in_wide_slots() {
+fn a_refund_during_a_take_over_is_not_the_new_keys_in_wide_slots() {
     explore_two_to("settle: less during a take-over, wide", 3, Preemptions::Any, || {
-        given_back_during_a_take_over(gate)
+        refunded_during_a_take_over(gate)
     });
 }
 
 #[test]
-fn against_a_take_over_in_compact_slots() {
+fn a_refund_during_a_take_over_is_not_the_new_keys_in_compact_slots() {
     explore_two_to("settle: less during a take-over, compact", 3, Preemptions::Any, || {
-        given_back_during_a_take_over(compact);
+        refunded_during_a_take_over(compact);
     });
 }
 
-/// The mistake avoided: cells are given back to whoever has the slot by then.
+/// The planted fault: a refund goes to the key that has the slot by then.
 #[test]
 #[should_panic(expected = "given back to it")]
-fn without_the_generation_the_new_key_is_given_cells() {
+fn without_the_generation_the_new_key_gets_the_refund() {
     plant(Fault::LifeUnchecked);
-    catch_two("settle: life unchecked, wide", || given_back_during_a_take_over(gate));
+    catch_two("settle: life unchecked, wide", || refunded_during_a_take_over(gate));
 }
 
-/// The same where the word itself names the key.
+/// The same where the word names the key.
 #[test]
 #[should_panic(expected = "given back to it")]
-fn without_the_fingerprint_the_new_key_is_given_cells() {
+fn without_the_fingerprint_the_new_key_gets_the_refund() {
     plant(Fault::LifeUnchecked);
-    catch_two("settle: life unchecked, compact", || given_back_during_a_take_over(compact));
+    catch_two("settle: life unchecked, compact", || refunded_during_a_take_over(compact));
 }
 
-/// The key is reset, and charged anew, while an earlier charge is given back.
-fn given_back_during_a_reset(build: Build, exact: bool) {
+/// The key is reset and charged again, during the refund of an earlier charge.
+fn refunded_during_a_reset(build: Build, exact: bool) {
     let gate = build(burst(BURST), ONE_BUCKET, OnFull::Deny);
     let reserved = gate.reserve_at(&KEY, 2, at(1)).unwrap();
     let other = Arc::clone(&gate);
@@ -170,34 +172,34 @@ fn given_back_during_a_reset(build: Build, exact: bool) {
     reserved.settle_at(1, at(1));
     thread.join().unwrap();
     let left = left(&gate, KEY, at(1));
-    assert!(left <= u64::from(!exact), "nothing was given back to its next life");
+    assert!(left <= u64::from(!exact), "nothing was refunded to its next life");
 }
 
 #[test]
-fn against_a_reset_in_wide_slots() {
+fn a_refund_during_a_reset_is_not_the_next_lifes_in_wide_slots() {
     explore_two_to("settle: less during a reset, wide", 3, Preemptions::Any, || {
-        given_back_during_a_reset(gate, true)
+        refunded_during_a_reset(gate, true)
     });
 }
 
-/// Compact slots do not tell lives apart: no more than what was given back.
+/// Compact slots do not tell lives apart: the next life gets no more than the refund.
 #[test]
-fn against_a_reset_in_compact_slots() {
+fn a_refund_during_a_reset_is_bounded_in_compact_slots() {
     explore_two_to("settle: less during a reset, compact", 3, Preemptions::Any, || {
-        given_back_during_a_reset(compact, false);
+        refunded_during_a_reset(compact, false);
     });
 }
 
-/// That they do not is what the documentation says, and this is the interleaving.
+/// The documentation says so; this is the interleaving.
 #[test]
 #[should_panic(expected = "its next life")]
 fn compact_slots_do_not_tell_lives_apart() {
-    catch_two("settle: lives told apart, compact", || given_back_during_a_reset(compact, true));
+    catch_two("settle: lives told apart, compact", || refunded_during_a_reset(compact, true));
 }
 
 #[test]
 #[should_panic(expected = "its next life")]
-fn without_the_generation_the_next_life_is_given_cells() {
+fn without_the_generation_the_next_life_gets_the_refund() {
     plant(Fault::LifeUnchecked);
-    catch_two("settle: life unchecked, reset", || given_back_during_a_reset(gate, true));
+    catch_two("settle: life unchecked, reset", || refunded_during_a_reset(gate, true));
 }

@@ -1,4 +1,6 @@
-//! Waiting: cells booked ahead of their time, and taken back, while others ask.
+//! Waiting: cells booked ahead of their time, and refunded, while others ask.
+//!
+//! The protocol is in `src/wait/mod.rs`.
 
 #![cfg(tollgate_loom)]
 
@@ -15,7 +17,7 @@ use tollgate::{Clock, Direct, Fault, Gcra, Tick, Wait, WaitQueue, plant};
 
 const BURST: u64 = 2;
 
-/// Seconds, set by the one thread that waits. Others say by which time they ask.
+/// A clock of seconds, set by the thread that waits. The other threads give the time of each request.
 #[derive(Clone, Debug, Default)]
 struct Seconds(Arc<AtomicU64>);
 
@@ -28,7 +30,7 @@ impl Clock for Seconds {
 type Gate = Arc<Direct<Gcra, Seconds>>;
 type Waiter<'a> = Wait<'a, Gate, fn(Duration) -> Pending<()>, Pending<()>>;
 
-/// A bucket that is empty at the start, a line before it, and its clock.
+/// A bucket that is empty at the start, a queue for it, and its clock.
 fn empty() -> (Gate, WaitQueue<Gate>, Seconds) {
     let clock = Seconds::default();
     let gate = Direct::builder(burst(BURST)).clock(clock.clone()).build().expect("in range");
@@ -41,7 +43,7 @@ fn wait(line: &WaitQueue<Gate>) -> Waiter<'_> {
     line.wait_async(&(), 1, Duration::MAX, |_| pending())
 }
 
-/// Whether its turn has come.
+/// Whether the waiter's turn has come.
 fn look(waiter: &mut Waiter<'_>) -> bool {
     match Pin::new(waiter).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(told) => told.is_ok(),
@@ -54,21 +56,21 @@ fn left(gate: &Gate, now: Tick) -> u64 {
 }
 
 #[test]
-fn a_booking_is_taken_back_while_others_ask() {
-    explore_two_to("waiting: a booking taken back", 3, Preemptions::Any, || {
+fn a_booking_that_is_refunded_while_others_ask_is_granted_once() {
+    explore_two_to("waiting: a booking refunded", 3, Preemptions::Any, || {
         let (gate, line, _) = empty();
         let other = Arc::clone(&gate);
         let ask = move || (0..2).filter(|_| other.check_at(1, at(1)).is_ok()).count() as u64;
         let thread = thread::spawn(ask);
         let mut waiter = wait(&line);
-        // At 0 it is denied what comes at 1, unless that is spent by then.
+        // At 0 the waiter books the cell of 1, unless that is spent by then.
         assert!(!look(&mut waiter));
         drop(waiter);
         assert_eq!(thread.join().unwrap() + left(&gate, at(1)), 1, "granted and left");
     });
 }
 
-/// Its turn came at 1, and it leaves at 3 without having heard of it.
+/// The waiter's turn comes at 1, and the waiter leaves at 3 without having seen it.
 fn left_late() {
     let (gate, line, clock) = empty();
     let mut waiter = wait(&line);
@@ -82,21 +84,21 @@ fn left_late() {
 }
 
 #[test]
-fn a_booking_is_taken_back_after_its_turn() {
-    explore_two_to("waiting: a booking taken back after its turn", 3, Preemptions::Any, left_late);
+fn a_booking_that_is_refunded_after_its_turn_is_granted_once() {
+    explore_two_to("waiting: a booking refunded after its turn", 3, Preemptions::Any, left_late);
 }
 
-/// The mistake avoided: what time has restored since its turn is given back once more.
+/// The planted fault: cells that time has restored since the turn are refunded once more.
 #[test]
 #[should_panic(expected = "granted and left")]
-fn by_the_time_of_its_turn_what_others_were_granted_is_taken_back() {
-    plant(Fault::GivenBackByOldTime);
-    catch_two("waiting: taken back by an old time", left_late);
+fn refunded_at_the_time_of_its_turn_a_cell_is_granted_twice() {
+    plant(Fault::RefundedAtOldTime);
+    catch_two("waiting: refunded at an old time", left_late);
 }
 
-/// Two wait, each no longer than until its turn, and are woken a second late, while another thread asks.
+/// Two waiters are woken a second after their turns, while another thread asks.
 #[test]
-fn two_are_woken_late_while_another_asks() {
+fn two_waiters_that_are_woken_late_keep_their_turns() {
     explore_two_to("waiting: two woken late, another asks", 3, Preemptions::Any, || {
         let (gate, line, clock) = empty();
         let wait = |seconds| {
@@ -115,8 +117,8 @@ fn two_are_woken_late_while_another_asks() {
 }
 
 #[test]
-fn the_second_moves_up_when_the_first_leaves() {
-    explore_two_to("waiting: two in line, one leaves", 3, Preemptions::Any, || {
+fn the_second_waiter_moves_up_when_the_first_leaves() {
+    explore_two_to("waiting: two in the queue, one leaves", 3, Preemptions::Any, || {
         let (gate, line, clock) = empty();
         let line = Arc::new(line);
         let other = Arc::clone(&line);
@@ -128,16 +130,16 @@ fn the_second_moves_up_when_the_first_leaves() {
         assert!(!look(&mut waiter));
         thread.join().unwrap();
         clock.0.store(1, Ordering::Relaxed);
-        assert!(look(&mut waiter), "nobody is before it");
-        assert_eq!(left(&gate, at(1)), 0, "what it was granted is spent");
+        assert!(look(&mut waiter), "it is first in the queue");
+        assert_eq!(left(&gate, at(1)), 0, "its cell is spent");
         assert_eq!(left(&gate, at(2)), 1, "and no more than that");
     });
 }
 
-/// Two wait and leave before their turn, in whatever order, while two others ask for what they booked.
+/// Two waiters leave before their turns, in any order, while two threads ask for the booked cells.
 #[test]
 #[ignore = "4 threads: in the full run"]
-fn two_leave_while_two_ask() {
+fn cells_of_two_waiters_that_leave_are_granted_once() {
     explore_four("waiting: two leave, two ask, 4 threads", || {
         let (gate, line, _) = empty();
         let line = Arc::new(line);
@@ -152,6 +154,6 @@ fn two_leave_while_two_ask() {
         });
         let (gate, line) = &*shared;
         assert_eq!(granted.iter().sum::<u64>() + left(gate, at(1)), 1, "granted and left");
-        assert_eq!(line.waiting(), 0, "nobody waits any more");
+        assert_eq!(line.waiting(), 0, "the queue is empty");
     });
 }

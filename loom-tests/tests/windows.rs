@@ -1,4 +1,6 @@
-//! Counts of sub-windows in a ring: the head moves on to the next while others charge.
+//! Sub-windows in a ring: a thread advances the head to the next sub-window while others charge.
+//!
+//! The protocol is in `src/cell/ring.rs`: publish, then advance.
 
 #![cfg(tollgate_loom)]
 
@@ -22,7 +24,7 @@ fn weighed_second(limit: u64) -> Arc<Bucket<SlidingCounter>> {
 }
 
 #[test]
-fn a_bucket_is_used_for_the_first_time() {
+fn two_threads_that_first_use_a_bucket_are_granted_its_limit() {
     explore_two("windows: first use, 2 threads x 2", || {
         let story = Story {
             before: &[],
@@ -33,10 +35,10 @@ fn a_bucket_is_used_for_the_first_time() {
     });
 }
 
-/// A life that was reset 1,024 times ago had the same generation, and left a count of the second
-/// that the new one counts by.
+/// A life 1,024 resets ago had the same generation, and left a count of the second that the new life
+/// counts by.
 #[test]
-fn a_bucket_is_used_again_after_all_generations() {
+fn a_bucket_used_again_after_all_generations_ignores_old_counts() {
     explore_two("windows: use after 1,024 resets, 2 threads", || {
         let bucket = two_seconds(3);
         for millis in [1_000, 2_000] {
@@ -52,7 +54,7 @@ fn a_bucket_is_used_again_after_all_generations() {
     });
 }
 
-/// One thread moves on to the next second, the other charges in the one that has begun.
+/// One thread advances to the next second, the other charges in the second that has begun.
 const ROTATION: Story = Story {
     before: &[(1, 1_000)],
     threads: &[&[(1, 2_000)], &[(1, 1_000), (1, 1_000)]],
@@ -60,25 +62,25 @@ const ROTATION: Story = Story {
 };
 
 #[test]
-fn a_rotation_against_two_charges() {
-    explore_two_to("windows: rotation against 2 charges", 3, Preemptions::Any, || {
+fn an_advance_against_two_charges_loses_no_count() {
+    explore_two_to("windows: advance against 2 charges", 3, Preemptions::Any, || {
         assert_eq!(ROTATION.play(&two_seconds(3)), 2, "granted in all");
     });
 }
 
-/// The mistake avoided: the head moves on before its own count is in the ring.
+/// The planted fault: a thread advances the head before its count is in the ring.
 #[test]
 #[should_panic(expected = "no order explains")]
-fn without_the_put_a_count_is_lost() {
-    plant(Fault::PutLeftOut);
-    catch_two("windows: put left out", || {
+fn without_the_publication_a_count_is_lost() {
+    plant(Fault::PublishLeftOut);
+    catch_two("windows: publication left out", || {
         let _ = ROTATION.play(&two_seconds(3));
     });
 }
 
 #[test]
-fn two_rotations_at_once() {
-    explore_two("windows: 2 rotations, 2 threads x 2", || {
+fn two_advances_at_once_lose_no_count() {
+    explore_two("windows: 2 advances, 2 threads x 2", || {
         let story = Story {
             before: &[(1, 1_000)],
             threads: &[&[(1, 2_000), (1, 2_000)], &[(1, 2_000), (1, 2_000)]],
@@ -88,10 +90,10 @@ fn two_rotations_at_once() {
     });
 }
 
-/// By one second and by two: the second one forgets what the first would put.
+/// By one second and by two: the longer advance forgets what the other would publish.
 #[test]
-fn two_rotations_of_different_length() {
-    explore_two("windows: rotations by 1 and 2, 2 threads x 2", || {
+fn two_advances_of_different_length_lose_no_count() {
+    explore_two("windows: advances by 1 and 2, 2 threads x 2", || {
         let story = Story {
             before: &[(2, 1_000)],
             threads: &[&[(1, 2_000), (1, 2_000)], &[(1, 3_000), (1, 3_000)]],
@@ -101,10 +103,10 @@ fn two_rotations_of_different_length() {
     });
 }
 
-/// With two older counts, of which the one who moves on by two keeps one.
+/// With two older counts, of which the thread that advances by two keeps one.
 #[test]
-fn two_rotations_with_two_older_counts() {
-    explore_two("windows: 3 sub-windows, rotations by 1 and 2", || {
+fn two_advances_with_two_older_counts_lose_no_count() {
+    explore_two("windows: 3 sub-windows, advances by 1 and 2", || {
         let quota = Quota::new(4, Duration::from_secs(3));
         let story = Story {
             before: &[(1, 1_000), (1, 2_000)],
@@ -112,14 +114,14 @@ fn two_rotations_with_two_older_counts() {
             after: &[(0, 4_000), (1, 5_000), (1, 5_000), (1, 6_000), (1, 6_000), (4, 8_000)],
         };
         let granted = story.play(&bucket(SubWindows::new().count(3), quota));
-        // At 4 s the first cell has left.
+        // At 4 s the first cell has expired.
         assert!((2..=3).contains(&granted), "{granted} granted in all");
     });
 }
 
 #[test]
-fn rotations_by_three_threads() {
-    explore_three("windows: 2 rotations and a charge, 3 threads", || {
+fn advances_by_three_threads_lose_no_count() {
+    explore_three("windows: 2 advances and a charge, 3 threads", || {
         let story = Story {
             before: &[(1, 1_000)],
             threads: &[&[(1, 2_000)], &[(1, 1_000)], &[(1, 2_000)]],
@@ -131,21 +133,21 @@ fn rotations_by_three_threads() {
 
 #[test]
 #[ignore = "4 threads: in the full run"]
-fn rotations_by_four_threads() {
-    explore_four("windows: rotations by 1 and 2, a charge and a peek, 4 threads", || {
+fn advances_by_four_threads_lose_no_count() {
+    explore_four("windows: advances by 1 and 2, a charge and a peek, 4 threads", || {
         let story = Story {
             before: &[(1, 1_000)],
             threads: &[&[(1, 2_000)], &[(1, 1_000)], &[(1, 3_000)], &[(0, 2_000)]],
             after: &[(0, 3_000), (1, 4_000), (1, 4_000), (1, 5_000), (2, 5_000)],
         };
-        // At 3 s the first cell has left.
+        // At 3 s the first cell has expired.
         let granted = story.play(&two_seconds(3));
         assert!((2..=3).contains(&granted), "{granted} granted in all");
     });
 }
 
-/// Read before the other thread charged once more and moved on: its count of the first second
-/// is no longer the right one.
+/// A thread reads the head before the other charges once more and advances: the count that it would
+/// publish is not the right one any more.
 const LATE_PUBLISHER: Story = Story {
     before: &[(1, 1_000)],
     threads: &[&[(1, 2_000)], &[(1, 1_000), (1, 2_000)]],
@@ -153,24 +155,24 @@ const LATE_PUBLISHER: Story = Story {
 };
 
 #[test]
-fn a_late_publisher() {
+fn a_late_publisher_writes_nothing() {
     explore_two("windows: late publisher, 1 against 2", || {
         assert_eq!(LATE_PUBLISHER.play(&two_seconds(5)), 3, "granted in all");
     });
 }
 
-/// The mistake avoided: a count is put for a head that has moved on.
+/// The planted fault: a thread publishes a count for a head that has advanced.
 #[test]
 #[should_panic(expected = "no order explains")]
-fn without_the_check_a_late_put_replaces_the_final_count() {
+fn without_the_check_a_late_publisher_replaces_the_final_count() {
     plant(Fault::PutUnchecked);
     catch_two("windows: put unchecked", || {
         let _ = LATE_PUBLISHER.play(&two_seconds(5));
     });
 }
 
-/// Three of four cells leave as the third second begins. While one thread asks then, the other
-/// asks then and a second later, which puts another count where those three stood.
+/// Three of four cells expire as the third second begins. While one thread asks then, the other asks
+/// then and a second later, which puts another count in place of those three.
 const DENIAL: Story = Story {
     before: &[(3, 1_000), (1, 2_000)],
     threads: &[&[(1, 3_000)], &[(1, 3_000), (1, 4_000)]],
@@ -178,27 +180,27 @@ const DENIAL: Story = Story {
 };
 
 #[test]
-fn a_denial_has_its_reason() {
+fn a_denial_is_by_the_counts_of_its_own_head() {
     explore_two("windows: denial, 1 against 2", || {
         assert_eq!(DENIAL.play(&two_seconds(4)), 3, "there is always room");
     });
 }
 
-/// The mistake avoided: counts of a later head are taken for those of the head that was read.
+/// The planted fault: counts of a later head are taken for those of the head that was read.
 #[test]
 #[should_panic(expected = "no order explains")]
-fn without_the_second_look_there_is_a_denial_without_reason() {
+fn without_the_second_load_a_denial_is_by_counts_of_two_heads() {
     plant(Fault::RecheckSkipped);
     catch_two("windows: recheck skipped", || {
         let _ = DENIAL.play(&two_seconds(4));
     });
 }
 
-/// The same, and the first thread only looks.
+/// The same, and the first thread only peeks.
 const LOOK: Story = Story { threads: &[&[(0, 3_000)], &[(1, 3_000), (1, 4_000)]], ..DENIAL };
 
 #[test]
-fn a_look_has_its_reason() {
+fn a_peek_is_by_the_counts_of_its_own_head() {
     explore_two_to("windows: peek against 2 charges", 3, Preemptions::Any, || {
         assert_eq!(LOOK.play(&two_seconds(4)), 2, "there is always room");
     });
@@ -206,14 +208,14 @@ fn a_look_has_its_reason() {
 
 #[test]
 #[should_panic(expected = "no order explains")]
-fn without_the_second_look_a_look_sees_what_never_was() {
+fn without_the_second_load_a_peek_is_by_counts_of_two_heads() {
     plant(Fault::RecheckSkipped);
     catch_two("windows: peek, recheck skipped", || {
         let _ = LOOK.play(&two_seconds(4));
     });
 }
 
-/// The other second of a weighed count, half of which has passed.
+/// The next second of a weighed count, half of which has passed.
 const WEIGHED_ROTATION: Story = Story {
     before: &[(2, 1_000)],
     threads: &[&[(1, 2_500)], &[(1, 1_000), (1, 2_500)]],
@@ -221,24 +223,24 @@ const WEIGHED_ROTATION: Story = Story {
 };
 
 #[test]
-fn a_weighed_rotation_against_two_charges() {
-    explore_two("counter: rotation against 2 charges", || {
+fn a_weighed_advance_against_two_charges_loses_no_count() {
+    explore_two("counter: advance against 2 charges", || {
         assert_eq!(WEIGHED_ROTATION.play(&weighed_second(4)), 3, "granted in all");
     });
 }
 
 #[test]
 #[should_panic(expected = "no order explains")]
-fn without_the_put_a_weighed_count_is_lost() {
-    plant(Fault::PutLeftOut);
-    catch_two("counter: put left out", || {
+fn without_the_publication_a_weighed_count_is_lost() {
+    plant(Fault::PublishLeftOut);
+    catch_two("counter: publication left out", || {
         let _ = WEIGHED_ROTATION.play(&weighed_second(4));
     });
 }
 
 #[test]
 #[should_panic(expected = "no order explains")]
-fn without_the_check_a_late_put_replaces_the_final_weighed_count() {
+fn without_the_check_a_late_publisher_replaces_the_final_weighed_count() {
     plant(Fault::PutUnchecked);
     catch_two("counter: put unchecked", || {
         let _ = WEIGHED_ROTATION.play(&weighed_second(4));
@@ -247,8 +249,8 @@ fn without_the_check_a_late_put_replaces_the_final_weighed_count() {
 
 #[test]
 #[ignore = "4 threads: in the full run"]
-fn weighed_rotations_by_four_threads() {
-    explore_four("counter: 3 rotations and a charge, 4 threads", || {
+fn weighed_advances_by_four_threads_lose_no_count() {
+    explore_four("counter: 3 advances and a charge, 4 threads", || {
         let story = Story {
             before: &[(2, 1_000)],
             threads: &[&[(1, 2_500)], &[(1, 1_000)], &[(1, 2_500)], &[(1, 2_500)]],
@@ -260,8 +262,8 @@ fn weighed_rotations_by_four_threads() {
 }
 
 #[test]
-fn two_weighed_rotations_at_once() {
-    explore_two("counter: 2 rotations, 2 threads x 2", || {
+fn two_weighed_advances_at_once_lose_no_count() {
+    explore_two("counter: 2 advances, 2 threads x 2", || {
         let story = Story {
             before: &[(3, 1_000)],
             threads: &[&[(1, 2_500), (1, 2_500)], &[(1, 2_500), (1, 2_500)]],

@@ -1,20 +1,25 @@
-//! A state that stands alone: the bucket of a limiter without keys.
+//! The state of a limiter without keys.
+//!
+//! # Guarded by
+//!
+//! `loom-tests/tests/decide.rs` and `windows.rs`, run by `ci/loom.sh`: these models share a bucket
+//! without keys between threads.
 
+use super::head::{Head, HeadCell};
 use super::receipt::Paid;
-use super::ring::Cells;
-use super::state_cell::{Charge, Head, HeadCell, Ruling};
-use crate::algo::{NoRing, Refund, StateMachine, Step, Visitor};
+use super::ring::SlotRing;
+use super::state_cell::{Request, Ruling, StateWord};
+use crate::algo::{Refund, StateMachine, Step, Visitor};
 use crate::decision::{Decision, Denied, OutOfLine, Permit};
 use crate::sync::AtomicU64;
 use crate::time::Tick;
 
-/// The state of a bucket without a key. Its word is provisional, and then without a stamp, until
-/// first used.
+/// The state of a bucket without a key. Until first use its word is provisional, and has no stamp.
 #[derive(Debug)]
 pub(crate) struct DirectCell {
     head: HeadCell,
     ring: Box<[AtomicU64]>,
-    /// Cells of the ring that are part of the state: all but the note.
+    /// Words of the ring that are part of the state: all but the note.
     kept_cells: usize,
 }
 
@@ -28,168 +33,163 @@ impl DirectCell {
     }
 
     #[inline(always)]
-    fn cells<A: StateMachine>(&self) -> Cells<'_> {
-        if A::RINGED { Cells::new(&self.ring) } else { Cells::NONE }
+    fn ring<M: StateMachine>(&self) -> SlotRing<'_> {
+        if M::RINGED { SlotRing::new(&self.ring) } else { SlotRing::NONE }
     }
 
     #[inline(always)]
-    pub(crate) fn check<A: StateMachine>(&self, algo: &A, now: Tick, n: u64) -> Decision {
-        algo.dispatch(Ask { cell: self, now, n })
+    pub(crate) fn check<M: StateMachine>(&self, machine: &M, now: Tick, n: u64) -> Decision {
+        machine.dispatch(Check { cell: self, now, n })
     }
 
     #[inline(always)]
-    fn check_by<A: StateMachine>(&self, algo: &A, now: Tick, n: u64) -> Decision {
+    fn decide<M: StateMachine>(&self, machine: &M, request: Request) -> Decision {
         let seen = self.head.load();
         if !seen.is_provisional()
-            && let Some(decision) = self.head.decide(seen, self.cells::<A>(), algo, now, n)
+            && let Some(decision) = self.head.decide(seen, self.ring::<M>(), machine, request)
         {
             return decision;
         }
-        let OutOfLine(ruling) = self.decide_unused(algo, now, n);
-        ruling.explain(algo, now, n)
+        let OutOfLine(ruling) = self.charge_unused(machine, request);
+        ruling.explain(machine, request)
     }
 
-    /// Admits `n` cells if a first try does; `None` leaves all else to be decided anew.
+    /// Admits `n` cells if a first try does; `None`: the caller decides anew.
     #[inline(always)]
-    pub(crate) fn admit<A: StateMachine>(&self, algo: &A, now: Tick, n: u64) -> Option<Permit> {
-        algo.dispatch(Admit(Ask { cell: self, now, n }))
+    pub(crate) fn admit<M: StateMachine>(&self, machine: &M, now: Tick, n: u64) -> Option<Permit> {
+        machine.dispatch(Admit(Check { cell: self, now, n }))
     }
 
-    /// As [`check`](Self::check), where nobody asks for more than yes or no.
+    /// As [`check`](Self::check), for a caller that needs only yes or no.
     #[inline(always)]
-    pub(crate) fn allow<A: StateMachine>(&self, algo: &A, now: Tick, n: u64) -> bool {
-        algo.dispatch(Allow(Ask { cell: self, now, n }))
+    pub(crate) fn allow<M: StateMachine>(&self, machine: &M, now: Tick, n: u64) -> bool {
+        machine.dispatch(Allow(Check { cell: self, now, n }))
     }
 
-    #[inline(always)]
-    fn allow_by<A: StateMachine>(&self, algo: &A, now: Tick, n: u64) -> bool {
-        let seen = self.head.load();
-        if !seen.is_provisional()
-            && let Some(allowed) = self.head.allow(seen, self.cells::<A>(), algo, now, n)
-        {
-            return allowed;
-        }
-        let OutOfLine(ruling) = self.decide_unused(algo, now, n);
-        ruling.is_admitted()
+    /// Charges `n` cells so that they can be refunded.
+    pub(crate) fn charge<M: Refund>(&self, machine: &M, now: Tick, n: u64) -> Result<Paid, Denied> {
+        let request = Request { now, cells: n };
+        let (ruling, generation) = self.rule(machine, request);
+        ruling.receipt(machine, request, generation, 0)
     }
 
-    /// Charges `n` cells in such a way that they may be given back.
-    pub(crate) fn charge<A: Refund>(&self, algo: &A, now: Tick, n: u64) -> Result<Paid, Denied> {
-        let (ruling, generation) = self.rule(algo, now, n);
-        ruling.receipt(algo, now, n, generation, 0)
+    /// Adds `n` cells that were never charged.
+    pub(crate) fn add<M: Refund>(&self, machine: &M, now: Tick, n: u64) {
+        self.revise_now(|word| machine.add(word, now, n));
     }
 
-    /// Gives `n` cells that nobody has paid for.
-    pub(crate) fn add<A: Refund>(&self, algo: &A, now: Tick, n: u64) {
-        self.revise_now(|word| algo.add(word, now, n));
-    }
-
-    /// Replaces the state, if there is one, by what `next` makes of it.
+    /// Replaces the state, if there is one, by `next` of it.
     pub(crate) fn revise_now(&self, next: impl Fn(u64) -> u64) {
-        self.head.revise(self.head.load().generation(), next);
+        self.head.revise_in(self.head.load().generation(), next);
     }
 
-    /// Gives back `n` cells of a charge.
-    pub(crate) fn refund<A: Refund>(&self, algo: &A, paid: &Paid, now: impl Fn() -> Tick, n: u64) {
-        self.revise_charged(paid, |word| algo.refund(word, &paid.receipt, now(), n));
+    /// Refunds `n` cells of a charge.
+    pub(crate) fn refund<M: Refund>(
+        &self,
+        machine: &M,
+        paid: &Paid,
+        now: impl Fn() -> Tick,
+        n: u64,
+    ) {
+        self.revise_charged(paid, |word| machine.refund(word, &paid.receipt, now(), n));
     }
 
-    /// Replaces the state that was charged, if the bucket was not reset, by what `next` makes of it.
+    /// Replaces the state that was charged by `next` of it, unless the bucket was reset.
     pub(crate) fn revise_charged(&self, paid: &Paid, next: impl Fn(u64) -> u64) {
-        self.head.revise(paid.generation, next);
+        self.head.revise_in(paid.generation, next);
     }
 
-    /// The bucket was not used yet, or was reset a moment ago.
+    /// The bucket has not been used, or has just been reset.
     #[cold]
     #[inline(never)]
-    fn decide_unused<A: StateMachine>(
+    fn charge_unused<M: StateMachine>(
         &self,
-        algo: &A,
-        now: Tick,
-        n: u64,
-    ) -> OutOfLine<Ruling<A::View>> {
-        OutOfLine(self.rule(algo, now, n).0)
+        machine: &M,
+        request: Request,
+    ) -> OutOfLine<Ruling<M::View>> {
+        OutOfLine(self.rule(machine, request).0)
     }
 
-    /// The ruling, and the generation of the word it was made by.
-    fn rule<A: StateMachine>(&self, algo: &A, now: Tick, n: u64) -> (Ruling<A::View>, u64) {
+    /// The ruling, and the generation of the word that it was made on.
+    fn rule<M: StateMachine>(&self, machine: &M, request: Request) -> (Ruling<M::View>, u64) {
         loop {
-            let seen = self.head.load();
-            let cells = self.cells::<A>();
-            let charge = if !seen.is_provisional() {
-                self.head.charge(seen, cells, algo, now, n)
-            } else if A::RINGED {
-                match self.stamp(seen, algo, now, n) {
-                    Some(ruling) => return (ruling, seen.generation()),
-                    None => continue,
-                }
+            let (seen, ring) = (self.head.load(), self.ring::<M>());
+            let ruling = if !seen.is_provisional() {
+                self.head.charge(seen, ring, machine, request)
+            } else if M::RINGED {
+                self.stamp(seen, machine, request)
             } else {
-                self.head.commit(seen, cells, algo.fresh(now), algo, now, n)
+                self.head.commit(seen, ring, machine.fresh(request.now), machine, request)
             };
-            if let Charge::Decided(ruling) = charge {
+            if let Some(ruling) = ruling {
                 return (ruling, seen.generation());
             }
         }
     }
 
-    /// What goes into a ring must follow from the word, so the word is stamped before it is
-    /// charged, and before that the ring is cleared of what a life 1,024 resets ago left there;
-    /// `Some` if there is nothing to charge.
-    fn stamp<A: StateMachine>(
+    /// Stamps an unused word with the time. `Some`: there is nothing to charge.
+    ///
+    /// A ring's words must be a function of the state word, so the state word is stamped before it is
+    /// charged. Before that, the ring is cleared of what a life 1,024 resets ago has left there.
+    fn stamp<M: StateMachine>(
         &self,
         unused: Head,
-        algo: &A,
-        now: Tick,
-        n: u64,
-    ) -> Option<Ruling<A::View>> {
-        let fresh = algo.fresh(now);
-        let seen = algo.read(fresh, NoRing, now, n);
-        match algo.step(seen, now, n) {
-            Step::Deny => return Some(Ruling::Denied(seen)),
-            Step::Admit { .. } if n == 0 => return Some(Ruling::Admitted(seen)),
+        machine: &M,
+        request: Request,
+    ) -> Option<Ruling<M::View>> {
+        let Request { now, cells } = request;
+        let fresh = machine.fresh(now);
+        let view = request.read(machine, fresh);
+        match machine.step(view, now, cells) {
+            Step::Deny => return Some(Ruling::Denied(view)),
+            Step::Admit { .. } if cells == 0 => return Some(Ruling::Admitted(view)),
             Step::Admit { .. } | Step::DenyCounted { .. } => {}
         }
-        if self.head.clear(unused, self.cells::<A>(), self.kept_cells) {
-            // Lost: another thread has stamped it.
+        if self.head.clear(unused, self.ring::<M>(), self.kept_cells) {
+            // If the swap fails, another thread has stamped the word.
             let _ = self.head.swap(unused, Head::committed(unused.generation(), fresh));
         }
         None
     }
 
-    pub(crate) fn peek<A: StateMachine>(&self, algo: &A, now: Tick, n: u64) -> Decision {
-        algo.answer(self.read(algo, now, n), now, n)
+    pub(crate) fn peek<M: StateMachine>(&self, machine: &M, now: Tick, n: u64) -> Decision {
+        machine.answer(self.read(machine, now, n), now, n)
     }
 
-    /// What a decision about `n` cells would be judged by.
-    pub(crate) fn read<A: StateMachine>(&self, algo: &A, now: Tick, n: u64) -> A::View {
+    /// Reads the view by which a decision about `n` cells would be made.
+    pub(crate) fn read<M: StateMachine>(&self, machine: &M, now: Tick, n: u64) -> M::View {
+        let request = Request { now, cells: n };
         let head = self.head.load();
-        let seen = self.head.peek(head, self.cells::<A>(), algo, now, n);
-        seen.unwrap_or_else(|| algo.read(algo.fresh(now), NoRing, now, n))
+        let view = match head.is_provisional() {
+            true => None,
+            false => self.head.peek(head, self.ring::<M>(), machine, request),
+        };
+        view.unwrap_or_else(|| request.read(machine, machine.fresh(now)))
     }
 
-    /// The state, if there is one, and what stands in its ring; `None` also if it has changed at
-    /// every one of `tries`.
-    pub(crate) fn state<A: StateMachine>(&self, tries: usize) -> Option<(u64, Vec<u64>)> {
-        let mut ring = Vec::new();
+    /// The state, if there is one, and the contents of its ring. `None` also if it has changed
+    /// during each of `tries` reads.
+    pub(crate) fn state<M: StateMachine>(&self, tries: usize) -> Option<(u64, Vec<u64>)> {
+        let mut contents = Vec::new();
         for _ in 0..tries {
             let head = self.head.load();
             if head.is_provisional() {
                 return None;
             }
-            if self.head.copy_ring(head, self.cells::<A>(), self.kept_cells, &mut ring) {
-                return Some((head.payload(), ring));
+            if self.head.copy_ring(head, self.ring::<M>(), self.kept_cells, &mut contents) {
+                return Some((head.state(), contents));
             }
             core::hint::spin_loop();
         }
         None
     }
 
-    /// Puts a state into a bucket that was not used yet.
-    pub(crate) fn put_back<A: StateMachine>(&self, state: u64, ring: &[u64]) {
+    /// Restores a state into a bucket that has not been used.
+    pub(crate) fn put_back<M: StateMachine>(&self, state: u64, contents: &[u64]) {
         let unused = self.head.load();
-        self.cells::<A>().fill(unused.generation(), ring);
+        self.ring::<M>().fill(unused.generation(), contents);
         let put = self.head.swap(unused, Head::committed(unused.generation(), state));
-        debug_assert!(unused.is_provisional() && put.is_ok(), "nobody else is here");
+        debug_assert!(unused.is_provisional() && put.is_ok(), "no other thread is here");
     }
 
     pub(crate) fn reset(&self) {
@@ -200,48 +200,56 @@ impl DirectCell {
     }
 }
 
-/// A request for cells, to be decided by an algorithm.
-struct Ask<'a> {
+/// A request for `n` cells, to be decided by the machine that is visited.
+struct Check<'a> {
     cell: &'a DirectCell,
     now: Tick,
     n: u64,
 }
 
-impl Visitor for Ask<'_> {
+impl Visitor for Check<'_> {
     type Out = Decision;
 
     #[inline(always)]
-    fn by<M: StateMachine>(self, algo: &M) -> Decision {
-        self.cell.check_by(algo, self.now, self.n)
+    fn by<M: StateMachine>(self, machine: &M) -> Decision {
+        self.cell.decide(machine, Request { now: self.now, cells: self.n })
     }
 }
 
-/// The same, with yes or no for an answer.
-struct Allow<'a>(Ask<'a>);
+/// The same, answered by yes or no.
+struct Allow<'a>(Check<'a>);
 
 impl Visitor for Allow<'_> {
     type Out = bool;
 
     #[inline(always)]
-    fn by<M: StateMachine>(self, algo: &M) -> bool {
-        let Ask { cell, now, n } = self.0;
-        cell.allow_by(algo, now, n)
+    fn by<M: StateMachine>(self, machine: &M) -> bool {
+        let Check { cell, now, n } = self.0;
+        let request = Request { now, cells: n };
+        let seen = cell.head.load();
+        if !seen.is_provisional()
+            && let Some(allowed) = cell.head.allow(seen, cell.ring::<M>(), machine, request)
+        {
+            return allowed;
+        }
+        let OutOfLine(ruling) = cell.charge_unused(machine, request);
+        ruling.is_admitted()
     }
 }
 
-/// The same, to be admitted at once or not at all.
-struct Admit<'a>(Ask<'a>);
+/// The same, admitted by a first try or not at all.
+struct Admit<'a>(Check<'a>);
 
 impl Visitor for Admit<'_> {
     type Out = Option<Permit>;
 
     #[inline(always)]
-    fn by<M: StateMachine>(self, algo: &M) -> Option<Permit> {
-        let Ask { cell, now, n } = self.0;
+    fn by<M: StateMachine>(self, machine: &M) -> Option<Permit> {
+        let Check { cell, now, n } = self.0;
         let seen = cell.head.load();
         match seen.is_provisional() {
             true => None,
-            false => cell.head.admit(seen, cell.cells::<M>(), algo, now, n),
+            false => cell.head.admit(seen, cell.ring::<M>(), machine, Request { now, cells: n }),
         }
     }
 }

@@ -1,14 +1,13 @@
-//! Words that several threads change: the retry loop of a decision.
+//! Words that several threads change.
 //!
-//! Orderings. Everything a decision depends on is in the one word that its compare-and-swap
-//! names, so no other memory has to be seen with it and the algorithms would be right with
-//! relaxed accesses. The table adds one thing: whoever has read a slot's owner must read a head
-//! at least as new as the one its owner was written after. Hence Release on every successful
-//! swap and Acquire on every load, which costs nothing on x86-64 and little elsewhere. The words
-//! of a [`ring`] rely on the same two: see there.
+//! [`StateCell`] is the retry loop of a decision, written once for both kinds of state word: the
+//! [`Head`] of a wide slot, and the [`CompactWord`] that holds its key too. A [`SlotRing`] is the
+//! words beside a head; a [`VersionedCell`] holds a quota that changes.
 
+mod backoff;
 mod compact_word;
 mod direct;
+mod head;
 mod receipt;
 mod ring;
 mod state_cell;
@@ -16,11 +15,12 @@ mod state_cell;
 pub(crate) mod tests;
 mod versioned;
 
-pub(crate) use compact_word::{Fingerprint, Word, WordCell};
+pub(crate) use compact_word::{CompactCell, CompactWord, Fingerprint};
 pub(crate) use direct::DirectCell;
+pub(crate) use head::{GENERATION_BITS, Head, HeadCell};
 pub(crate) use receipt::Paid;
-pub(crate) use ring::Cells;
-pub(crate) use state_cell::{Charge, GENERATION_BITS, Head, HeadCell, Ruling};
+pub(crate) use ring::SlotRing;
+pub(crate) use state_cell::{MaxAhead, Request, Ruling, StateCell, StateWord};
 #[cfg(not(tollgate_loom))]
 pub(crate) use versioned::VersionedCell;
 #[cfg(tollgate_loom)]

@@ -1,18 +1,18 @@
-//! Charges that may be taken back.
+//! Receipts of charges that can be refunded.
 
-use super::state_cell::Ruling;
+use super::state_cell::{Request, Ruling};
 use crate::algo::{Receipt, Refund, Step};
 use crate::decision::Denied;
 use crate::time::Tick;
 
-/// A [`Receipt`], and which word was charged in which generation: in another the word belongs to
-/// somebody else, or to a later life of the key, and nothing is owed. In compact slots there is no
-/// generation, and the word is looked for again.
+/// A [`Receipt`], with the word that was charged and its generation. In another generation the word
+/// belongs to another key, or to a later life of the same key, and nothing is owed. Compact slots
+/// have no generations: there the key's word is looked up again.
 #[derive(Clone, Copy, Debug)]
 pub struct Paid {
     pub(crate) receipt: Receipt,
     pub(crate) generation: u64,
-    /// The slot's number in its table; 0 where there is one word.
+    /// The slot's index in its table; 0 where there is one word.
     pub(crate) place: usize,
 }
 
@@ -33,25 +33,24 @@ impl Paid {
     }
 }
 
-impl<S: Copy> Ruling<S> {
-    /// What to remember of it.
-    pub(crate) fn receipt<A: Refund<View = S>>(
+impl<V: Copy> Ruling<V> {
+    /// The receipt of an admission.
+    pub(crate) fn receipt<M: Refund<View = V>>(
         self,
-        algo: &A,
-        now: Tick,
-        n: u64,
+        machine: &M,
+        request: Request,
         generation: u64,
         place: usize,
     ) -> Result<Paid, Denied> {
+        let Request { now, cells } = request;
         match self {
-            Self::Denied(seen) => Err(algo.denied(seen, now, n)),
-            Self::Admitted(seen) => match algo.step(seen, now, n) {
+            Self::Denied(view) => Err(machine.denied(view, now, cells)),
+            Self::Admitted(view) => match machine.step(view, now, cells) {
                 Step::Admit { next } => {
-                    let receipt = Receipt { cells: n, at: now, next };
-                    Ok(Paid { receipt, generation, place })
+                    Ok(Paid { receipt: Receipt { cells, at: now, next }, generation, place })
                 }
-                // A step is pure: what it admitted it admits.
-                Step::Deny | Step::DenyCounted { .. } => Err(algo.denied(seen, now, n)),
+                // A step is pure: it admits again what it has admitted.
+                Step::Deny | Step::DenyCounted { .. } => Err(machine.denied(view, now, cells)),
             },
         }
     }

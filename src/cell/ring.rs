@@ -2,37 +2,45 @@
 //!
 //! # How a ring stays true to its head
 //!
-//! Which cells count, and as what, the head says. Two rules make a decision by both exact:
+//! The head says which cells of the ring count, and what for. Two rules make a decision by both
+//! exact:
 //!
-//! 1. Before a head moves on, what it alone knew is in the ring ([`HeadCell::put`]): every
-//!    thread that is about to move the same head on puts the same words there.
-//! 2. While a head stands, no cell that it counts by changes.
+//! 1. Publish, then advance. Before advancing the head, a thread copies into the ring whatever only
+//!    the head recorded ([`StateCell::put`]). That value is a function of the head, so all threads
+//!    that race to advance it write the same value.
+//! 2. While a head is current, no cell that it counts by changes.
 //!
-//! So cells read after the head belong to it if it still stands afterwards. An admission learns
-//! that from its compare-and-swap, a denial loads the head again.
+//! So cells that were read after a head belong to it if it is still current afterwards. An
+//! admission learns that from its compare-and-swap; a denial loads the head again.
 //!
-//! # Why a late put does no harm
+//! # Why a late `put` does no harm
 //!
-//! `put` loads the cell, then finds that the head still stands, then swaps the cell from what it
-//! loaded. What it loaded was put there for this head or an earlier one: had it been for a later
-//! one, the load would have synchronised with a thread that had seen that one, and the head
-//! would have been found changed. If the head moves on between that finding and the swap, then
-//! the mover has put its own word there, and the swap fails; or it needed nothing there, and then
-//! nobody reads the cell before it is put again. The same holds for a thread of the slot's last
-//! key: its late word bears that key's generation, and reads as empty.
+//! `put` loads the cell, then checks that the head is still current, then swaps the cell from the
+//! value that it loaded. That value was written for this head or an earlier one: if it had been
+//! written for a later head, the load would have synchronised with a thread that had seen that
+//! head, and the check would have failed. The head may advance between the check and the swap. Then
+//! either the advancing thread has written its own value to the cell, and the swap fails; or it
+//! needed nothing there, and no thread reads the cell before it is written again. The same holds
+//! for a thread of the slot's last key: its late word has that key's generation and reads as empty.
 //!
-//! Nor can the cell come back to what was loaded: every algorithm's words carry a time or an index
-//! that only moves forward. The exception is what the [table](crate::table) says of recurrence:
-//! 1,024 changes of hands within one unit of that time.
+//! The cell cannot return to the loaded value either (ABA): every algorithm's words carry a time or
+//! an index that only increases. The exception is the [table](crate::table)'s recurrence: 1,024
+//! changes of hands within one unit of that time.
+//!
+//! # Guarded by
+//!
+//! `loom-tests/tests/windows.rs`, `log.rs` and `ring_take_over.rs`, run by `ci/loom.sh`. Ordinary
+//! tests do not notice a mistake here.
 
-use super::state_cell::{GENERATION_BITS, Head, HeadCell};
+use super::head::GENERATION_BITS;
+use super::state_cell::{StateCell, StateWord};
 use crate::algo::Ring;
 use crate::sync::{AtomicU64, Fault, Ordering, planted};
 use crate::word::Field;
 
 /// What the algorithm keeps in a cell; 0 is nothing.
 const CONTENT: Field = Field::new(0, 64 - GENERATION_BITS);
-/// Whose it is.
+/// The generation of the head that it was written for.
 const GENERATION: Field = CONTENT.above(GENERATION_BITS);
 
 /// The ring words of one slot.
@@ -41,12 +49,12 @@ const GENERATION: Field = CONTENT.above(GENERATION_BITS);
 /// bits 63..54 generation | bits 53..0 content
 /// ```
 ///
-/// The last of them is a note, if the algorithm has one. That is not told here: two registers hold a
-/// slice, and with a third word a compiler puts the ring into memory in front of every decision.
+/// The last of them is a note, if the algorithm has one. This type does not say so: two registers
+/// hold a slice, and with a third word the compiler puts the ring into memory before every decision.
 #[derive(Clone, Copy)]
-pub(crate) struct Cells<'a>(&'a [AtomicU64]);
+pub(crate) struct SlotRing<'a>(&'a [AtomicU64]);
 
-impl<'a> Cells<'a> {
+impl<'a> SlotRing<'a> {
     pub(crate) const NONE: Self = Self(&[]);
 
     #[inline(always)]
@@ -59,43 +67,43 @@ impl<'a> Cells<'a> {
         self.0.is_empty()
     }
 
-    /// Writes what is to stand in the ring of a life, which nobody reads yet and nothing stands in.
+    /// Writes the ring of a life that no other thread reads yet, and that is empty.
     pub(crate) fn fill(self, generation: u64, contents: &[u64]) {
         for (cell, content) in self.0.iter().zip(contents).filter(|(_, content)| **content > 0) {
             cell.store(GENERATION.set(CONTENT.of(*content), generation), Ordering::Relaxed);
         }
     }
 
-    /// What stands in the ring of the head `seen`, and is true to it as long as that head stands.
-    pub(crate) fn of(self, seen: Head) -> impl Ring {
+    /// The ring of the word `seen`, and true to it while that word is current.
+    pub(crate) fn of(self, seen: impl StateWord) -> impl Ring {
         self.of_generation(seen.generation())
     }
 
     #[inline(always)]
-    pub(super) fn of_generation(self, generation: u64) -> LiveCells<'a> {
-        LiveCells { cells: self.0, life: GENERATION.set(0, generation) }
+    pub(super) fn of_generation(self, generation: u64) -> LiveRing<'a> {
+        LiveRing { cells: self.0, life: GENERATION.set(0, generation) }
     }
 
-    /// Writes the note of an algorithm that has one. It is no part of any protocol: whoever reads it
-    /// proves it first.
+    /// Writes the note of an algorithm that has one. It is no part of any protocol: a reader proves
+    /// it before use.
     #[inline(always)]
     pub(super) fn write_note(self, note: u64) {
-        // A model would only multiply its interleavings by it.
+        // Under loom it would only multiply the interleavings.
         if let (false, [.., place]) = (cfg!(tollgate_loom), self.0) {
             place.store(note, Ordering::Relaxed);
         }
     }
 }
 
-/// The ring of one life of a slot: what another generation left there is nothing.
+/// The ring of one life of a slot: words of another generation read as empty.
 #[derive(Clone, Copy)]
-pub(super) struct LiveCells<'a> {
+pub(super) struct LiveRing<'a> {
     cells: &'a [AtomicU64],
-    /// Its generation, where words have it.
+    /// Its generation, in the bits where a word has it.
     life: u64,
 }
 
-impl Ring for LiveCells<'_> {
+impl Ring for LiveRing<'_> {
     #[inline(always)]
     fn cell(self, place: usize) -> u64 {
         let content = self.apart(place, 0);
@@ -107,7 +115,7 @@ impl Ring for LiveCells<'_> {
         self.cells[place].load(Ordering::Acquire) ^ self.life ^ content
     }
 
-    /// Asked for by algorithms that have one.
+    /// Only algorithms that have a note call this.
     #[inline(always)]
     fn note(self) -> u64 {
         match (cfg!(tollgate_loom), self.cells) {
@@ -117,16 +125,16 @@ impl Ring for LiveCells<'_> {
     }
 }
 
-impl HeadCell {
-    /// Sees to it that `content` stands at `place`, as the head `seen` wants it; false if that
-    /// head stands no longer.
-    pub(super) fn put(&self, seen: Head, cells: Cells<'_>, place: usize, content: u64) -> bool {
+impl<W: StateWord> StateCell<W> {
+    /// Makes `content` the content of the cell at `place`, as the word `seen` demands. False: that
+    /// word is not current any more.
+    pub(super) fn put(&self, seen: W, ring: SlotRing<'_>, place: usize, content: u64) -> bool {
         debug_assert!(content <= CONTENT.max());
-        if planted(Fault::PutLeftOut) {
+        if planted(Fault::PublishLeftOut) {
             return true;
         }
         let word = GENERATION.set(content, seen.generation());
-        let cell = &cells.0[place];
+        let cell = &ring.0[place];
         let mut there = cell.load(Ordering::Acquire);
         while there != word {
             if !planted(Fault::PutUnchecked) && self.load() != seen {
@@ -140,36 +148,37 @@ impl HeadCell {
         true
     }
 
-    /// Clears what was left in the first `count` cells by a life of the same generation, 1,024
-    /// lives ago; false if the head `seen` stands no longer.
-    pub(super) fn clear(&self, seen: Head, cells: Cells<'_>, count: usize) -> bool {
-        let ring = cells.of_generation(seen.generation());
-        (0..count).all(|place| ring.cell(place) == 0 || self.put(seen, cells, place, 0))
+    /// Clears the first `count` cells of what a life of the same generation, 1,024 lives ago, has
+    /// left there. False: the word `seen` is not current any more.
+    pub(super) fn clear(&self, seen: W, ring: SlotRing<'_>, count: usize) -> bool {
+        let live = ring.of_generation(seen.generation());
+        (0..count).all(|place| live.cell(place) == 0 || self.put(seen, ring, place, 0))
     }
 
-    /// Appends what stands in the first `count` cells of the ring of the head `seen`; false, and
-    /// nothing appended, if that head stands no longer.
+    /// Appends the first `count` cells of the ring of the word `seen`. False, and nothing appended:
+    /// that word is not current any more.
     pub(crate) fn copy_ring(
         &self,
-        seen: Head,
-        cells: Cells<'_>,
+        seen: W,
+        ring: SlotRing<'_>,
         count: usize,
         to: &mut Vec<u64>,
     ) -> bool {
         let begun = to.len();
-        let ring = cells.of_generation(seen.generation());
-        to.extend((0..count).map(|place| ring.cell(place)));
-        let stands = cells.is_none() || self.load() == seen;
-        if !stands {
+        let live = ring.of_generation(seen.generation());
+        to.extend((0..count).map(|place| live.cell(place)));
+        let is_current = ring.is_none() || self.load() == seen;
+        if !is_current {
             to.truncate(begun);
         }
-        stands
+        is_current
     }
 }
 
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
     use super::*;
+    use crate::cell::{Head, HeadCell};
     use crate::word::tile;
     use proptest::prelude::*;
 
@@ -186,21 +195,21 @@ mod tests {
             left: u64, content: u64, payload: u64,
         ) {
             let content = CONTENT.of(content);
-            let ring = [AtomicU64::new(left), AtomicU64::new(left)];
-            let cells = Cells::new(&ring);
+            let words = [AtomicU64::new(left), AtomicU64::new(left)];
+            let ring = SlotRing::new(&words);
             let seen = Head::committed(generation, payload);
             let head = HeadCell::new(seen);
-            prop_assert!(head.put(seen, cells, 1, content));
-            prop_assert_eq!(cells.of_generation(generation).cell(1), content);
+            prop_assert!(head.put(seen, ring, 1, content));
+            prop_assert_eq!(ring.of_generation(generation).cell(1), content);
             let elsewhere = if other == generation { content } else { 0 };
-            prop_assert_eq!(cells.of_generation(other).cell(1), elsewhere);
-            prop_assert_eq!(ring[0].load(Ordering::Relaxed), left);
-            // Once the head has moved on, nothing more is put, except what stands there.
+            prop_assert_eq!(ring.of_generation(other).cell(1), elsewhere);
+            prop_assert_eq!(words[0].load(Ordering::Relaxed), left);
+            // Once the head has advanced, `put` writes nothing.
             let late = Head::committed(generation, !payload);
-            prop_assert!(!head.put(late, cells, 1, content ^ 1));
-            prop_assert_eq!(cells.of_generation(generation).cell(1), content);
-            prop_assert!(head.clear(seen, cells, 2));
-            prop_assert_eq!(cells.of_generation(generation).cell(1), 0);
+            prop_assert!(!head.put(late, ring, 1, content ^ 1));
+            prop_assert_eq!(ring.of_generation(generation).cell(1), content);
+            prop_assert!(head.clear(seen, ring, 2));
+            prop_assert_eq!(ring.of_generation(generation).cell(1), 0);
         }
     }
 }

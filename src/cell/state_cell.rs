@@ -1,501 +1,468 @@
-//! A state in one word.
+//! A state word that several threads change: the retry loop of a decision.
+//!
+//! A charge reads the word, computes the next state, and replaces the word by a compare-and-swap.
+//! If another thread has replaced it first, the charge reads the new word and decides again.
+//!
+//! # Orderings
+//!
+//! Everything a decision depends on is in the one word that its compare-and-swap names, so no
+//! other memory has to be seen with it, and the algorithms would be right with relaxed accesses.
+//! The table adds one demand: a thread that has read a slot's owner must read a head at least as
+//! new as the one that the owner was written after. Hence Release on every successful swap and
+//! Acquire on every load, which costs nothing on x86-64 and little elsewhere. The words of a
+//! [ring](super::ring) rely on the same two.
+//!
+//! # Guarded by
+//!
+//! `loom-tests/tests/decide.rs`, `settle.rs` and `windows.rs`, run by `ci/loom.sh`, and the
+//! histories of `ci/shuttle.sh`. Ordinary tests do not notice a wrong ordering here.
 
-use super::ring::Cells;
-use crate::algo::{NoRing, PAYLOAD_BITS, StateMachine, Step};
+use core::marker::PhantomData;
+
+use super::backoff::Backoff;
+use super::ring::SlotRing;
+use crate::algo::{NoRing, StateMachine, Step};
 use crate::decision::{Decision, OutOfLine, Permit};
 use crate::sync::{AtomicU64, Fault, Ordering, planted};
 use crate::time::Tick;
 use crate::word::Field;
 
-/// Bits of a generation, here and in a slot's owner.
-pub(crate) const GENERATION_BITS: u32 = 10;
-const PAYLOAD: Field = Field::new(0, PAYLOAD_BITS);
-const PROVISIONAL: Field = PAYLOAD.above(1);
-const GENERATION: Field = PROVISIONAL.above(GENERATION_BITS);
-/// Generation and provisional bit together.
-const STANDING: Field = PAYLOAD.above(1 + GENERATION_BITS);
+/// A packed word: an algorithm's state in the lowest bits, above it a bit that says whether the
+/// word is provisional, and above that what tells one life of the word from another.
+pub(crate) trait StateWord: Copy + Eq + core::fmt::Debug {
+    /// The algorithm's state.
+    const STATE: Field;
+    /// 1 while nothing has been charged here.
+    const PROVISIONAL: Field = Self::STATE.above(1);
 
-/// A state word.
-///
-/// ```text
-/// bits 63..54 generation | bit 53 provisional | bits 52..0 payload, the algorithm's state
-/// ```
-///
-/// Zero is generation 0 with the state 0. Generations wrap from 1023 to 0. *Provisional* means
-/// that no decision has been charged here yet; the payload is then a fresh state, stamped with
-/// the time of the claim.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Head(u64);
+    fn from_bits(bits: u64) -> Self;
+    fn bits(self) -> u64;
 
-impl Head {
-    pub(crate) const GENERATION_MAX: u64 = GENERATION.max();
+    /// The generation that the words of a ring must have to belong to this word.
+    fn generation(self) -> u64;
 
-    #[inline]
-    pub(crate) const fn committed(generation: u64, payload: u64) -> Self {
-        Self(GENERATION.set(PAYLOAD.of(payload), generation))
-    }
-
-    pub(crate) const fn provisional(generation: u64, payload: u64) -> Self {
-        Self(PROVISIONAL.set(Self::committed(generation, payload).0, 1))
-    }
-
-    #[inline]
-    pub(crate) const fn generation(self) -> u64 {
-        GENERATION.of(self.0)
-    }
-
-    #[inline]
-    pub(crate) const fn next_generation(self) -> u64 {
-        (self.generation() + 1) & GENERATION.max()
-    }
-
-    #[inline]
-    pub(crate) const fn is_provisional(self) -> bool {
-        PROVISIONAL.of(self.0) == 1
-    }
-
-    /// Whether the generation is this one and the word is not provisional.
     #[inline(always)]
-    pub(crate) const fn is_committed_in(self, generation: u64) -> bool {
-        STANDING.of(self.0) == generation << 1
+    fn state(self) -> u64 {
+        Self::STATE.lowest_of(self.bits())
     }
 
-    #[inline]
-    pub(crate) const fn payload(self) -> u64 {
-        PAYLOAD.of(self.0)
-    }
-
-    /// This committed word with another payload, which has no bits above its field.
     #[inline(always)]
-    const fn with_payload(self, payload: u64) -> Self {
-        debug_assert!(payload <= PAYLOAD.max());
-        Self(self.0 ^ self.payload() ^ payload)
+    fn is_provisional(self) -> bool {
+        Self::PROVISIONAL.of(self.bits()) == 1
+    }
+
+    /// Whether the word belongs to the same key, in the same generation, as the committed word
+    /// `first`, and is committed itself.
+    #[inline(always)]
+    fn is_same_life(self, first: Self) -> bool {
+        debug_assert!(!first.is_provisional());
+        self.bits() ^ first.bits() <= Self::STATE.max()
+    }
+
+    /// This word with another state, which has no bits above its field.
+    #[inline(always)]
+    fn with_state(self, state: u64) -> Self {
+        debug_assert!(state <= Self::STATE.max());
+        Self::from_bits(self.bits() ^ self.state() ^ state)
+    }
+
+    /// The committed word that a claim becomes.
+    fn commit(self, state: u64) -> Self {
+        Self::from_bits(Self::PROVISIONAL.set(self.with_state(state).bits(), 0))
     }
 }
 
-impl core::fmt::Debug for Head {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Head")
-            .field("generation", &self.generation())
-            .field("provisional", &self.is_provisional())
-            .field("payload", &self.payload())
-            .finish()
-    }
-}
-
-/// Admitted or denied, with what it was judged by.
+/// A request to a state: so many cells, at an instant.
 ///
-/// Two registers where that is one word. The 64 bytes of a [`Decision`] are made from it where
-/// they are asked for, in the caller's own frame: returned through memory they cost more than
-/// deciding.
+/// Two registers, so that calls of cold functions leave nothing of it in the hot path's memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Ruling<S> {
-    Admitted(S),
-    Denied(S),
+pub(crate) struct Request {
+    pub(crate) now: Tick,
+    pub(crate) cells: u64,
 }
 
-impl<S> Ruling<S> {
+impl Request {
+    /// Reads a state that has no ring, or none yet.
+    #[inline(always)]
+    pub(crate) fn read<M: StateMachine>(self, machine: &M, state: u64) -> M::View {
+        machine.read(state, NoRing, self.now, self.cells)
+    }
+
+    /// The next state of a word with the state `state`, and the ruling.
+    #[inline(always)]
+    fn rule<M: StateMachine>(
+        self,
+        machine: &M,
+        state: u64,
+        view: M::View,
+    ) -> (u64, Ruling<M::View>) {
+        match machine.step(view, self.now, self.cells) {
+            Step::Admit { next } => (next, Ruling::Admitted(view)),
+            Step::DenyCounted { next } => (next, Ruling::Denied(view)),
+            Step::Deny => (state, Ruling::Denied(view)),
+        }
+    }
+}
+
+/// Admitted or denied, with the view that it was judged by.
+///
+/// Two registers where the view is one word. The caller builds the 64 bytes of a [`Decision`] from
+/// it, in its own frame: returned through memory they cost more than deciding.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ruling<V> {
+    Admitted(V),
+    Denied(V),
+}
+
+impl<V> Ruling<V> {
     #[inline(always)]
     pub(crate) fn is_admitted(&self) -> bool {
         matches!(self, Self::Admitted(_))
     }
 
-    /// All that there is to tell of it.
+    /// The full decision.
     #[inline(always)]
-    pub(crate) fn explain<A: StateMachine<View = S>>(
+    pub(crate) fn explain<M: StateMachine<View = V>>(
         self,
-        algo: &A,
-        now: Tick,
-        n: u64,
+        machine: &M,
+        request: Request,
     ) -> Decision {
+        let Request { now, cells } = request;
         match self {
-            Self::Admitted(seen) => Ok(algo.permit(seen, now, n)),
-            Self::Denied(seen) => Err(algo.denied(seen, now, n)),
+            Self::Admitted(view) => Ok(machine.permit(view, now, cells)),
+            Self::Denied(view) => Err(machine.denied(view, now, cells)),
         }
     }
 }
 
-/// What became of a charge.
+/// How many cells may be charged ahead.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Charge<S> {
-    Decided(Ruling<S>),
-    /// The word has another generation now: it belongs to somebody else.
-    Moved,
+pub(crate) struct MaxAhead {
+    pub(crate) cells: u64,
+    /// Whether the request's cells alone may be charged, if no more can be.
+    pub(crate) or_just_those: bool,
 }
 
-/// Pauses between two tries, at most: on processors where one takes 140 cycles, a third of a
-/// microsecond. Longer ones gain nothing, and the time that the decision is made by gets old.
-const PAUSES_MAX: u32 = 8;
-
-/// What a thread does that has lost a race, before it tries again.
-pub(super) struct Backoff(u32);
-
-impl Backoff {
-    pub(super) const FIRST: Self = Self(1);
-
-    /// Pauses, and twice as long the next time. A model's threads need no pause, and loom would
-    /// take it for waiting.
-    pub(super) fn pause(&mut self) {
-        if cfg!(not(tollgate_loom)) {
-            (0..self.0).for_each(|_| core::hint::spin_loop());
-        }
-        self.0 = (2 * self.0).min(PAUSES_MAX);
-    }
+/// The next state of a word, and what it was computed from.
+struct Transition<V> {
+    view: V,
+    next: u64,
+    /// Cells to write into the ring's note, if it has one.
+    note: Option<u64>,
 }
 
-/// A [`Head`] that several threads change.
-pub(crate) struct HeadCell(AtomicU64);
+/// A [`StateWord`] that several threads change.
+#[repr(transparent)]
+pub(crate) struct StateCell<W>(AtomicU64, PhantomData<W>);
 
-impl HeadCell {
-    pub(crate) fn new(head: Head) -> Self {
-        Self(AtomicU64::new(head.0))
+impl<W: StateWord> StateCell<W> {
+    pub(crate) fn new(word: W) -> Self {
+        Self(AtomicU64::new(word.bits()), PhantomData)
     }
 
-    #[inline]
-    pub(crate) fn load(&self) -> Head {
-        Head(self.0.load(Ordering::Acquire))
+    #[inline(always)]
+    pub(crate) fn load(&self) -> W {
+        W::from_bits(self.0.load(Ordering::Acquire))
     }
 
-    /// Replaces `seen` by `next`; `Err` holds what stands there instead.
-    #[inline]
-    pub(crate) fn swap(&self, seen: Head, next: Head) -> Result<(), Head> {
-        match self.0.compare_exchange(seen.0, next.0, Ordering::AcqRel, Ordering::Acquire) {
+    /// The word, which the caller loads again before it relies on it.
+    #[inline(always)]
+    pub(crate) fn load_relaxed(&self) -> W {
+        W::from_bits(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Replaces `seen` by `next`; `Err` holds the word that is there instead.
+    #[inline(always)]
+    pub(crate) fn swap(&self, seen: W, next: W) -> Result<(), W> {
+        let swapped =
+            self.0.compare_exchange(seen.bits(), next.bits(), Ordering::AcqRel, Ordering::Acquire);
+        match swapped {
             Ok(_) => Ok(()),
-            Err(actual) => Err(Head(actual)),
+            Err(actual) => Err(W::from_bits(actual)),
         }
     }
 
-    /// Decides about `n` cells on a committed word, as last seen, and its ring.
+    /// Decides a request on a committed word, as last seen, and its ring. `None`: the word has
+    /// changed hands.
     ///
     /// A denial, and a charge of nothing, write nothing. Lock-free, not wait-free: a lost race
-    /// means that another thread's charge went through.
+    /// means that another thread's charge succeeded.
+    ///
+    /// The decision is built separately after a first try and after a lost race, so that the view of
+    /// a first try stays in registers.
     #[inline(always)]
-    pub(crate) fn charge<A: StateMachine>(
+    pub(crate) fn decide<M: StateMachine>(
         &self,
-        seen: Head,
-        cells: Cells<'_>,
-        algo: &A,
-        now: Tick,
-        n: u64,
-    ) -> Charge<A::View> {
-        match self.try_charge(seen, cells, algo, now, n, true) {
-            Ok(ruling) => Charge::Decided(ruling),
-            Err(actual) => {
-                let OutOfLine(charge) =
-                    self.charge_again(seen.generation(), actual, cells, algo, now, n);
-                charge
-            }
-        }
-    }
-
-    /// The same with all that there is to tell of it, worked out apart for each of the ways to
-    /// get there: what was judged by then stays in registers. `None` is [`Charge::Moved`].
-    #[inline(always)]
-    pub(crate) fn decide<A: StateMachine>(
-        &self,
-        seen: Head,
-        cells: Cells<'_>,
-        algo: &A,
-        now: Tick,
-        n: u64,
+        word: W,
+        ring: SlotRing<'_>,
+        machine: &M,
+        request: Request,
     ) -> Option<Decision> {
-        match self.try_charge(seen, cells, algo, now, n, true) {
-            Ok(ruling) => Some(ruling.explain(algo, now, n)),
+        match self.try_charge::<M, false>(word, ring, machine, request) {
+            Ok(ruling) => Some(ruling.explain(machine, request)),
             Err(actual) => {
-                let OutOfLine(charge) =
-                    self.charge_again(seen.generation(), actual, cells, algo, now, n);
-                match charge {
-                    Charge::Decided(ruling) => Some(ruling.explain(algo, now, n)),
-                    Charge::Moved => None,
-                }
+                let OutOfLine(ruling) = self.charge_again(word, actual, ring, machine, request);
+                ruling.map(|ruling| ruling.explain(machine, request))
             }
         }
     }
 
-    /// One try; `Err` holds the head that another thread has put there. Where nothing is to be told
-    /// of it but yes or no, no more is read.
+    /// As [`decide`](Self::decide), for a caller that needs only yes or no: a first try reads only
+    /// what decides.
     #[inline(always)]
-    fn try_charge<A: StateMachine>(
+    pub(crate) fn allow<M: StateMachine>(
         &self,
-        head: Head,
-        cells: Cells<'_>,
-        algo: &A,
-        now: Tick,
-        n: u64,
-        telling: bool,
-    ) -> Result<Ruling<A::View>, Head> {
-        debug_assert!(!head.is_provisional());
-        let n = if planted(Fault::CellsWrap) { n & u64::from(u32::MAX) } else { n };
-        let ring = cells.of_generation(head.generation());
-        let seen = match telling {
-            true => algo.read(head.payload(), ring, now, n),
-            false => algo.read_brief(head.payload(), ring, now, n),
+        word: W,
+        ring: SlotRing<'_>,
+        machine: &M,
+        request: Request,
+    ) -> Option<bool> {
+        match self.try_charge::<M, true>(word, ring, machine, request) {
+            Ok(ruling) => Some(ruling.is_admitted()),
+            Err(actual) => {
+                let OutOfLine(ruling) = self.charge_again(word, actual, ring, machine, request);
+                ruling.map(|ruling| ruling.is_admitted())
+            }
+        }
+    }
+
+    /// As [`decide`](Self::decide), for a caller that explains the ruling itself.
+    #[inline(always)]
+    pub(crate) fn charge<M: StateMachine>(
+        &self,
+        word: W,
+        ring: SlotRing<'_>,
+        machine: &M,
+        request: Request,
+    ) -> Option<Ruling<M::View>> {
+        match self.try_charge::<M, false>(word, ring, machine, request) {
+            Ok(ruling) => Some(ruling),
+            Err(actual) => {
+                let OutOfLine(ruling) = self.charge_again(word, actual, ring, machine, request);
+                ruling
+            }
+        }
+    }
+
+    /// One try; `Err` holds the word that another thread has written. With `BRIEF` it reads only
+    /// what decides, not what a decision tells.
+    #[inline(always)]
+    fn try_charge<M: StateMachine, const BRIEF: bool>(
+        &self,
+        word: W,
+        ring: SlotRing<'_>,
+        machine: &M,
+        mut request: Request,
+    ) -> Result<Ruling<M::View>, W> {
+        debug_assert!(!word.is_provisional());
+        if planted(Fault::CellsWrap) {
+            request.cells &= u64::from(u32::MAX);
+        }
+        let Request { now, cells } = request;
+        let live = ring.of_generation(word.generation());
+        let view = match BRIEF {
+            false => machine.read(word.state(), live, now, cells),
+            true => machine.read_brief(word.state(), live, now, cells),
         };
-        let (next, ruling) = match algo.step(seen, now, n) {
-            Step::Admit { next } => (next, Ruling::Admitted(seen)),
-            Step::DenyCounted { next } => (next, Ruling::Denied(seen)),
-            Step::Deny => (head.payload(), Ruling::Denied(seen)),
-        };
-        self.move_on(head, cells, algo, seen, next, telling.then_some(n))?;
+        let (next, ruling) = request.rule(machine, word.state(), view);
+        let note = (!BRIEF).then_some(cells);
+        self.advance(word, ring, machine, Transition { view, next, note })?;
         Ok(ruling)
     }
 
-    /// As [`charge`](Self::charge), where nobody asks for more than yes or no; `None` is
-    /// [`Charge::Moved`].
+    /// Admits a request if a first try does. `None` has written nothing that counts, and the
+    /// caller decides anew.
     #[inline(always)]
-    pub(crate) fn allow<A: StateMachine>(
+    pub(crate) fn admit<M: StateMachine>(
         &self,
-        head: Head,
-        cells: Cells<'_>,
-        algo: &A,
-        now: Tick,
-        n: u64,
-    ) -> Option<bool> {
-        match self.try_charge(head, cells, algo, now, n, false) {
-            Ok(ruling) => Some(ruling.is_admitted()),
-            Err(actual) => {
-                let OutOfLine(charge) =
-                    self.charge_again(head.generation(), actual, cells, algo, now, n);
-                match charge {
-                    Charge::Decided(ruling) => Some(ruling.is_admitted()),
-                    Charge::Moved => None,
-                }
-            }
-        }
-    }
-
-    /// Admits `n` cells if a first try does, and leaves all else to be decided anew: `None` wrote
-    /// nothing that counts.
-    #[inline(always)]
-    pub(crate) fn admit<A: StateMachine>(
-        &self,
-        head: Head,
-        cells: Cells<'_>,
-        algo: &A,
-        now: Tick,
-        n: u64,
+        word: W,
+        ring: SlotRing<'_>,
+        machine: &M,
+        request: Request,
     ) -> Option<Permit> {
-        let seen = algo.read(head.payload(), cells.of_generation(head.generation()), now, n);
-        let Step::Admit { next } = algo.step(seen, now, n) else { return None };
-        self.move_on(head, cells, algo, seen, next, Some(n)).ok()?;
-        Some(algo.permit(seen, now, n))
+        let Request { now, cells } = request;
+        let live = ring.of_generation(word.generation());
+        let view = machine.read(word.state(), live, now, cells);
+        let Step::Admit { next } = machine.step(view, now, cells) else { return None };
+        self.advance(word, ring, machine, Transition { view, next, note: Some(cells) }).ok()?;
+        Some(machine.permit(view, now, cells))
     }
 
-    /// Charges more than `n` cells of a committed word, as last seen, that has no ring: up to `most`,
-    /// as far as that is a quarter of those that are left; just `n` only if `or_just_n`. Returns how
-    /// many, and the state that the charge left; `None` wrote nothing.
-    pub(crate) fn charge_ahead<A: StateMachine>(
+    /// Charges more cells than the request's on a committed word, as last seen, that has no ring:
+    /// up to `max`, but no more than a quarter of those that are left. Returns how many cells it has charged, and the state
+    /// after that; `None` has written nothing.
+    pub(crate) fn charge_ahead<M: StateMachine>(
         &self,
-        mut head: Head,
-        algo: &A,
-        now: Tick,
-        n: u64,
-        most: u64,
-        or_just_n: bool,
+        first: W,
+        machine: &M,
+        request: Request,
+        max: MaxAhead,
     ) -> Option<(u64, u64)> {
-        debug_assert!(!A::RINGED && n > 0);
-        let generation = head.generation();
-        let mut pauses = Backoff::FIRST;
-        while head.is_committed_in(generation) {
-            let seen = algo.read(head.payload(), NoRing, now, n);
-            let left = algo.permit(seen, now, 0).remaining();
-            let take = most.min(left / 4).max(n);
-            if take == n && !or_just_n {
+        let Request { now, cells } = request;
+        debug_assert!(!M::RINGED && cells > 0);
+        let (mut word, mut backoff) = (first, Backoff::FIRST);
+        while word.is_same_life(first) {
+            let view = request.read(machine, word.state());
+            let left = machine.permit(view, now, 0).remaining();
+            let taken = max.cells.min(left / 4).max(cells);
+            if taken == cells && !max.or_just_those {
                 return None;
             }
-            let Step::Admit { next } = algo.step(seen, now, take) else { return None };
-            match self.swap(head, head.with_payload(next)) {
-                Ok(()) => return Some((take, next)),
-                Err(actual) => head = actual,
+            let Step::Admit { next } = machine.step(view, now, taken) else { return None };
+            match self.swap(word, word.with_state(next)) {
+                Ok(()) => return Some((taken, next)),
+                Err(actual) => word = actual,
             }
-            pauses.pause();
+            backoff.pause();
         }
         None
     }
 
-    /// Moves the head on to a payload that follows from what was seen; and where that was all there
-    /// is to see, notes the cells that were asked for.
+    /// Publishes in the ring what only the word records, then advances the word to its next state.
+    /// `Err` holds the word that another thread has written.
     #[inline(always)]
-    fn move_on<A: StateMachine>(
+    fn advance<M: StateMachine>(
         &self,
-        head: Head,
-        cells: Cells<'_>,
-        algo: &A,
-        seen: A::View,
-        next: u64,
-        noted: Option<u64>,
-    ) -> Result<(), Head> {
-        if next == head.payload() {
-            // Nothing to write; but cells belong to the head only if it still stands.
-            if A::RINGED && !cells.is_none() && !planted(Fault::RecheckSkipped) {
-                self.expect(head)?;
+        word: W,
+        ring: SlotRing<'_>,
+        machine: &M,
+        transition: Transition<M::View>,
+    ) -> Result<(), W> {
+        let Transition { view, next, note } = transition;
+        let has_ring = M::RINGED && !ring.is_none();
+        if next == word.state() {
+            // Nothing is written. The ring's words belonged to `word` only if it is still there.
+            if has_ring && !planted(Fault::RecheckSkipped) {
+                self.expect(word)?;
             }
             return Ok(());
         }
-        if A::RINGED && !cells.is_none() {
-            let ring = cells.of_generation(head.generation());
-            let put = |place, content| self.put(head, cells, place, content);
-            if !algo.publish(seen, ring, put) {
+        if has_ring {
+            let live = ring.of_generation(word.generation());
+            let put = |place, content| self.put(word, ring, place, content);
+            if !machine.publish(view, live, put) {
                 return Err(self.load());
             }
         }
-        self.swap(head, head.with_payload(next))?;
-        if let Some(n) = noted
-            && A::RINGED
-            && !cells.is_none()
-            && algo.has_note()
+        self.swap(word, word.with_state(next))?;
+        if let Some(cells) = note
+            && has_ring
+            && machine.has_note()
         {
-            cells.write_note(algo.note(seen, n));
+            ring.write_note(machine.note(view, cells));
         }
         Ok(())
     }
 
-    /// Replaces the payload of a committed word by what `next` makes of it, while the word is of
-    /// this generation.
-    pub(crate) fn revise(&self, generation: u64, next: impl Fn(u64) -> u64) {
-        let mut head = self.load();
-        let is_same_life =
-            |head: Head| head.generation() == generation || planted(Fault::LifeUnchecked);
-        let first = head;
-        while is_same_life(head) && !head.is_provisional() {
-            let from = if planted(Fault::RevisionStale) { first } else { head };
-            let next = next(from.payload());
-            if next == head.payload() {
+    /// Replaces the state of a committed word, as last seen, by `next` of it, while the word is of
+    /// the same life.
+    pub(crate) fn revise(&self, first: W, next: impl Fn(u64) -> u64) {
+        let mut word = first;
+        while word.is_same_life(first) || (planted(Fault::LifeUnchecked) && !word.is_provisional())
+        {
+            let from = if planted(Fault::RevisionStale) { first } else { word };
+            let next = next(from.state());
+            if next == word.state() {
                 return;
             }
-            match self.swap(head, head.with_payload(next)) {
+            match self.swap(word, word.with_state(next)) {
                 Ok(()) => return,
-                Err(actual) => head = actual,
+                Err(actual) => word = actual,
             }
         }
     }
 
-    /// Whether `head` still stands; `Err` holds what stands there instead.
+    /// Whether `word` is still there; `Err` holds the word that is there instead.
     #[inline(always)]
-    fn expect(&self, head: Head) -> Result<(), Head> {
+    fn expect(&self, word: W) -> Result<(), W> {
         let actual = self.load();
-        if actual == head { Ok(()) } else { Err(actual) }
+        if actual == word { Ok(()) } else { Err(actual) }
     }
 
-    /// The first try lost a race.
+    /// The retry loop, after a first try on `first` has lost a race to `word`.
     #[cold]
     #[inline(never)]
-    fn charge_again<A: StateMachine>(
+    fn charge_again<M: StateMachine>(
         &self,
-        generation: u64,
-        mut head: Head,
-        cells: Cells<'_>,
-        algo: &A,
-        now: Tick,
-        n: u64,
-    ) -> OutOfLine<Charge<A::View>> {
-        let mut pauses = Backoff::FIRST;
-        while head.generation() == generation && !head.is_provisional() {
-            // Another thread charged. Its line is here now; a short pause lets it go first
-            // again, which on two threads costs less than two lines in flight.
-            pauses.pause();
-            match self.try_charge(head, cells, algo, now, n, true) {
-                Ok(ruling) => return OutOfLine(Charge::Decided(ruling)),
-                Err(actual) => head = actual,
+        first: W,
+        mut word: W,
+        ring: SlotRing<'_>,
+        machine: &M,
+        request: Request,
+    ) -> OutOfLine<Option<Ruling<M::View>>> {
+        let mut backoff = Backoff::FIRST;
+        while word.is_same_life(first) {
+            // The other thread's cache line is here now. A short pause lets that thread win again,
+            // which for two threads costs less than two lines in flight.
+            backoff.pause();
+            match self.try_charge::<M, false>(word, ring, machine, request) {
+                Ok(ruling) => return OutOfLine(Some(ruling)),
+                Err(actual) => word = actual,
             }
         }
-        OutOfLine(Charge::Moved)
+        OutOfLine(None)
     }
 
-    /// What a decision about `n` cells would be judged by, on a committed word as last seen and
-    /// its ring; `None` if the word belongs to somebody else by now.
-    pub(crate) fn peek<A: StateMachine>(
+    /// Reads the view by which the request would be decided, on a committed word as last seen and its ring. `None`:
+    /// the word has changed hands.
+    #[inline]
+    pub(crate) fn peek<M: StateMachine>(
         &self,
-        mut head: Head,
-        cells: Cells<'_>,
-        algo: &A,
-        now: Tick,
-        n: u64,
-    ) -> Option<A::View> {
-        let generation = head.generation();
-        while head.generation() == generation && !head.is_provisional() {
-            let seen = algo.read(head.payload(), cells.of_generation(generation), now, n);
-            if A::RINGED
+        first: W,
+        ring: SlotRing<'_>,
+        machine: &M,
+        request: Request,
+    ) -> Option<M::View> {
+        let Request { now, cells } = request;
+        let mut word = first;
+        while word.is_same_life(first) {
+            let live = ring.of_generation(first.generation());
+            let view = machine.read(word.state(), live, now, cells);
+            if M::RINGED
                 && !planted(Fault::RecheckSkipped)
-                && let Err(actual) = self.expect(head)
+                && let Err(actual) = self.expect(word)
             {
-                head = actual;
+                word = actual;
                 continue;
             }
-            return Some(seen);
+            return Some(view);
         }
         None
     }
 
-    /// Decides about `n` cells on a provisional word, whose state is `state`, and commits it.
+    /// Decides a request on a claim, from the state `fresh`, and commits the claim. `None`: the
+    /// word has changed hands.
     ///
-    /// A denial leaves the word provisional, unless the algorithm starts in debt, when the debt
-    /// has to be remembered.
-    pub(crate) fn commit<A: StateMachine>(
+    /// A denial leaves the claim as it is, unless the algorithm starts in debt: a debt has to be
+    /// remembered.
+    pub(crate) fn commit<M: StateMachine>(
         &self,
-        head: Head,
-        cells: Cells<'_>,
-        state: u64,
-        algo: &A,
-        now: Tick,
-        n: u64,
-    ) -> Charge<A::View> {
-        debug_assert!(head.is_provisional());
-        let seen = algo.read(state, NoRing, now, n);
-        let (next, ruling) = match algo.step(seen, now, n) {
-            Step::Admit { next } => (next, Ruling::Admitted(seen)),
-            Step::DenyCounted { next } => (next, Ruling::Denied(seen)),
-            Step::Deny => (state, Ruling::Denied(seen)),
-        };
-        if next == state && !algo.starts_in_debt() {
-            return Charge::Decided(ruling);
+        claim: W,
+        ring: SlotRing<'_>,
+        fresh: u64,
+        machine: &M,
+        request: Request,
+    ) -> Option<Ruling<M::View>> {
+        debug_assert!(claim.is_provisional());
+        let view = request.read(machine, fresh);
+        let (next, ruling) = request.rule(machine, fresh, view);
+        if next == fresh && !machine.starts_in_debt() {
+            return Some(ruling);
         }
-        if A::RINGED {
-            let put = |place, content| self.put(head, cells, place, content);
-            if !self.clear(head, cells, algo.cells_to_clear()) || !algo.publish(seen, NoRing, put) {
-                return Charge::Moved;
+        if M::RINGED {
+            let put = |place, content| self.put(claim, ring, place, content);
+            if !self.clear(claim, ring, machine.cells_to_clear())
+                || !machine.publish(view, NoRing, put)
+            {
+                return None;
             }
         }
-        match self.swap(head, Head::committed(head.generation(), next)) {
-            Ok(()) => Charge::Decided(ruling),
-            Err(_) => Charge::Moved,
-        }
+        self.swap(claim, claim.commit(next)).is_ok().then_some(ruling)
     }
 }
 
-impl core::fmt::Debug for HeadCell {
+impl<W: StateWord> core::fmt::Debug for StateCell<W> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         self.load().fmt(f)
-    }
-}
-
-#[cfg(all(test, not(tollgate_loom)))]
-mod tests {
-    use super::*;
-    use crate::word::tile;
-    use proptest::prelude::*;
-
-    #[test]
-    fn the_fields_tile_the_word() {
-        assert!(tile(&[PAYLOAD, PROVISIONAL, GENERATION], 64));
-    }
-
-    proptest! {
-        #[test]
-        fn every_field_round_trips(generation in 0..=Head::GENERATION_MAX, payload: u64) {
-            let payload = PAYLOAD.of(payload);
-            for (head, provisional) in [
-                (Head::committed(generation, payload), false),
-                (Head::provisional(generation, payload), true),
-            ] {
-                prop_assert_eq!(head.generation(), generation);
-                prop_assert_eq!(head.is_provisional(), provisional);
-                prop_assert_eq!(head.payload(), payload);
-                prop_assert_eq!(head.next_generation(), (generation + 1) % 1_024);
-                prop_assert_eq!(head.is_committed_in(generation), !provisional);
-                prop_assert!(!head.is_committed_in(generation ^ 1));
-                prop_assert_eq!(head.with_payload(!payload & PAYLOAD.max()).generation(), generation);
-            }
-        }
     }
 }

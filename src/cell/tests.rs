@@ -1,11 +1,10 @@
-//! What one thread makes of a word that another changes between its look and its swap.
+//! A thread decides on a word that another thread changes between the read and the swap.
 
 use core::time::Duration;
 use std::fmt;
 
-use super::ring::Cells;
-use super::state_cell::{Charge, Head, HeadCell};
-use super::{Fingerprint, Word, WordCell};
+use super::{CompactCell, CompactWord, Fingerprint, Head, HeadCell};
+use super::{MaxAhead, Request, SlotRing, StateWord};
 use crate::algo::sealed::Sealed;
 use crate::algo::{Algorithm, Grid, NoRing, Ring, Standing, StateMachine, Step};
 use crate::decision::{Denied, Permit};
@@ -13,7 +12,7 @@ use crate::sync::AtomicU64;
 use crate::time::Tick;
 use crate::{Gcra, Quota, SlidingLog};
 
-/// A machine that lets another thread in between each look and what follows from it.
+/// A machine that lets another thread act after each read.
 #[derive(Clone)]
 pub(crate) struct Interrupted<'a, M> {
     pub(crate) machine: M,
@@ -121,7 +120,12 @@ fn charged(machine: &impl StateMachine, n: u64) -> u64 {
     next
 }
 
-/// A head in generation 3, which another thread replaces by `theirs` as soon as it was looked at.
+/// A request at `NOW`.
+fn request(cells: u64) -> Request {
+    Request { now: NOW, cells }
+}
+
+/// A head in generation 3, which another thread replaces by `theirs` as soon as it was read.
 fn beside<T>(theirs: Head, decide: impl Fn(&HeadCell, Head, &(dyn Fn() + Sync)) -> T) -> (T, Head) {
     let first = Head::committed(3, bucket().fresh(NOW));
     let cell = HeadCell::new(first);
@@ -132,33 +136,31 @@ fn beside<T>(theirs: Head, decide: impl Fn(&HeadCell, Head, &(dyn Fn() + Sync)) 
 }
 
 #[test]
-fn who_loses_a_race_is_decided_by_what_the_winner_left() {
+fn the_loser_of_a_race_is_decided_by_the_state_that_the_winner_left() {
     let theirs = Head::committed(3, charged(&bucket(), 4));
     let both = Head::committed(3, charged(&bucket(), 5));
     for (n, remaining, after) in [(1, Some(0), both), (2, None, theirs)] {
         let (decided, head) = beside(theirs, |cell, first, meanwhile| {
             let machine = Interrupted { machine: bucket(), meanwhile };
-            cell.decide(first, Cells::NONE, &machine, NOW, n)
+            cell.decide(first, SlotRing::NONE, &machine, request(n))
         });
         let decided = decided.expect("the key is still there");
         assert_eq!((decided.ok().map(|permit| permit.remaining()), head), (remaining, after));
         let (allowed, head) = beside(theirs, |cell, first, meanwhile| {
             let machine = Interrupted { machine: bucket(), meanwhile };
-            cell.allow(first, Cells::NONE, &machine, NOW, n)
+            cell.allow(first, SlotRing::NONE, &machine, request(n))
         });
         assert_eq!((allowed, head), (Some(remaining.is_some()), after));
         let (charge, head) = beside(theirs, |cell, first, meanwhile| {
             let machine = Interrupted { machine: bucket(), meanwhile };
-            match cell.charge(first, Cells::NONE, &machine, NOW, n) {
-                Charge::Decided(ruling) => Some(ruling.is_admitted()),
-                Charge::Moved => None,
-            }
+            let ruling = cell.charge(first, SlotRing::NONE, &machine, request(n));
+            ruling.map(|ruling| ruling.is_admitted())
         });
         assert_eq!((charge, head), (Some(remaining.is_some()), after));
         // A first try that lost is no answer.
         let (admitted, head) = beside(theirs, |cell, first, meanwhile| {
             let machine = Interrupted { machine: bucket(), meanwhile };
-            cell.admit(first, Cells::NONE, &machine, NOW, n).is_some()
+            cell.admit(first, SlotRing::NONE, &machine, request(n)).is_some()
         });
         assert_eq!((admitted, head), (false, theirs));
     }
@@ -172,8 +174,8 @@ fn a_word_that_changed_hands_is_charged_no_more() {
     {
         let (decided, head) = beside(theirs, |cell, first, meanwhile| {
             let machine = Interrupted { machine: bucket(), meanwhile };
-            let decided = cell.decide(first, Cells::NONE, &machine, NOW, 1).is_some();
-            (decided, cell.allow(first, Cells::NONE, &machine, NOW, 1))
+            let decided = cell.decide(first, SlotRing::NONE, &machine, request(1)).is_some();
+            (decided, cell.allow(first, SlotRing::NONE, &machine, request(1)))
         });
         assert_eq!((decided, head), ((false, None), theirs));
     }
@@ -181,29 +183,45 @@ fn a_word_that_changed_hands_is_charged_no_more() {
 
 #[test]
 fn the_first_try_without_a_race_is_an_answer() {
-    let cell = HeadCell::new(Head::committed(3, bucket().fresh(NOW)));
-    let decided = cell.decide(cell.load(), Cells::NONE, &bucket(), NOW, 4);
-    assert_eq!(decided.expect("nobody is beside it").expect("free").remaining(), 1);
-    assert_eq!(cell.allow(cell.load(), Cells::NONE, &bucket(), NOW, 2), Some(false));
-    assert_eq!(cell.allow(cell.load(), Cells::NONE, &bucket(), NOW, 1), Some(true));
+    let (cell, machine) = (HeadCell::new(Head::committed(3, bucket().fresh(NOW))), bucket());
+    let decided = cell.decide(cell.load(), SlotRing::NONE, &machine, request(4));
+    assert_eq!(decided.expect("no other thread").expect("free").remaining(), 1);
+    assert_eq!(cell.allow(cell.load(), SlotRing::NONE, &machine, request(2)), Some(false));
+    assert_eq!(cell.allow(cell.load(), SlotRing::NONE, &machine, request(1)), Some(true));
     assert_eq!(cell.load(), Head::committed(3, charged(&bucket(), 5)));
 }
 
 #[test]
-fn cells_are_taken_ahead_up_to_a_quarter_and_just_one_only_if_that_will_do() {
+fn cells_are_charged_ahead_up_to_a_quarter_and_one_alone_only_if_the_caller_accepts_that() {
     let hundred = Gcra::new().params(&Quota::per_second(100), 0).expect("in range");
     let first = Head::committed(3, hundred.fresh(NOW));
-    for (most, or_just_one, taken) in
+    for (max, or_just_one, taken) in
         [(100, false, Some(25)), (9, true, Some(9)), (1, true, Some(1)), (1, false, None)]
     {
         let cell = HeadCell::new(first);
-        let charged_ahead = cell.charge_ahead(first, &hundred, NOW, 1, most, or_just_one);
+        let max = MaxAhead { cells: max, or_just_those: or_just_one };
+        let charged_ahead = cell.charge_ahead(first, &hundred, request(1), max);
         assert_eq!(charged_ahead.map(|(taken, _)| taken), taken);
-        assert_eq!(cell.load().payload(), charged(&hundred, taken.unwrap_or(0)));
+        assert_eq!(cell.load().state(), charged(&hundred, taken.unwrap_or(0)));
     }
 }
 
-/// A log of two an hour, and cells for it.
+#[test]
+fn a_revision_applies_to_the_same_life_only() {
+    let fresh = bucket().fresh(NOW);
+    for (word, revised) in [
+        (Head::committed(3, fresh), true),
+        (Head::committed(4, fresh), false),
+        (Head::provisional(3, fresh), false),
+    ] {
+        let cell = HeadCell::new(word);
+        cell.revise_in(3, |state| state + 1);
+        let after = if revised { Head::committed(3, fresh + 1) } else { word };
+        assert_eq!(cell.load(), after);
+    }
+}
+
+/// A log of two an hour, and the words of its ring.
 fn log() -> (impl StateMachine, [AtomicU64; 4]) {
     let log = SlidingLog::new().params(&Quota::per_hour(2), 0).expect("in range");
     assert_eq!(log.ring_cells(), 4);
@@ -211,45 +229,45 @@ fn log() -> (impl StateMachine, [AtomicU64; 4]) {
 }
 
 #[test]
-fn what_was_read_beside_a_head_that_moved_on_is_read_again() {
-    let (log, ring) = log();
-    let cells = Cells::new(&ring);
+fn a_ring_that_was_read_beside_a_head_that_advanced_is_read_again() {
+    let (log, words) = log();
+    let ring = SlotRing::new(&words);
     let fresh = Head::committed(3, log.fresh(NOW));
     let cell = HeadCell::new(fresh);
     let theirs = || {
         if cell.load() == fresh {
-            assert_eq!(cell.allow(fresh, cells, &log, NOW, 2), Some(true));
+            assert_eq!(cell.allow(fresh, ring, &log, request(2)), Some(true));
         }
     };
     let machine = Interrupted { machine: log.clone(), meanwhile: &theirs };
-    // A look, and a charge of nothing, which writes nothing either.
-    let seen = cell.peek(fresh, cells, &machine, NOW, 0).expect("the key is still there");
+    // A peek, and a charge of nothing, which writes nothing either.
+    let seen = cell.peek(fresh, ring, &machine, request(0)).expect("the key is still there");
     assert_eq!(machine.permit(seen, NOW, 0).remaining(), 0);
-    let (log, ring) = self::log();
-    let (cells, cell) = (Cells::new(&ring), HeadCell::new(fresh));
+    let (log, words) = self::log();
+    let (ring, cell) = (SlotRing::new(&words), HeadCell::new(fresh));
     let theirs = || {
         if cell.load() == fresh {
-            assert_eq!(cell.allow(fresh, cells, &log, NOW, 2), Some(true));
+            assert_eq!(cell.allow(fresh, ring, &log, request(2)), Some(true));
         }
     };
     let machine = Interrupted { machine: log.clone(), meanwhile: &theirs };
-    let decided = cell.decide(fresh, cells, &machine, NOW, 0).expect("the key is still there");
+    let decided = cell.decide(fresh, ring, &machine, request(0)).expect("the key is still there");
     assert_eq!(decided.expect("nothing was asked for").remaining(), 0);
 }
 
 #[test]
-fn a_denial_by_a_ring_that_changed_hands_is_none() {
-    let (log, ring) = log();
-    let cells = Cells::new(&ring);
+fn a_denial_on_a_ring_that_changed_hands_is_no_answer() {
+    let (log, words) = log();
+    let ring = SlotRing::new(&words);
     let cell = HeadCell::new(Head::committed(3, log.fresh(NOW)));
-    assert_eq!(cell.allow(cell.load(), cells, &log, NOW, 2), Some(true));
+    assert_eq!(cell.allow(cell.load(), ring, &log, request(2)), Some(true));
     let full = cell.load();
     let others = Head::committed(4, log.fresh(NOW));
     let theirs = || {
         let _ = cell.swap(full, others);
     };
     let machine = Interrupted { machine: log.clone(), meanwhile: &theirs };
-    assert!(cell.decide(full, cells, &machine, NOW, 1).is_none());
+    assert!(cell.decide(full, ring, &machine, request(1)).is_none());
     assert_eq!(cell.load(), others);
 }
 
@@ -258,36 +276,37 @@ fn a_compact_word_is_charged_once_or_not_at_all() {
     let mine = Fingerprint::of(7);
     let machine = Gcra::new().compact_params(&Quota::per_second(1).burst(5), 0);
     let machine = machine.expect("in range").expect("narrow");
-    let free = Word::committed(mine, machine.fresh(NOW));
-    let cell = WordCell::vacant();
-    assert_eq!(cell.swap(Word::VACANT, free), Ok(()));
-    // A charge of nothing changes nothing, and one that does not fit is left to be decided anew.
-    assert_eq!(cell.admit(free, &machine, NOW, 0).expect("free").remaining(), 5);
+    let free = CompactWord::committed(mine, machine.fresh(NOW));
+    let cell = CompactCell::new(free);
+    let admit = |word, n| cell.admit(word, SlotRing::NONE, &machine, request(n));
+    // A charge of nothing changes nothing, and one that does not fit is left to the caller.
+    assert_eq!(admit(free, 0).expect("free").remaining(), 5);
     assert_eq!(cell.load(), free);
-    assert_eq!(cell.admit(free, &machine, NOW, 4).expect("free").remaining(), 1);
-    let four = Word::committed(mine, charged(&machine, 4));
+    assert_eq!(admit(free, 4).expect("free").remaining(), 1);
+    let four = CompactWord::committed(mine, charged(&machine, 4));
     assert_eq!(cell.load(), four);
-    assert!(cell.admit(four, &machine, NOW, 2).is_none());
-    assert!(cell.admit(free, &machine, NOW, 1).is_none(), "it was another word by then");
+    assert!(admit(four, 2).is_none());
+    assert!(admit(free, 1).is_none(), "it was another word by then");
     assert_eq!(cell.load(), four);
 }
 
 #[test]
-fn only_a_committed_word_of_a_key_is_kept() {
+fn only_a_committed_word_of_a_key_is_restored() {
     let (mine, state) = (Fingerprint::of(7), 12_345);
-    let committed = Word::committed(mine, state);
-    assert_eq!(Word::from_bits(committed.bits()), Some(committed));
-    assert_eq!(Word::from_bits(Word::provisional(mine, state).bits()), None);
-    assert_eq!(Word::from_bits(state), None, "nobody's");
-    assert_eq!(Word::from_bits(Word::VACANT.bits()), None);
+    let committed = CompactWord::committed(mine, state);
+    assert_eq!(CompactWord::committed_from_bits(committed.bits()), Some(committed));
+    let claim = CompactWord::provisional(mine, state);
+    assert_eq!(CompactWord::committed_from_bits(claim.bits()), None);
+    assert_eq!(CompactWord::committed_from_bits(state), None, "of no key");
+    assert_eq!(CompactWord::committed_from_bits(CompactWord::VACANT.bits()), None);
 }
 
 #[test]
-fn words_tell_their_fields_where_they_are_printed() {
+fn words_print_their_fields() {
     let head = Head::provisional(7, 5);
     let text = "Head { generation: 7, provisional: true, payload: 5 }";
     assert_eq!(format!("{head:?} {:?}", HeadCell::new(head)), format!("{text} {text}"));
-    let word = Word::committed(Fingerprint::of(9), 5);
-    let text = "Word { fingerprint: 9, provisional: false, state: 5 }";
+    let word = CompactWord::committed(Fingerprint::of(9), 5);
+    let text = "CompactWord { fingerprint: 9, provisional: false, state: 5 }";
     assert_eq!(format!("{word:?}"), text);
 }

@@ -5,12 +5,12 @@ use core::hash::Hash;
 use core::time::Duration;
 
 use crate::algo::{Ahead, Algorithm, Refund, StateMachine};
-use crate::cell::Paid;
+use crate::cell::{Paid, Request};
 use crate::charge::refund::Taken;
 use crate::decision::{Decision, Denied};
 use crate::limiter::direct::Direct;
 use crate::limiter::{Limiter, WhenFull, unseen};
-use crate::table::{Event, Probe};
+use crate::table::{Charged, Event, KeyRequest, Probe};
 use crate::time::{Clock, Tick};
 
 impl<K: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Limiter<K, A, C> {
@@ -29,10 +29,12 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Limiter<K, A, C> 
         n: u64,
         now: Tick,
     ) -> Result<Paid, Option<Denied>> {
-        let evict = matches!(self.when_full, WhenFull::Evict);
-        match self.table.charge(probe, algo, now, n, evict) {
-            Ok(paid) => paid.map_err(Some),
-            Err(_) => Err(None),
+        let request = Request { now, cells: n };
+        let may_evict = matches!(self.when_full, WhenFull::Evict);
+        match self.table.charge(&KeyRequest { probe, machine: algo, request, may_evict }) {
+            Charged::Paid(paid) => Ok(paid),
+            Charged::Denied(denied) => Err(Some(denied)),
+            Charged::Full(_) => Err(None),
         }
     }
 

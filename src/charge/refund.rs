@@ -12,12 +12,12 @@
 use core::hash::Hash;
 
 use crate::algo::{Algorithm, NoRing, Refund, StateMachine, VisitRevocable};
-use crate::cell::{DirectCell, Paid};
+use crate::cell::{DirectCell, Paid, Request};
 use crate::decision::{Denied, Permit};
 use crate::limiter::direct::Direct;
 use crate::limiter::{Limiter, WhenFull};
 use crate::sync::{Fault, planted};
-use crate::table::{Event, Probe};
+use crate::table::{Charged, Event, KeyRequest, Probe};
 use crate::time::{Clock, Tick};
 
 /// What was taken, and from where.
@@ -127,11 +127,12 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> VisitRevocable for TakeFromSlot<'
     #[inline]
     fn by<M: Refund>(self, algo: &M) -> Take {
         let Self { limiter, probe, n, now } = self;
-        let evict = matches!(limiter.when_full, WhenFull::Evict);
-        match limiter.table.charge(probe, algo, now, n, evict) {
-            Ok(Ok(paid)) => Ok((Taken::Slot(probe, paid), permit_after(algo, &paid, now))),
-            Ok(Err(denied)) => Err(denied),
-            Err(nearest) => limiter.take_full(nearest, n, now),
+        let request = Request { now, cells: n };
+        let may_evict = matches!(limiter.when_full, WhenFull::Evict);
+        match limiter.table.charge(&KeyRequest { probe, machine: algo, request, may_evict }) {
+            Charged::Paid(paid) => Ok((Taken::Slot(probe, paid), permit_after(algo, &paid, now))),
+            Charged::Denied(denied) => Err(denied),
+            Charged::Full(full) => limiter.take_full(full.nearest, n, now),
         }
     }
 }
@@ -165,7 +166,9 @@ impl<K: ?Sized, A: Algorithm, C, N: Fn() -> Tick> VisitRevocable for GiveToSlot<
 
     fn by<M: Refund>(self, algo: &M) {
         let Self { limiter, probe, paid, n, now } = self;
-        limiter.table.refund(probe, algo, paid, clock_of(paid, now), n);
+        let now = clock_of(paid, now);
+        let next = |state| algo.refund(state, &paid.receipt, now(), n);
+        limiter.table.revise_charged(probe, paid, next);
     }
 }
 
@@ -188,5 +191,5 @@ impl<N: Fn() -> Tick> VisitRevocable for GiveToBucket<'_, N> {
 /// The time to give back by.
 fn clock_of(paid: &Paid, now: impl Fn() -> Tick) -> impl Fn() -> Tick {
     let charged_at = paid.receipt.at;
-    move || if planted(Fault::GivenBackByOldTime) { charged_at } else { now() }
+    move || if planted(Fault::RefundedAtOldTime) { charged_at } else { now() }
 }

@@ -21,18 +21,19 @@ use core::hash::Hash;
 
 use crate::algo::gcra::GcraParams;
 use crate::algo::{Algorithm, StateMachine};
+use crate::cell::{MaxAhead, Request};
 use crate::decision::{Decision, OutOfLine, Permit};
 use crate::limiter::Limiter;
 use crate::limiter::builder::BuildError;
-use crate::table::{Attempt, Event, Place, Probe, Shares};
+use crate::table::{Attempt, Event, HotKeyLeases, LeaseRef, Probe};
 use crate::time::{Clock, Tick};
 
 /// Room for the shares of a limiter.
-pub(crate) fn shares_for(algo: &impl StateMachine) -> Result<Shares, BuildError> {
+pub(crate) fn shares_for(algo: &impl StateMachine) -> Result<HotKeyLeases, BuildError> {
     match algo.as_gcra() {
         Some(gcra) if gcra.lease_cells() > 0 => {
             let cells = gcra.lease_cells();
-            Ok(Shares::new(cells, gcra.restored_after(cells)))
+            Ok(HotKeyLeases::new(cells, gcra.restored_after(cells)))
         }
         _ => Err(BuildError::NothingToShare),
     }
@@ -54,7 +55,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// ```
     pub fn held_at(&self, key: &K, now: Tick) -> u64 {
         let probe = self.probe(key);
-        let held = |shares: &Shares| Some(shares.of(probe)?.left(now));
+        let held = |shares: &HotKeyLeases| Some(shares.of(probe)?.left(now));
         self.shares.as_ref().and_then(held).unwrap_or(0)
     }
 
@@ -91,7 +92,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     fn by_share(
         &self,
         gcra: &GcraParams,
-        shares: &Shares,
+        shares: &HotKeyLeases,
         probe: Probe,
         n: u64,
         now: impl FnOnce() -> Tick,
@@ -116,8 +117,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     fn beyond_share(
         &self,
         gcra: &GcraParams,
-        shares: &Shares,
-        place: Place<'_>,
+        shares: &HotKeyLeases,
+        place: LeaseRef<'_>,
         probe: Probe,
         n: u64,
         now: Tick,
@@ -140,7 +141,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     fn take_share(
         &self,
         gcra: &GcraParams,
-        shares: &Shares,
+        shares: &HotKeyLeases,
         probe: Probe,
         n: u64,
         now: Tick,
@@ -153,12 +154,13 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
                 return None;
             }
             let (most, used_up) = (shares.cells(), held > 0);
-            let (taken, state) =
-                self.table.charge_ahead(probe, gcra, now, missing, most, used_up)?;
+            let request = Request { now, cells: missing };
+            let max = MaxAhead { cells: most, or_just_those: used_up };
+            let (taken, state) = self.table.charge_ahead(probe, gcra, request, max)?;
             let left = taken - missing;
             place.hold(probe, left, now, state);
             if left > 0 {
-                self.table.counters().count(Event::Shared);
+                self.table.counters().count(Event::Leased);
             }
             Some(gcra.permit_ahead(state, now, left))
         };

@@ -18,13 +18,13 @@ use ahash::RandomState;
 
 use crate::algo::gcra::Gcra;
 use crate::algo::{Algorithm, NoRing, StateMachine, Visitor, WithinDelay};
-use crate::cell::DirectCell;
+use crate::cell::{DirectCell, Request};
 use crate::decision::{Decision, OutOfLine, Permit};
 use crate::limiter::builder::Builder;
 use crate::limiter::hash_seeds::Seeds;
 use crate::limiter::stats::Stats;
 use crate::quota::Quota;
-use crate::table::{Counters, Event, Lookup, Probe, Shares, Table, Tally};
+use crate::table::{Counters, Event, Full, HotKeyLeases, KeyRequest, Lookup, Probe, Table, Tally};
 use crate::time::clocks::QuantaClock;
 use crate::time::{Clock, Tick};
 
@@ -75,7 +75,7 @@ pub struct Limiter<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
     pub(crate) clock: C,
     pub(crate) when_full: WhenFull<A::Params>,
     tally: Option<Tally>,
-    pub(crate) shares: Option<Shares>,
+    pub(crate) shares: Option<HotKeyLeases>,
     pub(crate) seeds: Seeds,
     key: PhantomData<fn(&K)>,
 }
@@ -385,7 +385,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             denied_full: counters.total(Event::DeniedFull),
             admitted_full: counters.total(Event::AdmittedFull),
             overflowed: counters.total(Event::Overflowed),
-            shared: counters.total(Event::Shared),
+            shared: counters.total(Event::Leased),
         }
     }
 
@@ -490,13 +490,15 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Ask<'_, K, A, C> {
     #[inline(always)]
     fn by<M: StateMachine>(self, algo: &M) -> Decision {
         let Self { limiter, probe, lookup, now, n, evict } = self;
-        let decision = match lookup.decide(probe, algo, now, n, evict) {
-            Ok(decision) => decision,
-            Err(nearest) => {
-                let OutOfLine(decision) = limiter.decide_full(nearest, n, now);
-                decision
-            }
-        };
+        let request = Request { now, cells: n };
+        let decision =
+            match lookup.decide(KeyRequest { probe, machine: algo, request, may_evict: evict }) {
+                Ok(decision) => decision,
+                Err(Full { nearest }) => {
+                    let OutOfLine(decision) = limiter.decide_full(nearest, n, now);
+                    decision
+                }
+            };
         limiter.count(decision.is_ok());
         decision
     }
@@ -525,13 +527,15 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Allow<'_, K, A, C> {
     #[inline(always)]
     fn by<M: StateMachine>(self, algo: &M) -> bool {
         let Ask { limiter, probe, lookup, now, n, evict } = self.0;
-        let allowed = match lookup.allow(probe, algo, now, n, evict) {
-            Ok(allowed) => allowed,
-            Err(nearest) => {
-                let OutOfLine(decision) = limiter.decide_full(nearest, n, now);
-                decision.is_ok()
-            }
-        };
+        let request = Request { now, cells: n };
+        let allowed =
+            match lookup.allow(KeyRequest { probe, machine: algo, request, may_evict: evict }) {
+                Ok(allowed) => allowed,
+                Err(Full { nearest }) => {
+                    let OutOfLine(decision) = limiter.decide_full(nearest, n, now);
+                    decision.is_ok()
+                }
+            };
         limiter.count(allowed);
         allowed
     }
@@ -561,7 +565,7 @@ impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
         clock: C,
         when_full: WhenFull<A::Params>,
         tally: Option<Tally>,
-        shares: Option<Shares>,
+        shares: Option<HotKeyLeases>,
     ) -> Self {
         let hasher = seeds.hasher();
         Self { table, params, hasher, clock, when_full, tally, shares, seeds, key: PhantomData }

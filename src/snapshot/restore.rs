@@ -8,7 +8,7 @@ use super::shape::Shape;
 use crate::algo::{Algorithm, Moment, PAYLOAD_BITS, Rebase, Restart, StateMachine};
 use crate::limiter::builder::{BuildError, Builder};
 use crate::limiter::{Limiter, WhenFull};
-use crate::table::Row;
+use crate::table::{Row, SavedSlot};
 use crate::time::{Clock, Tick};
 
 /// Why a snapshot cannot be restored; the text says what to do. Nothing was built.
@@ -175,7 +175,12 @@ fn fill<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
             rest = others;
             let rebase = |word, ring: &mut [u64]| params.rebase(word, ring, &passage);
             table
-                .put_back(row.bucket, slot, (words, ring), params, instant, rebase)
+                .put_back(
+                    SavedSlot { bucket: row.bucket, place: slot, words, ring },
+                    params,
+                    instant,
+                    rebase,
+                )
                 .map_err(|_| damaged("a key is in a slot where it cannot be"))?;
             keys += 1;
         }

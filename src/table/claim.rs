@@ -1,169 +1,179 @@
-//! The cold path: a key without a slot gets one, by the protocol in the [module](super).
+//! The claim protocol: how a key without a slot gets one, and never two.
+//!
+//! It is written once, over [`SlotKind`]: wide slots, whose key is in a word beside the state, and
+//! compact slots, which have both in one word. A *claim* is a slot that is the key's but has
+//! nothing charged yet: its state word is provisional.
+//!
+//! # Protocol
+//!
+//! A charge is one compare-and-swap of the state word. That word names the slot's generation
+//! (wide) or its key (compact), so the swap fails if the slot has changed hands. For a key without
+//! a slot (the cold path), a thread
+//!
+//! 1. takes a slot: it swaps the state word of a vacant slot, of an idle key, or of another key's
+//!    claim to a provisional word. Wide: the word has the next generation, and a fresh state. The
+//!    last key has lost the slot from here on. The step is skipped if the slot is already taken and
+//!    has no owner yet. Compact: the word has the key's fingerprint, and a nonce.
+//! 2. writes the key. Wide: it swaps `owner` to (fingerprint, the state word's generation). Exactly
+//!    one thread wins a generation, because the owner that it expects is used up. Compact: step 1
+//!    has done it.
+//! 3. surveys: after a sequentially consistent fence it reads all candidates for the key. If the
+//!    key has a committed slot, the thread gives up every claim of the key. If the key has several
+//!    claims, the thread gives up all but the first in probing order. After any such step it
+//!    surveys again. To give a claim up is to swap its state word to a vacant one: the next
+//!    generation, not provisional (wide); zero (compact).
+//! 4. commits: it swaps the state word from provisional to the charged state.
+//!
+//! Any thread that works for the key may do steps 3 and 4 for any claim of it, after its own
+//! fence, if it had written the claim, or read it, *before* that fence. A claim that a thread first
+//! sees in its survey is surveyed for again. No step waits for another thread.
+//!
+//! # Why a key never has two live slots
+//!
+//! Assume that two claims of a key are committed in different slots, by two threads. Each thread
+//! had written or read its claim before its fence. After its fence, it did not see the other claim,
+//! or what became of it. One fence comes first in the total order of sequentially consistent
+//! fences. The thread of the later fence then sees what the thread of the earlier fence had written
+//! or read before it, or something newer in that slot:
+//!
+//! - If it sees the claim, it gives one of the two up, by a swap of the very word that the commit
+//!   names. Only one of give-up and commit can succeed.
+//! - If it sees the committed state, it gives its own claim up.
+//! - If it sees what came after that, the first of the two slots is not live any more.
+//!
+//! In wide slots, what the two threads have written or read is the claim's owner, and a thread that
+//! has read an owner sees a state word at least as new as that owner (see [`cell`](crate::cell)).
+//!
+//! A thread that commits a claim which it first saw in its survey has no such guarantee: it may
+//! have passed a slot that another thread claims and commits, without having seen that claim
+//! either. Hence the second survey.
+//!
+//! # Claims of other keys
+//!
+//! Another key's claim holds nothing that could be lost, so it may be displaced: its thread finds
+//! that its commit fails, and claims again. A request displaces a claim only if nothing is vacant
+//! or idle, and only once, so that two threads cannot displace each other for ever. After that it
+//! evicts a live key, if it may, or finds no place.
+//!
+//! # Recurrence (ABA)
+//!
+//! **Wide.** A state word recurs only if the slot changes hands a multiple of 1,024 times and ends
+//! with the same state, to the unit of time, while a thread is between its load and its swap.
+//! Taking an idle slot always moves its time forward, so all of those changes would have to be
+//! forced evictions. The charge would then fall on the new owner. Likewise, a ring word of one life
+//! is taken for that of the life 1,024 later only if both are of one unit of time (one sub-window:
+//! those are cleared when a claim is committed).
+//!
+//! **Compact.** Vacant words, and those of idle keys, recur, and it does no harm: the word holds all
+//! that makes the slot free to take. (An idle word read long ago, whose time has come round, is
+//! beyond the clock skew that a limiter allows.) If a charged word recurs, the charge is as right
+//! as it was, since the word names the key. A claim must not recur: a thread that has surveyed for
+//! one and then sleeps would commit a later claim of the key in the same slot, although the key has
+//! another slot by then. So each claim has a nonce: a count, striped over the threads, that comes
+//! round after 2^34 claims by the threads of one stripe. For a wrong commit all of those would have
+//! to fall between one thread's survey and its commit, and the claim with the same nonce would have
+//! to be of the same key and in the same slot.
+//!
+//! # Guarded by
+//!
+//! `loom-tests/tests/claim.rs` (both kinds of slot), `take_over.rs` and `ring_take_over.rs`, run by
+//! `ci/loom.sh`, with models that fail without the survey, the fence, the second survey, the
+//! generation and the nonce; and by the histories of `ci/shuttle.sh`. Ordinary tests do not notice
+//! a mistake here: a wrong order of two loads passes all of them.
 
-use super::layout::{BUCKET, Owner, Slot};
-use super::probe::{Probe, SlotRef};
-use super::{Event, Wide, given_up};
-use crate::algo::{NoRing, Standing, StateMachine, Step};
-use crate::cell::{Charge, Head, Ruling};
+use super::counters::Event;
+use super::probe::Probe;
+use super::request::{Full, KeyRequest};
+use super::slot_kind::{Candidate, Ranking, SlotKind, SlotRef};
+use super::slot_table::SlotTable;
+use crate::algo::{StateMachine, Step};
+use crate::cell::{Request, Ruling, StateWord};
 use crate::sync::{Fault, Ordering, fence, planted};
 use crate::time::Tick;
 
-/// What the table says of a request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Outcome<S> {
-    Decided(Ruling<S>),
-    /// All candidates hold live keys of others; the state nearest to idle is this one.
-    Full {
-        nearest: u64,
+/// The ruling about a request, unless the key finds no place.
+pub(super) type Outcome<V> = Result<Ruling<V>, Full>;
+
+/// The result of a survey.
+enum Scan<'a, W> {
+    Absent,
+    /// One claim, and nothing committed.
+    Claimed(SlotRef<'a, W>),
+    /// A committed slot, and no claim beside it.
+    Committed(SlotRef<'a, W>),
+    /// A claim to give up, since the key has something better: `kept`, if that is a claim.
+    Surplus {
+        claim: SlotRef<'a, W>,
+        kept: Option<SlotRef<'a, W>>,
     },
 }
 
-/// What a survey finds of a key.
-enum Scan<'a> {
-    Absent,
-    /// One claim, nothing committed.
-    Claimed(SlotRef<'a>),
-    /// Committed, and no claim beside it.
-    Seated(SlotRef<'a>),
-    /// A claim that must be given up, for something better elsewhere: what is kept, if that is a
-    /// claim.
-    Surplus(SlotRef<'a>, Option<SlotRef<'a>>),
+/// Where an absent key can be put.
+pub(super) enum Choice<'a, W, C> {
+    /// Here, and whether that evicts a live key.
+    Take(C, bool),
+    /// The key has a slot, or a claim, by now.
+    Own(SlotRef<'a, W>),
+    /// Other threads were changing the candidates.
+    Retry,
+    Full(Full),
 }
 
-/// A slot that the key might take, as it was seen.
-#[derive(Clone, Copy)]
-struct Candidate<'a> {
-    slot: &'a Slot,
-    owner: Owner,
-    head: Head,
-}
-
-impl<'a> Candidate<'a> {
-    /// Reads both words, the head first. `None` if they were being changed.
-    ///
-    /// A head changes before its owner does, so an owner that does not fit the head read before
-    /// it shows that the head has changed, and a CAS on it will fail. (The other way round, the
-    /// last owner beside a head just committed for the next looks like a vacant slot.) Where
-    /// the owner is to be changed, and not the head, the head must not have moved on.
-    #[inline(always)]
-    fn of(slot: &'a Slot) -> Option<Self> {
-        let head = slot.head.load();
-        let owner = slot.owner();
-        let candidate = Self { slot, owner, head };
-        (!candidate.is_nobodys() || slot.head.load() == head).then_some(candidate)
-    }
-
-    /// How good the slot is to have, and what would be forgotten. A claim that may not be displaced is
-    /// not to be had at all.
-    #[inline(always)]
-    fn rank<A: StateMachine>(&self, algo: &A, instant: u64, may_displace: bool) -> (u64, u64) {
-        let Self { owner, head, .. } = *self;
-        let is_vacant = !owner.belongs() || owner.generation() != head.generation();
-        let (rank, debt) = match algo.standing(head.payload(), instant) {
-            Standing::Idle { units } => (units.saturating_add(IDLE).min(VACANT - 1), u64::MAX),
-            Standing::Live { debt } => (LIVE, debt),
-        };
-        let (rank, debt) = match head.is_provisional() {
-            true if may_displace => (rank.min(CLAIMED), debt),
-            true => (LIVE, u64::MAX),
-            false => (rank, debt),
-        };
-        if is_vacant { (VACANT, u64::MAX) } else { (rank, debt) }
-    }
-
-    /// Whether it is this key's, committed or claimed.
-    fn is_of(&self, probe: &Probe) -> bool {
-        is_of(probe, self.owner, self.head)
-    }
-
-    /// Whether it is another's, that has charged nothing yet.
-    fn is_claimed(&self) -> bool {
-        self.head.is_provisional() && !self.is_nobodys()
-    }
-
-    /// Whether the slot is taken, and waits for an owner to be written.
-    fn is_nobodys(&self) -> bool {
-        self.head.is_provisional() && self.head.generation() != self.owner.generation()
-    }
-}
-
-/// What the candidate slots of one bucket offer, the best of each kind.
-struct BestSlots<'a> {
-    /// Slots that could be had without forgetting anything.
-    reusable: usize,
-    /// The best of those: a vacant one, or the one that has been idle longest; else another key's
-    /// claim.
-    free: Option<Candidate<'a>>,
-    /// The one with the least debt, and that.
-    live: Option<(u64, Candidate<'a>)>,
-    /// Whether nothing is free, and one is the key's: it got it since it was looked for.
-    has_its_own: bool,
-    /// Whether there are claims that may not be displaced.
-    has_claims: bool,
-}
-
-/// How good a slot is to have: not at all, if that forgets something.
-const LIVE: u64 = 0;
-/// Another key's claim, about to be committed: taken only if nothing else is.
-const CLAIMED: u64 = 1;
-/// Idle, for so many units more.
-const IDLE: u64 = 2;
-/// Nobody's.
-const VACANT: u64 = u64::MAX;
-
-impl Wide {
-    /// Decides about a key that has no committed slot where it was looked for, and tells where it
-    /// was charged.
+impl<K: SlotKind> SlotTable<K> {
+    /// Charges a key that has no committed slot where it was looked for. Returns the ruling, and
+    /// the slot that was charged. `found` is what the lookup found of the key, a claim perhaps.
     #[cold]
     #[inline(never)]
-    pub(crate) fn decide_cold<'a, A: StateMachine>(
+    pub(super) fn claim_and_charge<'a, M: StateMachine>(
         &'a self,
-        probe: &Probe,
-        found: Option<SlotRef<'a>>,
-        algo: &A,
-        now: Tick,
-        n: u64,
-        evict: bool,
-    ) -> (Outcome<A::View>, Option<SlotRef<'a>>) {
-        // The lookup that found nothing stands for a first survey: whatever it missed, the
-        // survey after the claim sees.
-        let mut survey = if found.is_none() { Scan::Absent } else { self.survey(probe, found) };
+        asked: &KeyRequest<'_, M>,
+        found: Option<SlotRef<'a, K::Word>>,
+    ) -> (Outcome<M::View>, Option<SlotRef<'a, K::Word>>) {
+        let &KeyRequest { probe, machine, request, .. } = asked;
+        // A lookup that found nothing serves as a first survey: whatever it missed, the survey
+        // after the claim sees.
+        let mut scan = if found.is_none() { Scan::Absent } else { self.survey(probe, found) };
         let mut may_displace = true;
         loop {
-            // A claim that this thread has written, or read, by now.
-            let known = match survey {
-                Scan::Surplus(seat, kept) => {
-                    // Lost: its own thread committed it, or gave it up. The next survey tells.
-                    let _ = seat.slot.head.swap(seat.head, given_up(seat.head));
+            // A claim that this thread has written or read by now.
+            let known = match scan {
+                Scan::Surplus { claim, kept } => {
+                    // If the swap fails, the claim was committed or given up. The next survey sees.
+                    let _ = claim.cell.swap(claim.word, K::vacated(claim.word));
                     kept
                 }
-                Scan::Seated(seat @ SlotRef { slot, head }) => {
-                    let cells = self.cells::<A>(slot);
-                    if let Charge::Decided(ruling) = slot.head.charge(head, cells, algo, now, n) {
-                        return (Outcome::Decided(ruling), Some(seat));
+                Scan::Committed(slot) => {
+                    let ring = self.slots.ring::<M>(slot.cell);
+                    if let Some(ruling) = slot.cell.charge(slot.word, ring, machine, request) {
+                        return (Ok(ruling), Some(slot));
                     }
                     None
                 }
-                Scan::Claimed(seat @ SlotRef { slot, head }) => {
-                    let cells = self.cells::<A>(slot);
-                    let charge = slot.head.commit(head, cells, head.payload(), algo, now, n);
-                    if let Charge::Decided(ruling) = charge {
-                        return (Outcome::Decided(ruling), Some(seat));
+                Scan::Claimed(slot) => {
+                    let ring = self.slots.ring::<M>(slot.cell);
+                    let fresh = K::state_of_claim(slot.word, machine.fresh(request.now));
+                    if let Some(ruling) = slot.cell.commit(slot.word, ring, fresh, machine, request)
+                    {
+                        return (Ok(ruling), Some(slot));
                     }
                     None
                 }
-                Scan::Absent => match self.claim(probe, algo, now, n, evict, &mut may_displace) {
+                Scan::Absent => match self.claim(asked, &mut may_displace) {
                     Ok(known) => known,
                     Err(outcome) => return (outcome, None),
                 },
             };
-            survey = self.survey(probe, known);
+            scan = self.survey(probe, known);
         }
     }
 
-    /// Looks through all candidates for the key. `known` is a claim of it that this thread had
-    /// written or read before; one that it sees now for the first time is surveyed for again.
-    fn survey<'a>(&'a self, probe: &Probe, mut known: Option<SlotRef<'a>>) -> Scan<'a> {
+    /// Reads all candidates for the key. `known` is a claim of it that this thread had written or
+    /// read before. A claim that it sees now for the first time is surveyed for again.
+    fn survey<'a>(
+        &'a self,
+        probe: Probe,
+        mut known: Option<SlotRef<'a, K::Word>>,
+    ) -> Scan<'a, K::Word> {
         loop {
             match self.survey_once(probe) {
                 Scan::Claimed(claim)
@@ -173,224 +183,131 @@ impl Wide {
                 {
                     known = Some(claim);
                 }
-                survey => return survey,
+                scan => return scan,
             }
         }
     }
 
-    fn survey_once(&self, probe: &Probe) -> Scan<'_> {
-        // SeqCst: orders the claim that this thread has written or seen (a slot's `owner`)
-        // before the loads of all other candidates' `owner`. See the argument in the module.
+    fn survey_once(&self, probe: Probe) -> Scan<'_, K::Word> {
+        // SeqCst: orders the claim that this thread has written or read before the loads of all
+        // other candidates. See the argument at the head of this file.
         if !planted(Fault::FenceLeftOut) {
             fence(Ordering::SeqCst);
         }
-        let mut claimed: Option<SlotRef<'_>> = None;
-        let mut seated: Option<SlotRef<'_>> = None;
-        for seat in self.bearers(*probe).filter_map(|slot| probe.seat(slot)) {
+        let mut claimed: Option<SlotRef<'_, K::Word>> = None;
+        let mut committed: Option<SlotRef<'_, K::Word>> = None;
+        for slot in self.slots.matching(probe) {
             if planted(Fault::SurveySkipped) {
-                return if seat.head.is_provisional() {
-                    Scan::Claimed(seat)
-                } else {
-                    Scan::Seated(seat)
+                return match slot.word.is_provisional() {
+                    true => Scan::Claimed(slot),
+                    false => Scan::Committed(slot),
                 };
             }
-            match (seat.head.is_provisional(), claimed) {
-                (true, Some(kept)) => return Scan::Surplus(seat, Some(kept)),
-                (true, None) => claimed = Some(seat),
-                (false, _) => seated = seated.or(Some(seat)),
+            match (slot.word.is_provisional(), claimed) {
+                (true, Some(kept)) => return Scan::Surplus { claim: slot, kept: Some(kept) },
+                (true, None) => claimed = Some(slot),
+                (false, _) => committed = committed.or(Some(slot)),
             }
         }
-        match (seated, claimed) {
-            (Some(_), Some(claim)) => Scan::Surplus(claim, None),
-            (Some(seat), None) => Scan::Seated(seat),
+        match (committed, claimed) {
+            (Some(_), Some(claim)) => Scan::Surplus { claim, kept: None },
+            (Some(slot), None) => Scan::Committed(slot),
             (None, Some(claim)) => Scan::Claimed(claim),
             (None, None) => Scan::Absent,
         }
     }
 
-    /// Steps 1 and 2 for an absent key. `Ok` asks for a survey: the claim in it stands, or another
-    /// thread was faster. `Err` is the answer: nothing to remember, or no slot to be had.
-    fn claim<A: StateMachine>(
+    /// Steps 1 and 2 for an absent key. `Ok` asks for a survey: it holds the claim, or another
+    /// thread was faster. `Err` is the answer: nothing to remember, or no place.
+    pub(super) fn claim<M: StateMachine>(
         &self,
-        probe: &Probe,
-        algo: &A,
-        now: Tick,
-        n: u64,
-        evict: bool,
+        asked: &KeyRequest<'_, M>,
         may_displace: &mut bool,
-    ) -> Result<Option<SlotRef<'_>>, Outcome<A::View>> {
-        let fresh = algo.fresh(now);
-        let seen = algo.read(fresh, NoRing, now, n);
-        match algo.step(seen, now, n) {
+    ) -> Result<Option<SlotRef<'_, K::Word>>, Outcome<M::View>> {
+        let &KeyRequest { probe, machine, request, .. } = asked;
+        let Request { now, cells } = request;
+        let fresh = machine.fresh(now);
+        let view = request.read(machine, fresh);
+        match machine.step(view, now, cells) {
             // A bucket that starts in debt has to be remembered, unless waiting is no use.
-            Step::Deny if !algo.starts_in_debt() || algo.denied(seen, now, n).is_final() => {
-                return Err(Outcome::Decided(Ruling::Denied(seen)));
+            Step::Deny
+                if !machine.starts_in_debt() || machine.denied(view, now, cells).is_final() =>
+            {
+                return Err(Ok(Ruling::Denied(view)));
             }
-            Step::Admit { .. } if n == 0 => return Err(Outcome::Decided(Ruling::Admitted(seen))),
+            Step::Admit { .. } if cells == 0 => return Err(Ok(Ruling::Admitted(view))),
             _ => {}
         }
-        let chosen = self.choose(probe, algo, now, evict, *may_displace);
-        let Some((candidate, event)) = chosen.map_err(|nearest| Outcome::Full { nearest })? else {
+        let (candidate, evicts) = match self.choose(asked, *may_displace) {
+            Choice::Take(candidate, evicts) => (candidate, evicts),
+            Choice::Own(slot) => return Ok(Some(slot)),
+            Choice::Retry => return Ok(None),
+            Choice::Full(full) => return Err(Err(full)),
+        };
+        let Some(claim) = self.slots.take(candidate, probe, fresh, &self.counters) else {
             return Ok(None);
         };
-        let Candidate { slot, owner, head } = candidate;
-        let taken = if candidate.is_nobodys() {
-            head
-        } else {
-            let taken = Head::provisional(claimed_generation(head), fresh);
-            if slot.head.swap(head, taken).is_err() {
-                return Ok(None);
-            }
-            *may_displace &= !candidate.is_claimed() || planted(Fault::DisplacesAgain);
-            if let Some(event) = event {
-                self.counters.count(event);
-            }
-            taken
-        };
-        if !slot.hand_over(owner, probe.owner(taken.generation())) {
+        *may_displace &= !candidate.is_claim() || planted(Fault::DisplacesAgain);
+        if evicts {
+            self.counters.count(Event::Evicted);
+        }
+        if !self.slots.hand_over(candidate, claim.word, probe) {
             return Ok(None);
         }
         self.counters.count(Event::Claimed);
-        Ok(Some(SlotRef { slot, head: taken }))
+        Ok(Some(claim))
     }
 
-    /// Whether a key without a slot would get one without an eviction. `Err` holds the state nearest to
-    /// idle.
-    pub(super) fn has_place<A: StateMachine>(
+    /// Whether a key without a slot would get one without an eviction.
+    pub(super) fn has_place<M: StateMachine>(
         &self,
         probe: Probe,
-        algo: &A,
+        machine: &M,
         now: Tick,
-    ) -> Result<(), u64> {
-        self.choose(&probe, algo, now, false, true).map(drop)
+    ) -> Result<(), Full> {
+        let request = Request { now, cells: 1 };
+        match self.choose(&KeyRequest { probe, machine, request, may_evict: false }, true) {
+            Choice::Full(full) => Err(full),
+            Choice::Take(..) | Choice::Own(_) | Choice::Retry => Ok(()),
+        }
     }
 
-    /// The slot to take, and what to count if it is taken; `None` if every candidate was being
-    /// changed just then; `Err` with the state nearest to idle, if none may be taken.
-    fn choose<A: StateMachine>(
+    /// Chooses a slot for an absent key.
+    pub(super) fn choose<M: StateMachine>(
         &self,
-        probe: &Probe,
-        algo: &A,
-        now: Tick,
-        evict: bool,
+        asked: &KeyRequest<'_, M>,
         may_displace: bool,
-    ) -> Result<Option<(Candidate<'_>, Option<Event>)>, u64> {
-        let instant = algo.instant(self.beyond_skew(now));
-        let offer = |bucket| self.offer(probe, bucket, algo, instant, may_displace);
-        let mut buckets = probe.buckets().map(offer);
-        let Some(mut best) = buckets.next() else { return Ok(None) };
-        // The first bucket while it has two places, so that a lookup seldom needs the second.
-        if best.reusable < 2
+    ) -> Choice<'_, K::Word, K::Candidate<'_>> {
+        let &KeyRequest { probe, machine, request: Request { now, .. }, may_evict } = asked;
+        let instant = machine.instant(now.saturating_sub(self.skew));
+        let ranking = Ranking { probe, instant, may_displace };
+        let mut buckets = probe.buckets().map(|bucket| self.slots.rank(bucket, machine, &ranking));
+        let Some(mut best) = buckets.next() else { return Choice::Retry };
+        // Two-choice hashing, with a preference: the first bucket while it has two places, so that a
+        // lookup seldom needs the second.
+        if best.own.is_none()
+            && best.reusable < 2
             && let Some(second) = buckets.next()
         {
             best = best.or(second);
         }
-        if let Some(candidate) = best.free {
-            return Ok(Some((candidate, None)));
-        }
-        match best.live {
-            // Nothing but claims, and one was displaced already.
-            None if best.has_claims && !best.has_its_own => Err(algo.fresh(now)),
-            None => Ok(None),
-            Some(_) if best.has_its_own && !planted(Fault::OwnSlotUnseen) => Ok(None),
-            Some(_) if evict && A::OWED_BY_RING => Ok(self.lightest(probe, algo, instant)),
-            Some((_, candidate)) if evict => Ok(Some((candidate, Some(Event::Evicted)))),
-            Some((_, candidate)) => Err(candidate.head.payload()),
-        }
-    }
-
-    /// As [`choose`](Self::choose), where nothing is free and the heads alone do not tell which key
-    /// owes least: the candidates are looked at again, with their rings.
-    ///
-    /// A ring whose head moves on while it is read may rank its slot wrongly. That slot then cannot
-    /// be taken, and all others are still the live slots of other keys.
-    ///
-    /// A log's eviction takes 5,480 instructions by it instead of 3,280 where all 16 candidates hold one
-    /// event, and 8,530 where they hold three. A claim of a free slot takes as many as without it.
-    #[cold]
-    #[inline(never)]
-    fn lightest<A: StateMachine>(
-        &self,
-        probe: &Probe,
-        algo: &A,
-        instant: u64,
-    ) -> Option<(Candidate<'_>, Option<Event>)> {
-        let slots = probe.buckets().flat_map(|bucket| probe.order(self.slots.bucket(bucket)));
-        let mut lightest: Option<(u64, Candidate<'_>)> = None;
-        for candidate in slots.filter_map(Candidate::of) {
-            let Candidate { slot, owner, head } = candidate;
-            if candidate.is_of(probe) && !planted(Fault::OwnSlotUnseen) {
-                return None;
+        match (best.own, best.free, best.live) {
+            (Some(slot), ..) if !planted(Fault::OwnSlotUnseen) => Choice::Own(slot),
+            (_, Some(candidate), _) => Choice::Take(candidate, false),
+            (_, None, Some((_, candidate))) if may_evict => {
+                match self.slots.victim(machine, &ranking, candidate) {
+                    Some(candidate) => Choice::Take(candidate, true),
+                    None => Choice::Retry,
+                }
             }
-            if head.is_provisional() || owner.generation() != head.generation() {
-                continue;
+            (_, None, Some((_, candidate))) => {
+                Choice::Full(Full { nearest: candidate.seen().word.state() })
             }
-            let owed = algo.owed(head.payload(), self.cells::<A>(slot).of(head), instant);
-            if lightest.as_ref().is_none_or(|(least, _)| owed < *least) {
-                lightest = Some((owed, candidate));
+            // Nothing but claims, and this request has displaced one already.
+            (_, None, None) if best.has_claims => {
+                Choice::Full(Full { nearest: machine.fresh(now) })
             }
+            (_, None, None) => Choice::Retry,
         }
-        lightest.map(|(_, candidate)| (candidate, Some(Event::Evicted)))
-    }
-
-    /// Looks at all slots of a bucket, as far as can be without a branch: what they hold cannot be
-    /// predicted.
-    fn offer<A: StateMachine>(
-        &self,
-        probe: &Probe,
-        bucket: u32,
-        algo: &A,
-        instant: u64,
-        may_displace: bool,
-    ) -> BestSlots<'_> {
-        let slots = self.slots.bucket(bucket);
-        let mut seen = [(Owner::NOBODY, Head::committed(0, 0)); BUCKET];
-        let (mut reusable, mut best, mut free) = (0, LIVE, BUCKET);
-        let (mut least, mut live) = (u64::MAX, BUCKET);
-        for (index, slot) in probe.order(slots).enumerate() {
-            let Some(candidate) = Candidate::of(slot) else { continue };
-            seen[index] = (candidate.owner, candidate.head);
-            let (rank, debt) = candidate.rank(algo, instant, may_displace);
-            reusable += usize::from(rank >= IDLE);
-            (best, free) = if rank > best { (rank, index) } else { (best, free) };
-            (least, live) = if debt < least { (debt, index) } else { (least, live) };
-        }
-        let candidate = |index: usize| {
-            let &(owner, head) = seen.get(index)?;
-            Some(Candidate { slot: probe.in_order(slots, index), owner, head })
-        };
-        let is_its_own = |&(owner, head): &(Owner, Head)| is_of(probe, owner, head);
-        let has_its_own = free == BUCKET && seen.iter().any(is_its_own);
-        let has_claims = !may_displace && seen.iter().any(|(_, head)| head.is_provisional());
-        let live = candidate(live).map(|live| (least, live));
-        BestSlots { reusable, free: candidate(free), live, has_its_own, has_claims }
     }
 }
-
-/// Whether a slot with these words is this key's, committed or claimed.
-fn is_of(probe: &Probe, owner: Owner, head: Head) -> bool {
-    owner == probe.owner(owner.generation()) && owner.generation() == head.generation()
-}
-
-/// The generation under which a slot is claimed.
-fn claimed_generation(head: Head) -> u64 {
-    if planted(Fault::GenerationKept) { head.generation() } else { head.next_generation() }
-}
-
-impl<'a> BestSlots<'a> {
-    /// The better of two buckets' offers, this one being of the bucket preferred.
-    fn or(self, other: Self) -> Self {
-        let other_is_better = other.reusable > self.reusable;
-        let (best, rest) = if other_is_better { (other, self) } else { (self, other) };
-        let live = match (best.live, rest.live) {
-            (Some(a), Some(b)) => Some(if b.0 < a.0 { b } else { a }),
-            (a, b) => a.or(b),
-        };
-        let has_its_own = best.has_its_own || rest.has_its_own;
-        let has_claims = best.has_claims || rest.has_claims;
-        BestSlots { free: best.free.or(rest.free), live, has_its_own, has_claims, ..best }
-    }
-}
-
-#[cfg(all(test, not(any(tollgate_loom, tollgate_shuttle))))]
-mod tests;

@@ -2,27 +2,27 @@
 
 use crossbeam_utils::CachePadded;
 
-use crate::sync::{RelaxedCounter, ThreadSlots, thread_number};
+use crate::sync::{RelaxedCounter, ThreadSlots, thread_slot};
 
-/// What is counted.
+/// An event that is counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     /// A key was given a slot.
     Claimed,
     /// A live key lost its slot to another.
     Evicted,
-    /// No slot was to be had, and the policy denied.
+    /// A key found no place, and the policy denied.
     DeniedFull,
-    /// No slot was to be had, and the policy admitted.
+    /// A key found no place, and the policy admitted.
     AdmittedFull,
-    /// No slot was to be had, and the shared overflow limiter decided.
+    /// A key found no place, and the shared overflow limiter decided.
     Overflowed,
-    /// A thread took a share of a hot key.
-    Shared,
+    /// A thread leased cells of a hot key.
+    Leased,
 }
 
 const EVENTS: usize = 6;
-/// Beside the events: the nonces given out.
+/// Beside the events: the nonces that were handed out.
 const NONCES: usize = EVENTS;
 const STRIPES: usize = 8;
 
@@ -32,13 +32,13 @@ pub(crate) struct Counters([CachePadded<[RelaxedCounter; EVENTS + 1]>; STRIPES])
 
 impl Counters {
     pub(crate) fn count(&self, event: Event) {
-        self.0[thread_number() % STRIPES][event as usize].add_one();
+        self.0[thread_slot() % STRIPES][event as usize].add_one();
     }
 
     /// A number that no other call returns. Its low `b` bits come round after 2^`b` / 8 calls by
     /// the threads of one stripe.
     pub(crate) fn nonce(&self) -> u64 {
-        let stripe = thread_number() % STRIPES;
+        let stripe = thread_slot() % STRIPES;
         self.0[stripe][NONCES].add_one().wrapping_mul(STRIPES as u64) + stripe as u64
     }
 
@@ -47,7 +47,7 @@ impl Counters {
     }
 }
 
-/// Threads that have a line of a tally for themselves at a time.
+/// Threads that have a line of a tally of their own at a time.
 const THREADS: usize = ThreadSlots::COUNT;
 
 /// How many requests were admitted, and how many denied.
@@ -65,7 +65,7 @@ impl Tally {
 
     #[inline]
     pub(crate) fn count(&self, admitted: bool) {
-        match self.own.get(thread_number()) {
+        match self.own.get(thread_slot()) {
             Some(line) => line[usize::from(admitted)].add_one_alone(),
             None => {
                 self.shared[usize::from(admitted)].add_one();

@@ -1,8 +1,14 @@
-//! Shares: what a thread has charged ahead of the cells of hot keys, on lines of its own.
+//! Leases of hot keys: cells that a thread has charged ahead, on cache lines of its own.
 //!
-//! A share is read and written by one thread alone, since no thread has the number of another
-//! (one that begins may have that of one that has ended, and goes on with its shares). So there is no protocol here, and no locked instruction; its words are atomic because a limiter
-//! is shared by reference.
+//! One thread alone reads and writes a lease, since no two threads have the same
+//! [slot](crate::sync::ThreadSlots). (A new thread may have the slot of one that has ended; it
+//! continues with that one's leases.) So there is no protocol here, and no locked instruction. The
+//! words are atomic because a limiter is shared by reference.
+//!
+//! # Guarded by
+//!
+//! `loom-tests/tests/hot_key_leases.rs` and `thread_slots.rs`, run by `ci/loom.sh`. Ordinary tests do
+//! not notice two threads with the same lease.
 
 use core::time::Duration;
 
@@ -10,140 +16,142 @@ use crossbeam_utils::CachePadded;
 
 use super::Probe;
 use crate::sync::{
-    AtomicU64, Fault, Ordering::Relaxed, ThreadSlots, planted, thread_number, thread_number_so_far,
+    AtomicU64, Fault, Ordering::Relaxed, ThreadSlots, planted, thread_slot, thread_slot_so_far,
 };
 use crate::time::Tick;
 
-/// Threads that can have shares at a time. A model has no more than this.
+/// Threads that can have leases at a time. A model has no more than this.
 const THREADS: usize = if cfg!(tollgate_loom) { 3 } else { ThreadSlots::COUNT };
 
-/// Shares of a thread, each for the keys whose hash has it: their hashes are one cache line.
-const SHARES: usize = if cfg!(tollgate_loom) { 1 } else { 8 };
+/// Leases of a thread, each for the keys whose hash selects it. The hashes of their keys are one
+/// cache line.
+const LEASES: usize = if cfg!(tollgate_loom) { 1 } else { 8 };
 
-/// What a thread holds. A key that it holds nothing of is told by the first line.
+/// The leases of a thread. The first line shows whether the thread has one of a key.
 #[derive(Default)]
-struct Own {
-    /// Whose the shares are: the keys, by all 64 bits of their hashes.
-    keys: [AtomicU64; SHARES],
-    shares: [Share; SHARES],
+struct ThreadLeases {
+    /// The keys of the leases, by all 64 bits of their hashes.
+    keys: [AtomicU64; LEASES],
+    leases: [KeyLease; LEASES],
 }
 
-/// One thread's share of one key.
+/// One thread's lease of one key.
 #[derive(Default)]
-struct Share {
+struct KeyLease {
     /// Cells that are not spent yet.
     left: AtomicU64,
-    /// What was left when another key last wanted the place.
+    /// Cells that were left when another key last wanted the lease.
     left_then: AtomicU64,
-    /// When they were charged, in nanoseconds.
+    /// The time of the charge, in nanoseconds.
     at: AtomicU64,
-    /// The state that the charge left.
+    /// The key's state after the charge.
     state: AtomicU64,
 }
 
-/// The place of a thread's share, as its thread sees it.
+/// A thread's lease, as that thread sees it.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct LeaseRef<'a> {
     key: &'a AtomicU64,
-    share: &'a Share,
+    lease: &'a KeyLease,
     life: u64,
 }
 
-/// The shares of one limiter.
-pub(crate) struct Shares {
-    own: Box<[CachePadded<Own>]>,
-    /// Cells in a share, at most.
+/// The leases of one limiter.
+pub(crate) struct HotKeyLeases {
+    threads: Box<[CachePadded<ThreadLeases>]>,
+    /// Cells in a lease, at most.
     cells: u64,
-    /// How long they may be spent, in nanoseconds.
+    /// For how long they may be spent, in nanoseconds.
     life: u64,
 }
 
-impl Shares {
+impl HotKeyLeases {
     pub(crate) fn new(cells: u64, life: Duration) -> Self {
-        let own = (0..THREADS).map(|_| CachePadded::default()).collect();
-        Self { own, cells, life: u64::try_from(life.as_nanos()).unwrap_or(u64::MAX) }
+        let threads = (0..THREADS).map(|_| CachePadded::default()).collect();
+        Self { threads, cells, life: u64::try_from(life.as_nanos()).unwrap_or(u64::MAX) }
     }
 
-    /// Cells in a share, at most.
+    /// Cells in a lease, at most.
     pub(crate) fn cells(&self) -> u64 {
         self.cells
     }
 
-    /// The place for shares of such keys, of the thread with that number.
+    /// The lease for such keys, of the thread with that slot.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "the low bits are meant")]
-    #[allow(clippy::modulo_one, reason = "a model's thread has one share")]
-    fn place(&self, thread: usize, probe: Probe) -> Option<Place<'_>> {
-        let own = self.own.get(if planted(Fault::ThreadsTakenForOne) { 0 } else { thread })?;
-        let index = probe.hash() as usize % SHARES;
-        Some(Place { key: &own.keys[index], share: &own.shares[index], life: self.life })
+    #[allow(clippy::modulo_one, reason = "a model's thread has one lease")]
+    fn lease(&self, thread: usize, probe: Probe) -> Option<LeaseRef<'_>> {
+        let thread = if planted(Fault::ThreadsTakenForOne) { 0 } else { thread };
+        let own = self.threads.get(thread)?;
+        let index = probe.hash() as usize % LEASES;
+        Some(LeaseRef { key: &own.keys[index], lease: &own.leases[index], life: self.life })
     }
 
-    /// Where this thread has a share of the key.
+    /// This thread's lease of the key, if it has one.
     #[inline(always)]
-    pub(crate) fn of(&self, probe: Probe) -> Option<Place<'_>> {
-        // A thread without a number has no share.
-        self.place(thread_number_so_far(), probe).filter(|place| place.is_of(probe))
+    pub(crate) fn of(&self, probe: Probe) -> Option<LeaseRef<'_>> {
+        // A thread without a slot has no lease.
+        self.lease(thread_slot_so_far(), probe).filter(|lease| lease.is_of(probe))
     }
 
-    /// Where this thread may put a share of the key.
-    pub(crate) fn free(&self, probe: Probe, now: Tick) -> Option<Place<'_>> {
-        self.place(thread_number(), probe).filter(|place| place.is_of(probe) || place.yields(now))
+    /// The lease that this thread may use for the key.
+    pub(crate) fn free(&self, probe: Probe, now: Tick) -> Option<LeaseRef<'_>> {
+        self.lease(thread_slot(), probe).filter(|lease| lease.is_of(probe) || lease.yields(now))
     }
 }
 
-impl Place<'_> {
+impl LeaseRef<'_> {
     #[inline(always)]
     pub(crate) fn is_of(self, probe: Probe) -> bool {
-        self.key.load(Relaxed) == probe.hash() || planted(Fault::ShareUncompared)
+        self.key.load(Relaxed) == probe.hash() || planted(Fault::HotKeyLeaseUncompared)
     }
 
-    /// Spends `n` cells, and returns how many are left, and the state that their charge left.
+    /// Spends `n` cells. Returns how many are left, and the key's state after their charge.
     #[inline(always)]
     pub(crate) fn spend(self, n: u64, now: Tick) -> Option<(u64, u64)> {
-        let left = self.share.left.load(Relaxed);
+        let left = self.lease.left.load(Relaxed);
         if n > left || !self.is_alive(now) {
             return None;
         }
-        self.share.left.store(left - n, Relaxed);
-        Some((left - n, self.share.state.load(Relaxed)))
+        self.lease.left.store(left - n, Relaxed);
+        Some((left - n, self.lease.state.load(Relaxed)))
     }
 
     /// Cells that may be spent now.
     pub(crate) fn left(self, now: Tick) -> u64 {
-        if self.is_alive(now) { self.share.left.load(Relaxed) } else { 0 }
+        if self.is_alive(now) { self.lease.left.load(Relaxed) } else { 0 }
     }
 
-    /// Whether its cells may be spent: from the instant by which they were charged on, until time
-    /// has restored as many as a share has at most.
+    /// Whether its cells may be spent: from the time of their charge until time has restored as many
+    /// as a lease has at most.
     #[inline(always)]
     pub(crate) fn is_alive(self, now: Tick) -> bool {
-        // An earlier instant wraps around, to an age beyond any life.
-        let age = now.as_nanos().wrapping_sub(self.share.at.load(Relaxed));
-        age < self.life || planted(Fault::ShareNeverExpires)
+        // An earlier time wraps around, to an age beyond any life.
+        let age = now.as_nanos().wrapping_sub(self.lease.at.load(Relaxed));
+        age < self.life || planted(Fault::HotKeyLeaseNeverExpires)
     }
 
-    /// Whether another key may have the place: nothing is left here, or nothing was spent since
-    /// another key last asked. What would be lost then is lost anyway when its time is over.
+    /// Whether another key may have the lease: nothing is left, or nothing was spent since another
+    /// key last asked. The cells that are lost by it would expire anyway.
     fn yields(self, now: Tick) -> bool {
         let left = self.left(now);
-        let left_then = self.share.left_then.load(Relaxed);
-        self.share.left_then.store(left, Relaxed);
+        let left_then = self.lease.left_then.load(Relaxed);
+        self.lease.left_then.store(left, Relaxed);
         left == 0 || left == left_then
     }
 
-    /// Holds `left` cells of the key, charged by `now`, and forgets what was held before.
+    /// Holds `left` cells of the key, charged at `now`, and forgets what was held before.
     pub(crate) fn hold(self, probe: Probe, left: u64, now: Tick, state: u64) {
         self.key.store(probe.hash(), Relaxed);
-        self.share.left.store(left, Relaxed);
-        self.share.left_then.store(0, Relaxed);
-        self.share.at.store(now.as_nanos(), Relaxed);
-        self.share.state.store(state, Relaxed);
+        self.lease.left.store(left, Relaxed);
+        self.lease.left_then.store(0, Relaxed);
+        self.lease.at.store(now.as_nanos(), Relaxed);
+        self.lease.state.store(state, Relaxed);
     }
 
-    /// Is no key's any more (nothing is left here for one with the hash 0).
+    /// Makes the lease no key's. (A key with the hash 0 finds no cells in it.)
     pub(crate) fn clear(self) {
         self.key.store(0, Relaxed);
-        self.share.left.store(0, Relaxed);
+        self.lease.left.store(0, Relaxed);
     }
 }

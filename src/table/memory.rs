@@ -1,15 +1,16 @@
-//! The slots' memory: taken once, zeroed by the system, touched only as keys arrive.
+//! The slots' memory: allocated once, zeroed by the system, and resident only as keys arrive.
 //!
-//! This is the crate's only unsafe code. A table of a million keys is 29 MB; writing zeros into
-//! it would take milliseconds and make all of it resident before the first request. Memory that
-//! the system hands out zeroed costs neither, but atomics cannot be made of it safely. (An
-//! allocation of the buckets' own alignment is no way out: such memory is zeroed by hand.)
+//! This is the crate's only unsafe code. A table of a million keys is 29 MB. To write zeros into it
+//! would take milliseconds and make all of it resident before the first request. Memory that the
+//! system hands out zeroed costs neither, but safe code cannot make atomics of it. (An allocation
+//! with the buckets' own alignment does not help: the allocator zeroes it by hand.)
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
-use super::layout::{BUCKET, Slot};
-use crate::cell::WordCell;
+use super::BUCKET;
+use super::wide::Slot;
+use crate::cell::CompactCell;
 use crate::sync::{AtomicU64, MODEL};
 
 /// The system has no memory for the table.
@@ -24,10 +25,10 @@ pub(crate) const LINE_WORDS: usize = LINE_BYTES / size_of::<u64>();
 const BUCKET_BYTES: usize = size_of::<Bucket>();
 const _: () = assert!(MODEL || BUCKET_BYTES == 2 * LINE_BYTES);
 
-/// As on x86-64 and most of AArch64. Where it is another, nothing is lost but the alignment.
+/// As on x86-64 and most of AArch64. On other systems only the alignment is lost.
 const HUGE_PAGE_BYTES: usize = 1 << 21;
 
-/// Asks the system to back this memory with huge pages. Where it will not, all goes on as without.
+/// Asks the system to back this memory with huge pages. The memory works without them too.
 fn ask_for_huge_pages(first: NonNull<u8>, bytes: usize) {
     #[cfg(target_os = "linux")]
     {
@@ -38,15 +39,15 @@ fn ask_for_huge_pages(first: NonNull<u8>, bytes: usize) {
         unsafe extern "C" {
             fn madvise(address: *mut c_void, length: usize, advice: c_int) -> c_int;
         }
-        // SAFETY: the memory is ours, and the advice changes nothing that is stored in it.
+        // SAFETY: the caller owns the memory, and the advice changes nothing that is stored in it.
         let _ = unsafe { madvise(first.as_ptr().cast(), bytes, MADV_HUGEPAGE) };
     }
     #[cfg(not(target_os = "linux"))]
     let _ = (first, bytes);
 }
 
-/// Asks the processor for the cache line of a value, and does not wait for it. Does nothing where
-/// the language has no such instruction.
+/// Asks the processor for the cache line of a value, without waiting for it. Does nothing on
+/// processors for which the language has no such instruction.
 #[inline(always)]
 pub(crate) fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
@@ -86,7 +87,7 @@ impl<T> Zeroed<T> {
             .checked_mul(size_of::<T>())
             .and_then(|bytes| bytes.checked_add(start))
             .ok_or(OutOfMemory)?;
-        // Alignment 16 is what the system's calloc gives; more would be zeroed by hand.
+        // The system's calloc aligns to 16; memory with more would be zeroed by hand.
         let layout = Layout::from_size_align(bytes, 16).map_err(|_| OutOfMemory)?;
         // SAFETY: the size is not zero.
         let allocation = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(OutOfMemory)?;
@@ -140,7 +141,7 @@ impl Slots {
         &self.buckets.all()[index as usize]
     }
 
-    /// Where the first bucket begins.
+    /// The address of the first bucket.
     #[inline(always)]
     pub(crate) fn address(&self) -> usize {
         self.buckets.values.addr().get()
@@ -150,7 +151,7 @@ impl Slots {
 /// All compact slots of a table, as buckets of one cache line each.
 pub(crate) struct Lines(Zeroed<Line>);
 
-type Line = [WordCell; BUCKET];
+type Line = [CompactCell; BUCKET];
 const _: () = assert!(MODEL || size_of::<Line>() == LINE_BYTES);
 
 impl Lines {
@@ -187,13 +188,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_begin_as_zeros_on_a_line_of_their_own() {
+    fn wide_slots_begin_as_zeros_on_a_line_of_their_own() {
         for huge_pages in [HugePages(false), HugePages(true)] {
             let slots = Slots::zeroed(3, huge_pages).expect("memory");
             for index in 0..3 {
                 let bucket = slots.bucket(index);
                 assert_eq!(std::ptr::from_ref(bucket).addr() % LINE_BYTES, 0);
-                assert!(bucket.iter().all(|slot| !slot.owner().belongs()));
+                assert!(bucket.iter().all(|slot| !slot.owner().is_a_key()));
             }
         }
     }
@@ -210,7 +211,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "out of bounds")]
-    fn a_bucket_out_of_range_is_a_broken_invariant() {
+    fn a_bucket_out_of_range_panics() {
         Slots::zeroed(1, HugePages(false)).expect("memory").bucket(1);
     }
 }

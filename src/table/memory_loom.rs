@@ -1,7 +1,8 @@
-//! The slots under loom, whose atomics cannot be zeroed memory.
+//! The slots' memory under loom, whose atomics cannot be zeroed memory.
 
-use super::layout::{BUCKET, Slot};
-use crate::cell::WordCell;
+use super::BUCKET;
+use super::wide::Slot;
+use crate::cell::{CompactCell, CompactWord};
 use crate::sync::AtomicU64;
 
 #[derive(Debug)]
@@ -36,15 +37,19 @@ impl Slots {
     }
 }
 
-pub(crate) struct Lines(Vec<[WordCell; BUCKET]>);
+pub(crate) struct Lines(Vec<[CompactCell; BUCKET]>);
 
 impl Lines {
     #[expect(clippy::unnecessary_wraps, reason = "the memory that ships can run out")]
     pub(crate) fn zeroed(count: u32, _: HugePages) -> Result<Self, OutOfMemory> {
-        Ok(Self((0..count).map(|_| std::array::from_fn(|_| WordCell::vacant())).collect()))
+        Ok(Self(
+            (0..count)
+                .map(|_| std::array::from_fn(|_| CompactCell::new(CompactWord::VACANT)))
+                .collect(),
+        ))
     }
 
-    pub(crate) fn bucket(&self, index: u32) -> &[WordCell; BUCKET] {
+    pub(crate) fn bucket(&self, index: u32) -> &[CompactCell; BUCKET] {
         &self.0[index as usize]
     }
 }

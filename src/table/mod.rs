@@ -1,114 +1,57 @@
-//! The keyed table: buckets of slots, and the generation protocol that gives a key its slot.
+//! The keyed table: a key's hash names a few slots, and the key has one of them.
 //!
-//! This is the table that serves every algorithm, of two words a slot. Where a key and its state
-//! fit one word, there is [`compact`]; [`Table`] is either of them.
+//! Slots are [wide], for every algorithm, or [compact], where a key and its state fit one word. Both
+//! kinds share the [claim protocol](claim), which gives a key its slot, and all of [`SlotTable`].
+//! They differ in what [`SlotKind`](slot_kind::SlotKind) states: lookup and ranking.
 //!
-//! # Layout
+//! Eight slots are a bucket. A key has two buckets (two-choice hashing), and its slot is in one of
+//! them. Memory never moves or grows.
 //!
-//! A slot is two words: `owner` says whose it is, `head` holds the state.
+//! # Guarded by
 //!
-//! ```text
-//! owner  bits 63..10 fingerprint of the key | bits 9..0 generation
-//! head   bits 63..54 generation | bit 53 provisional | bits 52..0 state
-//! ```
-//!
-//! Eight slots are a bucket of two cache lines. A key has two buckets; its slot is in one of
-//! them, and is looked for first where the hash prefers it. Memory never moves or grows.
-//!
-//! An algorithm that needs more than a word gives every slot a ring of words, which stand apart
-//! from the buckets: a lookup goes through no more lines than without them, and a decision that
-//! the head alone can make touches none of them. What keeps them true to the head stands in
-//! [`cell`](crate::cell).
-//!
-//! # What a slot's words say
-//!
-//! | owner and head | provisional | the slot is |
-//! |---|---|---|
-//! | fingerprint 0 | no | vacant: never used |
-//! | generations differ | no | vacant: given up by its last key |
-//! | generations differ | yes | taken, but nobody's yet: the next owner written has it |
-//! | generations agree | yes | claimed by the owner, nothing charged yet |
-//! | generations agree | no | the owner's |
-//!
-//! # Protocol
-//!
-//! A charge is one compare-and-swap on `head`, which names the generation, so it fails if the
-//! slot has changed hands. To claim a slot for a key (the cold path):
-//!
-//! 1. CAS `head` to (generation + 1, provisional, now). The last owner has lost the slot from
-//!    here on. Skipped where the slot is nobody's yet.
-//! 2. CAS `owner` to (fingerprint, the head's generation). Exactly one claimant wins a
-//!    generation, because the owner word it expects is used up.
-//! 3. Fence, and survey all candidates for the key. If it has a committed slot, every claim of it
-//!    is given up (CAS `head` to the next generation, not provisional). If it has several
-//!    claims, all but the first in probing order are given up. After any such step, survey again.
-//! 4. Commit: CAS `head` from provisional to the charged state.
-//!
-//! Any thread that works for the key may do steps 3 and 4 for any claim of it, after its own
-//! fence, as long as it had written the claim's owner, or read it, *before* that fence. A claim
-//! first seen in the survey is surveyed for again. No step waits for another thread.
-//!
-//! # Why a key never has two live slots
-//!
-//! Say two claims of a key are committed in different slots, each by a thread that surveyed after
-//! a sequentially consistent fence and, after that fence, saw its own claim and not the other.
-//! Before its fence, each thread had written its claim's owner, or read it. One fence comes first
-//! in the total order of fences. The thread of the later fence must then see the owner that the
-//! thread of the earlier one had written or read. It saw the other claim, so it would have given
-//! one up, by a CAS on the very head that the other's commit names: only one of the two can
-//! succeed. `loom-tests/` explores this, with models that fail without the survey and without
-//! the generation.
-//!
-//! # Claims of others
-//!
-//! Another key's claim holds nothing that could be lost, so it may be displaced: its thread finds that
-//! its commit fails, and claims again. It is done where nothing is vacant or idle, and once in a
-//! request, so that two threads cannot displace each other for ever; who may not do it again evicts a
-//! live key, if it may, or has found no place.
-//!
-//! # Recurrence
-//!
-//! A head's old value can come back only if the slot changes hands a multiple of 1,024 times and
-//! ends with the same state, to the unit of time, while a thread is between its load and its CAS.
-//! Taking an idle slot always moves its time forward, so all of those would have to be forced
-//! evictions. The charge would then fall on the new owner. In the same way, what a life left in a
-//! ring is taken for that of the life 1,024 later only if both are of one unit of time (one
-//! sub-window: those are cleared when a claim is committed).
+//! `loom-tests/tests/`: `claim.rs`, `take_over.rs`, `ring_take_over.rs` and `hot_key_leases.rs`, run by
+//! `ci/loom.sh`, and the histories of `ci/shuttle.sh`.
 
 mod claim;
 mod compact;
 mod counters;
-mod either;
 mod hot_keys;
-mod layout;
 #[cfg(not(tollgate_loom))]
 mod memory;
 #[cfg(tollgate_loom)]
 #[path = "memory_loom.rs"]
 mod memory;
 mod probe;
+mod request;
+mod slot_kind;
+mod slot_table;
 mod snapshot;
 #[cfg(all(test, not(any(tollgate_loom, tollgate_shuttle))))]
 mod tests;
+mod wide;
 
 use core::time::Duration;
 
-use claim::Outcome;
+use compact::CompactSlots;
 pub(crate) use counters::{Counters, Event, Tally};
-pub(crate) use either::{Attempt, Lookup, Table};
-pub(crate) use hot_keys::{Place, Shares};
+pub(crate) use hot_keys::{HotKeyLeases, LeaseRef};
 pub(crate) use memory::{HugePages, OutOfMemory};
 pub(crate) use probe::Probe;
-use probe::SlotRef;
-pub(crate) use snapshot::{Misplaced, Row, TRIES};
+pub(crate) use request::{Attempt, Charged, Full, KeyRequest};
+use slot_kind::{SlotKind, SlotRef};
+use slot_table::SlotTable;
+pub(crate) use snapshot::{Misplaced, Row, SavedSlot, TRIES};
+pub(crate) use wide::RingLayout;
+use wide::WideSlots;
 
-use crate::algo::{Refund, Standing, StateMachine};
-use crate::cell::{Cells, Charge, Head, Paid};
-use crate::decision::{Decision, Denied, OutOfLine};
-use crate::sync::{AtomicU64, MODEL};
+use crate::algo::{Refund, StateMachine};
+use crate::cell::{CompactWord, Head, MaxAhead, Paid, Request};
+use crate::decision::{Decision, Permit};
+use crate::sync::MODEL;
 use crate::time::Tick;
-use layout::{BUCKET, Slot};
-use memory::{LINE_WORDS, RingWords, Slots};
+
+/// Slots in a bucket. A model has fewer.
+const BUCKET: usize = if MODEL { 2 } else { 8 };
 
 /// Live keys that fit in a table, as a share of its slots: 55 %.
 pub(crate) const LOAD_PERCENT: u64 = 55;
@@ -116,278 +59,336 @@ pub(crate) const LOAD_PERCENT: u64 = 55;
 /// A key has two buckets. A model makes do with one.
 const BUCKETS_MIN: u128 = if MODEL { 1 } else { 2 };
 
-/// The keyed table of two words a slot. See the [module](self).
-pub(crate) struct Wide {
-    slots: Slots,
-    ring_words: RingWords,
-    ring: RingLayout,
-    /// How much older than its judge's another thread's clock may be.
-    skew: Duration,
-    counters: Counters,
+/// Cache lines in a megabyte, about what a core's second cache holds.
+const NEAR_LINES_MAX: usize = (1 << 20) / 64;
+
+/// The keyed table, of one kind of slot.
+pub(crate) struct Table {
+    buckets: u32,
+    kind: Kind,
 }
 
-/// The ring beside each slot.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RingLayout {
-    cells: usize,
-    /// Those that are part of the state: all but the note.
-    kept_cells: usize,
+enum Kind {
+    Wide(SlotTable<WideSlots>),
+    Compact(SlotTable<CompactSlots>),
 }
 
-impl RingLayout {
-    pub(crate) fn of<A: StateMachine>(algo: &A) -> Self {
-        let cells = algo.ring_cells();
-        Self { cells, kept_cells: cells - usize::from(algo.has_note()) }
-    }
+/// The result of a first look for a key, and its table.
+#[derive(Clone, Copy)]
+pub(crate) struct Lookup<'a>(Found<'a>);
+
+#[derive(Clone, Copy)]
+enum Found<'a> {
+    Wide(&'a SlotTable<WideSlots>, Option<SlotRef<'a, Head>>),
+    Compact(&'a SlotTable<CompactSlots>, Option<SlotRef<'a, CompactWord>>),
 }
 
-impl Wide {
-    pub(crate) fn new(
+impl Table {
+    pub(crate) fn wide(
         buckets: u32,
         ring: RingLayout,
         skew: Duration,
         huge_pages: HugePages,
     ) -> Result<Self, OutOfMemory> {
-        let slots = Slots::zeroed(buckets, huge_pages)?;
-        let slot_count = buckets as usize * BUCKET;
-        let words = slot_count.checked_mul(ring.cells).ok_or(OutOfMemory)?;
-        let ring_words = RingWords::zeroed(words, huge_pages)?;
-        Ok(Self { slots, ring_words, ring, skew, counters: Counters::default() })
+        let slots = WideSlots::new(buckets, ring, huge_pages)?;
+        Ok(Self { buckets, kind: Kind::Wide(SlotTable::new(slots, skew)) })
     }
 
-    /// Buckets for `capacity` live keys; `None` where they are too many to number.
+    pub(crate) fn compact(
+        buckets: u32,
+        skew: Duration,
+        huge_pages: HugePages,
+    ) -> Result<Self, OutOfMemory> {
+        let slots = CompactSlots::new(buckets, huge_pages)?;
+        Ok(Self { buckets, kind: Kind::Compact(SlotTable::new(slots, skew)) })
+    }
+
+    /// Buckets for `capacity` live keys; `None` if they are too many to number.
     pub(crate) fn buckets_for(capacity: u64) -> Option<u32> {
         let slots = u128::from(capacity) * 100 / u128::from(LOAD_PERCENT) + 1;
         u32::try_from(slots.div_ceil(BUCKET as u128).max(BUCKETS_MIN)).ok()
     }
 
-    fn slot_count(&self) -> usize {
-        self.slots.bucket_count() as usize * BUCKET
+    /// Whether the slots are more than a core has close at hand.
+    #[inline(always)]
+    pub(crate) fn is_far(&self) -> bool {
+        let lines = match &self.kind {
+            Kind::Wide(_) => 2,
+            Kind::Compact(_) => 1,
+        };
+        self.buckets as usize * lines > NEAR_LINES_MAX
+    }
+
+    /// Asks for the cache line that [`find_at_once`](Self::find_at_once) reads.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, probe: Probe) {
+        match &self.kind {
+            Kind::Wide(table) => table.slots.prefetch(probe),
+            Kind::Compact(table) => table.slots.prefetch(probe),
+        }
+    }
+
+    pub(crate) fn bucket_count(&self) -> u32 {
+        self.buckets
+    }
+
+    pub(crate) fn slot_count(&self) -> usize {
+        self.buckets as usize * BUCKET
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.slot_count() * (size_of::<Slot>() + self.ring.cells * size_of::<u64>())
-    }
-
-    /// The ring of a slot.
-    #[inline(always)]
-    pub(crate) fn cells<A: StateMachine>(&self, slot: &Slot) -> Cells<'_> {
-        if !A::RINGED {
-            return Cells::NONE;
+        match &self.kind {
+            Kind::Wide(table) => table.slots.memory_bytes(),
+            Kind::Compact(table) => table.slots.memory_bytes(),
         }
-        let first = self.index_of(slot) * self.ring.cells;
-        let cells = &self.ring_words.all()[first..first + self.ring.cells];
-        Cells::new(cells)
     }
 
-    /// The first and the last word of a slot's ring, if it has one of a line's length at most, which may
-    /// lie in two.
-    #[inline(always)]
-    fn ends_of_short_ring(&self, slot: &Slot) -> Option<[&AtomicU64; 2]> {
-        let RingLayout { cells, .. } = self.ring;
-        if !(1..=LINE_WORDS).contains(&cells) {
-            return None;
+    pub(crate) fn counters(&self) -> &Counters {
+        match &self.kind {
+            Kind::Wide(table) => &table.counters,
+            Kind::Compact(table) => &table.counters,
         }
-        let first = self.index_of(slot) * cells;
-        let words = self.ring_words.all();
-        Some([words.get(first)?, words.get(first + cells - 1)?])
     }
 
-    /// The judge's clock, put back by the allowed skew: what was idle then is idle for all.
-    fn beyond_skew(&self, now: Tick) -> Tick {
-        now.saturating_sub(self.skew)
+    pub(crate) fn skew(&self) -> Duration {
+        match &self.kind {
+            Kind::Wide(table) => table.skew,
+            Kind::Compact(table) => table.skew,
+        }
     }
 
-    /// Decides about `n` cells of a key, whose seat was looked for at once. `Err` holds the state
-    /// nearest to idle, if the key finds no place.
     #[inline(always)]
-    pub(crate) fn decide<A: StateMachine>(
+    pub(crate) fn probe(&self, hash: u64) -> Probe {
+        Probe::new(hash, self.buckets)
+    }
+
+    /// Looks where the key would first be put.
+    #[inline(always)]
+    pub(crate) fn find_at_once(&self, probe: Probe) -> Lookup<'_> {
+        Lookup(match &self.kind {
+            Kind::Wide(table) => Found::Wide(table, table.slots.find_at_once(probe)),
+            Kind::Compact(table) => Found::Compact(table, table.slots.find_at_once(probe)),
+        })
+    }
+
+    /// Reads the view by which `n` cells would be decided; `None` if the key has no state.
+    pub(crate) fn peek<M: StateMachine>(
         &self,
         probe: Probe,
-        seat: Option<SlotRef<'_>>,
-        algo: &A,
+        machine: &M,
         now: Tick,
         n: u64,
-        evict: bool,
-    ) -> Result<Decision, u64> {
-        if let Some(SlotRef { slot, head }) = seat
-            && let Some(decision) = slot.head.decide(head, self.cells::<A>(slot), algo, now, n)
-        {
-            return Ok(decision);
-        }
-        let OutOfLine(outcome) = self.decide_elsewhere(probe, algo, now, n, evict);
-        match outcome {
-            Outcome::Decided(ruling) => Ok(ruling.explain(algo, now, n)),
-            Outcome::Full { nearest } => Err(nearest),
+    ) -> Option<M::View> {
+        let request = Request { now, cells: n };
+        match &self.kind {
+            Kind::Wide(table) => table.peek(probe, machine, request),
+            Kind::Compact(table) => table.peek(probe, machine, request),
         }
     }
 
-    /// As [`decide`](Self::decide), where nobody asks for more than yes or no.
-    #[inline(always)]
-    pub(crate) fn allow<A: StateMachine>(
+    /// Whether a key without a slot would get one without an eviction.
+    pub(crate) fn has_place<M: StateMachine>(
         &self,
         probe: Probe,
-        seat: Option<SlotRef<'_>>,
-        algo: &A,
+        machine: &M,
         now: Tick,
-        n: u64,
-        evict: bool,
-    ) -> Result<bool, u64> {
-        if let Some(SlotRef { slot, head }) = seat
-            && let Some(allowed) = slot.head.allow(head, self.cells::<A>(slot), algo, now, n)
-        {
-            return Ok(allowed);
-        }
-        let OutOfLine(outcome) = self.decide_elsewhere(probe, algo, now, n, evict);
-        match outcome {
-            Outcome::Decided(ruling) => Ok(ruling.is_admitted()),
-            Outcome::Full { nearest } => Err(nearest),
+    ) -> Result<(), Full> {
+        match &self.kind {
+            Kind::Wide(table) => table.has_place(probe, machine, now),
+            Kind::Compact(table) => table.has_place(probe, machine, now),
         }
     }
 
-    /// The key is not where it would first be put.
-    #[inline(never)]
-    fn decide_elsewhere<A: StateMachine>(
-        &self,
-        probe: Probe,
-        algo: &A,
-        now: Tick,
-        n: u64,
-        evict: bool,
-    ) -> OutOfLine<Outcome<A::View>> {
-        let seat = self.find(probe);
-        if let Some(SlotRef { slot, head }) = seat
-            && !head.is_provisional()
-            && let Charge::Decided(ruling) =
-                slot.head.charge(head, self.cells::<A>(slot), algo, now, n)
-        {
-            return OutOfLine(Outcome::Decided(ruling));
-        }
-        OutOfLine(self.decide_cold(&probe, seat, algo, now, n, evict).0)
-    }
-
-    /// Charges `n` cells of a key in such a way that they may be given back. `Err` holds the state
-    /// nearest to idle, if the key finds no place.
-    pub(crate) fn charge<A: Refund>(
-        &self,
-        probe: Probe,
-        algo: &A,
-        now: Tick,
-        n: u64,
-        evict: bool,
-    ) -> Result<Result<Paid, Denied>, u64> {
-        let mut seat = self.find_at_once(probe).or_else(|| self.find(probe));
-        let charged = seat
-            .filter(|seat| !seat.head.is_provisional())
-            .map(|seat| seat.slot.head.charge(seat.head, self.cells::<A>(seat.slot), algo, now, n));
-        let ruling = match charged {
-            Some(Charge::Decided(ruling)) => ruling,
-            _ => {
-                let (outcome, found) = self.decide_cold(&probe, seat, algo, now, n, evict);
-                seat = found;
-                match outcome {
-                    Outcome::Decided(ruling) => ruling,
-                    Outcome::Full { nearest } => return Err(nearest),
-                }
-            }
-        };
-        // Without a slot nothing was charged.
-        let (generation, place) = match seat {
-            Some(SlotRef { slot, head }) => (head.generation(), self.index_of(slot)),
-            None => (Paid::NO_LIFE, 0),
-        };
-        Ok(ruling.receipt(algo, now, n, generation, place))
-    }
-
-    /// Replaces the state that was charged, if the key still lives in that slot, by what `next`
-    /// makes of it.
-    #[expect(clippy::cast_possible_truncation, reason = "below the number of buckets")]
-    pub(crate) fn revise_charged(&self, paid: &Paid, next: impl Fn(u64) -> u64) {
-        let bucket = self.slots.bucket((paid.place / BUCKET) as u32);
-        bucket[paid.place % BUCKET].head.revise(paid.generation, next);
-    }
-
-    /// Replaces the state of a key, if it has one, by what `next` makes of it.
-    pub(crate) fn revise(&self, probe: Probe, next: impl Fn(u64) -> u64) {
-        if let Some(SlotRef { slot, head }) = self.find_committed(probe) {
-            slot.head.revise(head.generation(), next);
+    /// Charges a request so that it can be refunded.
+    pub(crate) fn charge<M: Refund>(&self, asked: &KeyRequest<'_, M>) -> Charged {
+        match &self.kind {
+            Kind::Wide(table) => table.charge(asked),
+            Kind::Compact(table) => table.charge(asked),
         }
     }
 
-    /// Replaces the state of every key by what `next` makes of it. A slot that changes hands
-    /// meanwhile, or that no key has, is left as it is.
+    /// Replaces the state that was charged by `next` of it, if the key still has the slot that was
+    /// charged. Compact slots do not tell one life of a key from another: there, if it has a slot.
+    pub(crate) fn revise_charged(&self, probe: Probe, paid: &Paid, next: impl Fn(u64) -> u64) {
+        match &self.kind {
+            Kind::Wide(table) => table.revise_charged(probe, paid, next),
+            Kind::Compact(table) => table.revise_charged(probe, paid, next),
+        }
+    }
+
+    /// Replaces the state of every key by `next` of it.
     pub(crate) fn revise_all(&self, next: impl Fn(u64) -> u64) {
-        for slot in (0..self.slots.bucket_count()).flat_map(|bucket| self.slots.bucket(bucket)) {
-            let owner = slot.owner();
-            if owner.belongs() {
-                slot.head.revise(owner.generation(), &next);
-            }
+        match &self.kind {
+            Kind::Wide(table) => table.revise_all(next),
+            Kind::Compact(table) => table.revise_all(next),
         }
     }
 
-    #[inline(always)]
-    fn index_of(&self, slot: &Slot) -> usize {
-        (std::ptr::from_ref(slot).addr() - self.slots.address()) / size_of::<Slot>()
+    /// Adds `n` cells that were never charged, if the key has a slot.
+    pub(crate) fn add<M: Refund>(&self, probe: Probe, machine: &M, now: Tick, n: u64) {
+        let next = |state| machine.add(state, now, n);
+        match &self.kind {
+            Kind::Wide(table) => table.revise(probe, next),
+            Kind::Compact(table) => table.revise(probe, next),
+        }
     }
 
-    /// What a decision about `n` cells would be judged by; `None` if the key has no state.
-    pub(crate) fn peek<A: StateMachine>(
+    /// Tries once to charge `n` cells of a key that has its slot.
+    #[inline(always)]
+    pub(crate) fn attempt<M: StateMachine>(
         &self,
         probe: Probe,
-        algo: &A,
+        machine: &M,
         now: Tick,
         n: u64,
-    ) -> Option<A::View> {
-        loop {
-            let SlotRef { slot, head } = self.find_committed(probe)?;
-            let seen = slot.head.peek(head, self.cells::<A>(slot), algo, now, n);
-            if seen.is_some() {
-                return seen;
-            }
+    ) -> Attempt {
+        let Kind::Wide(table) = &self.kind else { return Attempt::Undecided };
+        let Some(SlotRef { cell, word }) = table.slots.find_committed(probe) else {
+            return Attempt::Undecided;
+        };
+        let request = Request { now, cells: n };
+        match cell.admit(word, table.slots.ring::<M>(cell), machine, request) {
+            Some(permit) => Attempt::Admitted(permit),
+            None if cell.load() == word => Attempt::Undecided,
+            None => Attempt::Raced,
         }
+    }
+
+    /// Charges more cells than the request's, of a key that has its slot: see
+    /// [`StateCell::charge_ahead`](crate::cell::StateCell::charge_ahead).
+    pub(crate) fn charge_ahead<M: StateMachine>(
+        &self,
+        probe: Probe,
+        machine: &M,
+        request: Request,
+        max: MaxAhead,
+    ) -> Option<(u64, u64)> {
+        let Kind::Wide(table) = &self.kind else { return None };
+        let SlotRef { cell, word } = table.slots.find_committed(probe)?;
+        cell.charge_ahead(word, machine, request, max)
     }
 
     /// Gives up the key's slot, if it has one.
     pub(crate) fn forget(&self, probe: Probe) {
-        while let Some(SlotRef { slot, head }) = self.find_committed(probe) {
-            if slot.head.swap(head, given_up(head)).is_ok() {
-                return;
+        match &self.kind {
+            Kind::Wide(table) => table.forget(probe),
+            Kind::Compact(table) => table.forget(probe),
+        }
+    }
+
+    /// Words that a [`Row`] has for each slot.
+    pub(crate) fn words_in_slot(&self) -> usize {
+        match &self.kind {
+            Kind::Wide(_) => 2,
+            Kind::Compact(_) => 1,
+        }
+    }
+
+    /// The live slots, bucket by bucket.
+    pub(crate) fn rows<M: StateMachine>(
+        &self,
+        machine: &M,
+        instant: u64,
+    ) -> impl Iterator<Item = Row> {
+        (0..self.buckets).map(move |bucket| match &self.kind {
+            Kind::Wide(table) => table.slots.row(bucket, machine, instant),
+            Kind::Compact(table) => table.slots.row(bucket, machine, instant),
+        })
+    }
+
+    /// Restores a key into a slot of a table that no other thread shares yet, with the state that
+    /// `rebase` makes of its own and of its ring: bucket after bucket, in ascending order, and each
+    /// slot once.
+    pub(crate) fn put_back<M: StateMachine>(
+        &self,
+        saved: SavedSlot<'_>,
+        machine: &M,
+        instant: u64,
+        rebase: impl Fn(u64, &mut [u64]) -> Option<u64>,
+    ) -> Result<(), Misplaced> {
+        if saved.bucket >= self.buckets || saved.place >= BUCKET {
+            return Err(Misplaced);
+        }
+        match &self.kind {
+            Kind::Wide(table) => table.slots.put_back(saved, machine, instant, rebase),
+            Kind::Compact(table) => table.slots.put_back(saved, machine, instant, rebase),
+        }
+    }
+
+    /// How many keys have a live state: counted in `sample` buckets, spread evenly, and scaled up.
+    pub(crate) fn estimate_live<M: StateMachine>(
+        &self,
+        machine: &M,
+        now: Tick,
+        sample: u32,
+    ) -> usize {
+        match &self.kind {
+            Kind::Wide(table) => table.estimate_live(machine, now, sample),
+            Kind::Compact(table) => table.estimate_live(machine, now, sample),
+        }
+    }
+}
+
+/// Known when compiled: for a machine that is never compact, the code for a compact table is this
+/// assertion.
+#[inline(always)]
+fn assert_may_be_compact<M: StateMachine>() {
+    assert!(M::MAY_BE_COMPACT, "built for an algorithm of one narrow word");
+}
+
+impl Lookup<'_> {
+    /// Decides a request of the key that was looked for.
+    #[inline(always)]
+    pub(crate) fn decide<M: StateMachine>(
+        self,
+        asked: KeyRequest<'_, M>,
+    ) -> Result<Decision, Full> {
+        match self.0 {
+            Found::Wide(table, found) => table.answer(found, asked),
+            Found::Compact(table, found) => {
+                assert_may_be_compact::<M>();
+                table.answer(found, asked)
             }
         }
     }
 
-    /// How many keys have a live state, counted over `sample` buckets spread evenly and scaled.
-    pub(crate) fn estimate_live<A: StateMachine>(&self, algo: &A, now: Tick, sample: u32) -> usize {
-        let instant = algo.instant(now);
-        let is_live = |slot: &&Slot| {
-            let (owner, head) = (slot.owner(), slot.head.load());
-            let taken = owner.belongs() && owner.generation() == head.generation();
-            let standing = algo.standing(head.payload(), instant);
-            taken && !head.is_provisional() && matches!(standing, Standing::Live { .. })
-        };
-        let live_in = |bucket| self.slots.bucket(bucket).iter().filter(is_live).count();
-        scaled_up(self.slots.bucket_count(), sample, live_in)
+    /// As [`decide`](Self::decide), for a caller that needs only yes or no.
+    #[inline(always)]
+    pub(crate) fn allow<M: StateMachine>(self, asked: KeyRequest<'_, M>) -> Result<bool, Full> {
+        match self.0 {
+            Found::Wide(table, found) => table.allow(found, asked),
+            Found::Compact(table, found) => {
+                assert_may_be_compact::<M>();
+                table.allow(found, asked)
+            }
+        }
+    }
+
+    /// Admits `n` cells if the key was found and a first try does; `None`: the caller decides anew.
+    #[inline(always)]
+    pub(crate) fn admit<M: StateMachine>(self, machine: &M, now: Tick, n: u64) -> Option<Permit> {
+        let request = Request { now, cells: n };
+        match self.0 {
+            Found::Wide(table, Some(SlotRef { cell, word })) => {
+                cell.admit(word, table.slots.ring::<M>(cell), machine, request)
+            }
+            Found::Compact(table, Some(SlotRef { cell, word })) => {
+                cell.admit(word, table.slots.ring::<M>(cell), machine, request)
+            }
+            Found::Wide(_, None) | Found::Compact(_, None) => None,
+        }
     }
 }
 
-/// A count over all buckets, from those in `sample` of them, spread evenly.
-fn scaled_up(buckets: u32, sample: u32, count_in: impl Fn(u32) -> usize) -> usize {
-    let step = buckets.div_ceil(sample.max(1)).max(1);
-    let visited = (0..buckets).step_by(step as usize);
-    let (mut counted, all, some) = (0, u128::from(buckets), visited.len() as u128);
-    for bucket in visited {
-        counted += count_in(bucket) as u128;
-    }
-    usize::try_from(counted * all / some).unwrap_or(usize::MAX)
-}
-
-/// The head that leaves a slot vacant.
-fn given_up(head: Head) -> Head {
-    Head::committed(head.next_generation(), head.payload())
-}
-
-impl core::fmt::Debug for Wide {
+impl core::fmt::Debug for Table {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Wide").field("slots", &self.slot_count()).finish_non_exhaustive()
+        let kind = match self.kind {
+            Kind::Wide(_) => "wide",
+            Kind::Compact(_) => "compact",
+        };
+        f.debug_struct("Table")
+            .field("kind", &format_args!("{kind}"))
+            .field("slots", &self.slot_count())
+            .finish_non_exhaustive()
     }
 }

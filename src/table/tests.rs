@@ -1,13 +1,12 @@
-//! What a table tells of slots that are filled by hand.
+//! What a table reports of slots that are filled by hand.
 
 use core::time::Duration;
 
-use super::layout::{BUCKET, Owner};
 use super::snapshot::debt_of;
-use super::{Attempt, HugePages, Misplaced, Probe, RingLayout, Row, Table, Wide};
+use super::{Attempt, HugePages, KeyRequest, Misplaced, Probe, RingLayout, Row, SavedSlot, Table};
 use crate::algo::{Algorithm, NoRing, PAYLOAD_BITS, StateMachine, Step};
-use crate::cell::Head;
 use crate::cell::tests::Interrupted;
+use crate::cell::{CompactWord, Request, StateWord};
 use crate::time::Tick;
 use crate::{Gcra, Quota, SlidingLog};
 
@@ -33,17 +32,17 @@ fn charged(machine: &impl StateMachine, n: u64, now: Tick) -> u64 {
     next
 }
 
-/// The state of a key that has been idle for an hour.
-fn idle(machine: &impl StateMachine) -> u64 {
-    charged(machine, 1, NOW.saturating_sub(Duration::from_secs(3_600)))
+fn wide(machine: &impl StateMachine) -> Table {
+    Table::wide(2, RingLayout::of(machine), Duration::ZERO, HugePages(false)).expect("memory")
 }
 
-fn wide(machine: &impl StateMachine) -> Wide {
-    Wide::new(2, RingLayout::of(machine), Duration::ZERO, HugePages(false)).expect("memory")
+/// A request of the key with that probe, which evicts no other.
+fn request<M>(probe: Probe, machine: &M, cells: u64) -> KeyRequest<'_, M> {
+    KeyRequest { probe, machine, request: Request { now: NOW, cells }, may_evict: false }
 }
 
 #[test]
-fn a_ring_s_cells_are_counted_as_memory() {
+fn the_words_of_rings_count_as_memory() {
     assert_eq!(wide(&wide_bucket()).memory_bytes(), 2 * 8 * 16);
     let log = SlidingLog::new().params(&Quota::per_minute(10), 0).expect("in range");
     assert_eq!(log.ring_cells(), 12);
@@ -51,13 +50,12 @@ fn a_ring_s_cells_are_counted_as_memory() {
 }
 
 #[test]
-fn an_attempt_tells_a_lost_race_from_a_denial() {
+fn an_attempt_distinguishes_a_lost_race_from_a_denial() {
     let machine = wide_bucket();
-    let layout = RingLayout::of(&machine);
-    let table = Table::wide(2, layout, Duration::ZERO, HugePages(false)).expect("memory");
+    let table = wide(&machine);
     let probe = table.probe(0xabc);
     assert!(matches!(table.attempt(probe, &machine, NOW, 1), Attempt::Undecided), "no slot yet");
-    let decide = |n: u64| table.find_at_once(probe).decide(probe, &machine, NOW, n, false);
+    let decide = |n: u64| table.find_at_once(probe).decide(request(probe, &machine, n));
     assert!(decide(40).expect("a place").is_ok());
     assert!(matches!(table.attempt(probe, &machine, NOW, 61), Attempt::Undecided));
     let Attempt::Admitted(permit) = table.attempt(probe, &machine, NOW, 10) else {
@@ -83,7 +81,7 @@ fn a_first_try_of_a_key_that_was_found_admits() {
 fn admits_at_once(table: &Table, machine: &impl StateMachine) {
     let probe = table.probe(0xabc);
     assert!(table.find_at_once(probe).admit(machine, NOW, 1).is_none(), "no slot yet");
-    let decided = table.find_at_once(probe).decide(probe, machine, NOW, 40, false);
+    let decided = table.find_at_once(probe).decide(request(probe, machine, 40));
     assert!(decided.expect("a place").is_ok());
     let permit = table.find_at_once(probe).admit(machine, NOW, 10).expect("it fits");
     assert_eq!(permit.remaining(), 50);
@@ -93,29 +91,8 @@ fn admits_at_once(table: &Table, machine: &impl StateMachine) {
 }
 
 #[test]
-fn of_wide_slots_those_that_owe_something_are_told() {
-    let machine = wide_bucket();
-    let table = wide(&machine);
-    let live = charged(&machine, 5, NOW);
-    // A claim, and a slot that was given up, have an owner too, and may hold what somebody owed.
-    for (place, head) in [
-        (1, Head::committed(1, live)),
-        (2, Head::committed(1, idle(&machine))),
-        (4, Head::provisional(1, live)),
-        (6, Head::committed(2, live)),
-    ] {
-        let slot = &table.slots.bucket(0)[place];
-        assert_eq!(slot.head.swap(Head::committed(0, 0), head), Ok(()));
-        assert!(slot.hand_over(Owner::NOBODY, Owner::of(0x77).in_generation(1)));
-    }
-    let row = table.row(0, &machine, machine.instant(NOW));
-    assert_eq!(Row::places_in(row.places).collect::<Vec<_>>(), [1]);
-    assert_eq!(row.words(), [0x77, live]);
-}
-
-#[test]
-fn of_slots_nobody_has_used_nothing_is_told_whatever_the_time() {
-    // So fast that its time comes round: a state of zero is ahead of some instants.
+fn slots_that_were_never_used_are_in_no_row_at_any_time() {
+    // The quota is so fast that its time comes round: a state of zero is ahead of some instants.
     let machine = Gcra::new().params(&Quota::per_second(1_000_000_000), 0).expect("in range");
     let table = wide(&machine);
     let ahead = |now: &Tick| debt_of(0, &machine, machine.instant(*now)) > 0;
@@ -125,17 +102,19 @@ fn of_slots_nobody_has_used_nothing_is_told_whatever_the_time() {
     let times: Vec<Tick> = times.filter(ahead).collect();
     assert!(!times.is_empty(), "a state of zero is never ahead");
     for now in times {
-        assert_eq!(table.row(0, &machine, machine.instant(now)).places, 0, "{now:?}");
+        let rows = table.rows(&machine, machine.instant(now));
+        assert!(rows.into_iter().all(|row| row.places == 0), "{now:?}");
     }
 }
 
-/// Puts a key's words back into places of the first bucket, one after the other, and tells which of them
+/// Restores a key's words into places of the first bucket, one after the other. Returns which of them
 /// is there in the end, and with how much debt.
 fn put_back(table: &Table, machine: &impl StateMachine, words: &[&[u64]]) -> Option<(usize, u64)> {
     let instant = machine.instant(NOW);
     for (place, words) in words.iter().enumerate() {
         let rebase = |state: u64, _: &mut [u64]| Some(state);
-        table.put_back(0, place, (words, &mut []), machine, instant, rebase).expect("its place");
+        let saved = SavedSlot { bucket: 0, place, words, ring: &mut [] };
+        table.put_back(saved, machine, instant, rebase).expect("its place");
     }
     let row = table.rows(machine, instant).next().expect("two buckets");
     let place = Row::places_in(row.places).next()?;
@@ -145,7 +124,7 @@ fn put_back(table: &Table, machine: &impl StateMachine, words: &[&[u64]]) -> Opt
 }
 
 #[test]
-fn of_a_key_that_is_put_back_twice_the_larger_debt_is_kept() {
+fn a_key_that_is_restored_twice_keeps_the_larger_debt() {
     let (narrow, skew, pages) = (compact_bucket(), Duration::ZERO, HugePages(false));
     let owes = |n: u64| charged(&narrow, n, NOW);
     let debt = |n: u64| debt_of(owes(n), &narrow, narrow.instant(NOW));
@@ -153,7 +132,7 @@ fn of_a_key_that_is_put_back_twice_the_larger_debt_is_kept() {
         let table = Table::compact(2, skew, pages).expect("memory");
         let word = |n: u64| {
             let fingerprint = crate::cell::Fingerprint::of(0x77);
-            [crate::cell::Word::committed(fingerprint, owes(n)).bits()]
+            [CompactWord::committed(fingerprint, owes(n)).bits()]
         };
         let found = put_back(&table, &narrow, &[&word(first), &word(second)]);
         assert_eq!(found, Some((kept, debt(first.max(second)))));
@@ -165,26 +144,28 @@ fn of_a_key_that_is_put_back_twice_the_larger_debt_is_kept() {
 }
 
 #[test]
-fn words_with_bits_where_none_can_be_are_not_put_back() {
+fn words_with_bits_outside_their_fields_are_not_restored() {
     let machine = wide_bucket();
     let live = charged(&machine, 5, NOW);
     for words in [[1 << 54 | 0x77, live], [0x77, 1 << PAYLOAD_BITS | live], [0, live]] {
         let table = wide(&machine);
         let rebase = |state: u64, _: &mut [u64]| Some(state);
         let ring: &mut [u64] = &mut [];
-        let put = table.put_back(0, 0, (words, ring), &machine, machine.instant(NOW), rebase);
+        let saved = SavedSlot { bucket: 0, place: 0, words: &words, ring };
+        let put = table.put_back(saved, &machine, machine.instant(NOW), rebase);
         assert!(matches!(put, Err(Misplaced)), "{words:x?}");
     }
 }
 
 #[test]
-fn a_probe_is_for_a_bucket_and_a_place_of_it() {
+fn a_key_is_put_where_its_hash_prefers() {
     // The topmost bits choose the bucket, the lowest the place.
-    for place in 0..BUCKET as u64 {
+    for place in 0..8 {
         let table = wide(&wide_bucket());
         let (probe, machine) = (Probe::new(1 << 63 | 0xabc0 | place, 2), wide_bucket());
-        assert!(table.decide(probe, None, &machine, NOW, 1, false).expect("a place").is_ok());
-        let row = table.row(1, &machine, machine.instant(NOW));
+        let decided = table.find_at_once(probe).decide(request(probe, &machine, 1));
+        assert!(decided.expect("a place").is_ok());
+        let row = table.rows(&machine, machine.instant(NOW)).nth(1).expect("two buckets");
         assert_eq!(u64::from(row.places), 1 << place);
     }
 }
@@ -204,31 +185,17 @@ fn a_table_is_far_if_it_is_more_than_a_megabyte() {
 }
 
 #[test]
-fn a_table_tells_its_kind_and_size_where_it_is_printed() {
+fn a_table_prints_its_kind_and_size() {
     let (machine, skew, pages) = (wide_bucket(), Duration::ZERO, HugePages(false));
     let layout = RingLayout::of(&machine);
     let table = Table::wide(3, layout, skew, pages).expect("memory");
-    assert_eq!(format!("{table:?}"), "Wide(Wide { slots: 24, .. })");
+    assert_eq!(format!("{table:?}"), "Table { kind: wide, slots: 24, .. }");
     let table = Table::compact(3, skew, pages).expect("memory");
-    assert_eq!(format!("{table:?}"), "Compact(Compact { slots: 24, .. })");
+    assert_eq!(format!("{table:?}"), "Table { kind: compact, slots: 24, .. }");
 }
 
 #[test]
-fn all_places_of_a_bucket_may_be_live() {
-    let machine = wide_bucket();
-    let table = wide(&machine);
-    let live = charged(&machine, 5, NOW);
-    for (place, slot) in table.slots.bucket(0).iter().enumerate() {
-        assert_eq!(slot.head.swap(Head::committed(0, 0), Head::committed(1, live)), Ok(()));
-        let owner = Owner::of(0x70 + place as u64).in_generation(1);
-        assert!(slot.hand_over(Owner::NOBODY, owner));
-    }
-    let row = table.row(0, &machine, machine.instant(NOW));
-    assert_eq!((row.places, row.words().len()), (u8::MAX, 2 * BUCKET));
-}
-
-#[test]
-fn no_two_claims_bear_one_number() {
+fn no_two_claims_have_the_same_nonce() {
     let (counters, all_are_there) = (super::Counters::default(), std::sync::Barrier::new(16));
     let numbers = || {
         all_are_there.wait();

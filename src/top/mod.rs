@@ -17,7 +17,7 @@ use ahash::RandomState;
 use crossbeam_utils::CachePadded;
 
 use crate::decision::Decision;
-use crate::sync::{RelaxedCounter, thread_number};
+use crate::sync::{RelaxedCounter, thread_slot};
 use sketch::Sketch;
 
 /// Sketches, each with a lock, so that as many threads can note at the same time.
@@ -156,7 +156,7 @@ impl<K> TopKeys<K> {
         Q: ToOwned<Owned = K> + Hash + Eq + ?Sized,
     {
         let tag = (self.hasher.hash_one(key) >> 32) as u32;
-        let own = thread_number() % STRIPES;
+        let own = thread_slot() % STRIPES;
         for next in 0..TRIES {
             if let Some(mut state) = self.stripes[(own + next) % STRIPES].try_lock() {
                 return state.sketch.note(key, tag);

@@ -1,7 +1,7 @@
 //! Hot keys leased to threads: the totals stay exact.
 //!
 //! How often threads contend depends on the scheduler, so no test asserts it. The models of
-//! `loom-tests/tests/share.rs` and the unit tests of `src/limiter/hot_keys/` cover each race.
+//! `loom-tests/tests/hot_key_leases.rs` and the unit tests of `src/limiter/hot_keys/` cover each race.
 
 use tollgate::{Gcra, Limiter, ManualClock, Quota, Tick};
 

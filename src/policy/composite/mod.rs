@@ -233,7 +233,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     ) -> Result<CompositePermit, CompositeDenied> {
         // Call the caller's functions before anything is charged: a panic then leaves no charge.
         let targets = self.targets(request, given);
-        if !planted(Fault::LaterNotLookedAt) {
+        if !planted(Fault::LaterNotPeeked) {
             for (index, (NamedLimit { member, .. }, &target)) in
                 self.enforced().zip(&targets).enumerate()
             {
@@ -295,8 +295,8 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     #[inline(never)]
     fn refund(&self, charges: &[Taken], given: Option<Tick>) {
         let times = match () {
-            () if planted(Fault::GiveBackLeftOut) => 0,
-            () if planted(Fault::GivenBackTwice) => 2,
+            () if planted(Fault::RefundLeftOut) => 0,
+            () if planted(Fault::RefundedTwice) => 2,
             () => 1,
         };
         for (NamedLimit { member, .. }, taken) in self.refundable.iter().zip(charges) {

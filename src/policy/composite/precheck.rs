@@ -18,7 +18,7 @@ use crate::charge::refund::IsRevocable;
 use crate::decision::Denied;
 use crate::limiter::direct::Direct;
 use crate::limiter::{Limiter, WhenFull, unseen};
-use crate::table::{Event, Probe};
+use crate::table::{Event, Full, Probe};
 use crate::time::{Clock, Tick};
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
@@ -78,7 +78,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         if !matches!(algo.step(unseen(algo, n, now), now, n), Step::Admit { .. }) {
             return Ok(());
         }
-        let Err(nearest) = self.table.has_place(probe, algo, now) else { return Ok(()) };
+        let Err(Full { nearest }) = self.table.has_place(probe, algo, now) else {
+            return Ok(());
+        };
         match &self.when_full {
             WhenFull::Share(shared) => {
                 let answer = shared.1.peek(&shared.0, now, n).map(drop);

@@ -1,62 +1,62 @@
-//! Live slots, read while others decide, and put back into a table nobody shares yet.
+//! Live compact slots, read while other threads decide, and restored into a table that no other
+//! thread shares yet.
 //!
 //! A slot is one word, and thus one moment's. A fingerprint of 26 bits says nothing of its key's
-//! buckets, so what may be told of a key that is put back twice is told within a bucket; of one in
-//! two buckets, lookups see the first, and the other is idle some day.
+//! buckets, so a key that is restored twice is recognised within a bucket only. Of a key that is in
+//! both of its buckets, lookups see the first; the other becomes idle some day.
 
-use super::Compact;
+use super::CompactSlots;
 use crate::algo::StateMachine;
-use crate::cell::Word;
-use crate::table::snapshot::{Misplaced, Row, debt_of};
+use crate::cell::{CompactWord, StateWord};
+use crate::table::snapshot::{Misplaced, Row, SavedSlot, debt_of};
 
-impl Compact {
+impl CompactSlots {
     /// The live slots of a bucket.
-    pub(in crate::table) fn row<A: StateMachine>(
+    pub(in crate::table) fn row<M: StateMachine>(
         &self,
         bucket: u32,
-        algo: &A,
+        machine: &M,
         instant: u64,
     ) -> Row {
         let mut row = Row::of(bucket);
         for (place, cell) in self.lines.bucket(bucket).iter().enumerate() {
             let word = cell.load();
-            let nobodys = word.is_vacant() || word.is_provisional();
-            if !nobodys && debt_of(word.state(), algo, instant) > 0 {
+            let has_key = !word.is_vacant() && !word.is_provisional();
+            if has_key && debt_of(word.state(), machine, instant) > 0 {
                 row.add(place, [word.bits()]);
             }
         }
         row
     }
 
-    /// Puts a key back into a slot that nobody has used, with the state that `rebase` makes of its
-    /// own, if there is one. Of a key that is in the bucket already, the state with more debt is
+    /// Restores a key into a slot that has not been used, with the state that `rebase` makes of its
+    /// own, if it makes one. Of a key that is in the bucket already, the state with more debt is
     /// kept.
-    pub(in crate::table) fn put_back<A: StateMachine>(
+    pub(in crate::table) fn put_back<M: StateMachine>(
         &self,
-        bucket: u32,
-        place: usize,
-        bits: u64,
-        algo: &A,
+        saved: SavedSlot<'_>,
+        machine: &M,
         instant: u64,
         rebase: impl Fn(u64, &mut [u64]) -> Option<u64>,
     ) -> Result<(), Misplaced> {
-        let word = Word::from_bits(bits).ok_or(Misplaced)?;
+        let &[bits] = saved.words else { return Err(Misplaced) };
+        let word = CompactWord::committed_from_bits(bits).ok_or(Misplaced)?;
         let Some(state) = rebase(word.state(), &mut []) else { return Ok(()) };
-        let word = Word::committed(word.fingerprint(), state);
-        let bucket = self.lines.bucket(bucket);
-        let debt = debt_of(state, algo, instant);
+        let word = CompactWord::committed(word.fingerprint(), state);
+        let bucket = self.lines.bucket(saved.bucket);
+        let debt = debt_of(state, machine, instant);
         for cell in bucket {
             let other = cell.load();
             if !other.is_committed_of(word.fingerprint()) {
                 continue;
             }
-            if debt_of(other.state(), algo, instant) >= debt {
+            if debt_of(other.state(), machine, instant) >= debt {
                 return Ok(());
             }
-            // Nobody else is here: no swap fails.
-            let _ = cell.swap(other, Word::VACANT);
+            // No other thread is here, so no swap fails.
+            let _ = cell.swap(other, CompactWord::VACANT);
         }
-        let taken = bucket[place].swap(Word::VACANT, word);
+        let taken = bucket[saved.place].swap(CompactWord::VACANT, word);
         debug_assert!(taken.is_ok(), "put back twice");
         Ok(())
     }

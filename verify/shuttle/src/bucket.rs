@@ -1,21 +1,21 @@
-//! What a key's bucket may answer.
+//! The answers that a key's bucket may give.
 //!
-//! The specification is the algorithm's oracle, which says all that a decision tells: whether it
-//! is granted, what is left, when to come back. It takes any times in any order, so clocks that differ
-//! need nothing more. What a table adds is allowed for, and counted:
+//! The specification is the algorithm's oracle, which gives every field of a decision: whether it is
+//! granted, what is left, when to come back. It accepts any times in any order, so clocks that differ
+//! need nothing more. Three things that a table adds are allowed, and two of them counted:
 //!
-//! - **A key may be forgotten** ([`Bucket::forgets`]), as often in all as the limiter says that it
-//!   has evicted one. Under `OnFull::Deny` that is never.
+//! - **A key may be forgotten** ([`Bucket::forgets`]), in all as often as the limiter reports an
+//!   eviction. Under `OnFull::Deny` that is never.
 //! - **A key may find no place** ([`Bucket::fulls`]): a denial that the oracle would not give, of a
 //!   key that has nothing to lose, at most as often as the limiter counts.
-//! - **An idle key is none.** Its slot may go to another, which nobody can tell: the oracle's answer
-//!   is the same with and without it.
+//! - **An idle key is no key.** Its slot may go to another key, which no caller notices: the oracle's
+//!   answer is the same with and without it.
 //! - **A claim is stamped** ([`Bucket::stamps`]). A slot of two words is claimed in one step and
-//!   charged in a second, maybe by another thread. The claim shows its claimant's time, and a thread
-//!   whose clock is behind that sees a bucket that is full from then on, not from its own present. So a
-//!   key without a state, or an idle one, may be judged by the state of a key claimed at the time of any call in the
-//!   history. That grants nothing more: it makes a bucket look less full to a stale clock. Where all clocks
-//!   show the same, it is nothing.
+//!   charged in a second, perhaps by another thread. The claim has its claimant's time. A thread whose
+//!   clock is behind that time sees a bucket that is full from then on, not from its own present. So a
+//!   key without a state, or an idle key, may be judged by the state of a key that was claimed at the
+//!   time of any call in the history. That grants no more: it makes a bucket look less full to a stale
+//!   clock. If all clocks show the same time, it has no effect.
 
 use tollgate::Tick;
 use tollgate::algo::oracle::{Oracle, Verdict};
@@ -117,7 +117,7 @@ mod tests {
     use tollgate::algo::StateMachine;
     use tollgate::{Direct, Quota};
 
-    /// What a bucket of two cells may answer to a request for one.
+    /// The answers that a bucket of two cells may give to a request for one.
     fn answers_to_one(spec: &Bucket<'_, impl Oracle + core::fmt::Debug>) -> Vec<(bool, u64)> {
         let gate = Direct::new(Quota::per_second(1).burst(2)).expect("in range");
         let mut oracle = gate.params().oracle();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_for_is_allowed_and_nothing_else() {
+    fn a_bucket_gives_the_allowed_answers_and_no_others() {
         let gate = Direct::new(Quota::per_second(1).burst(2)).expect("in range");
         let fresh = gate.params().oracle();
         let mut charged = fresh.clone();

@@ -1,8 +1,8 @@
 //! Runs histories on schedules that shuttle makes, and counts them.
 //!
-//! Half of them are random: at every access any thread may come next. The others are PCT's: threads
-//! have priorities, which change at up to nine points, so that one thread may sleep through most of what
-//! the others do; that finds what needs few but long preemptions.
+//! Half of the schedules are random: at every access any thread may run next. The others are PCT's:
+//! threads have priorities, which change at up to nine points, so that one thread may sleep while the
+//! others run to their end. That finds mistakes that need few but long preemptions.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const PCT_DEPTH: usize = 10;
 
 /// How many histories are to be made of one family of those in `tests/`: set by `ci/check.sh shuttle`.
 const COUNT: &str = "TOLLGATE_SHUTTLE_HISTORIES";
-/// From what the schedules follow; the same ones each time unless it is set.
+/// The seed of the schedules; they are the same each time unless it is set.
 const SEED: &str = "TOLLGATE_SHUTTLE_SEED";
 /// A schedule that is to be played again, as it was printed when it failed.
 const REPLAY: &str = "TOLLGATE_SHUTTLE_REPLAY";
@@ -54,7 +54,8 @@ pub fn explore(name: &str, play: impl Fn() -> Played + Copy + Send + Sync + 'sta
         }
     };
     if let Ok(schedule) = std::env::var(REPLAY) {
-        // It ends where the history was not explained. One that is by now goes on from there.
+        // The schedule ends where the history was not explained. If it is explained by now, the rest of
+        // the schedule is free.
         let mut scheduler = ReplayScheduler::new_from_encoded(&schedule);
         scheduler.set_allow_incomplete();
         Runner::new(scheduler, config()).run(run);
@@ -116,7 +117,7 @@ pub fn assert_caught(
     println!("{fault:?} was caught by {name} in history {played}");
 }
 
-/// Ends when it is told to.
+/// A scheduler that ends once `stop` is set.
 #[derive(Debug)]
 struct Until<S> {
     /// Never dropped: dropped before its end, it says that it has failed, and how to play that again.

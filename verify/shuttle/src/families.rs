@@ -30,8 +30,8 @@ fn of<O>(mix: Mix, burst: u64, before: u64) -> Family<O> {
     Family { mix, burst, before, before_is_live: false, stamped: None }
 }
 
-/// What a bucket of one cell a second looks like if its key was claimed at `time`: as if a cell had
-/// been spent so long before that it is just restored.
+/// The state of a bucket of one cell a second whose key was claimed at `time`: as if a cell had been
+/// spent so long before that it is just restored.
 fn claimed_at(fresh: &Level, time: Tick) -> Level {
     let mut claimed = fresh.clone();
     let spent = time.saturating_sub(Duration::from_secs(1));
@@ -57,7 +57,7 @@ pub fn direct_window() -> Played {
     of(BUCKET, 3, 0).play(bare(FixedWindow::anchored(), two_seconds(3)))
 }
 
-/// Sub-windows without keys, which move on all the time.
+/// Sub-windows without keys, whose head advances all the time.
 pub fn direct_sub_windows() -> Played {
     of(RING, 3, 1).play(bare(sub_windows(), two_seconds(3)))
 }
@@ -67,7 +67,7 @@ pub fn direct_sub_windows_reset() -> Played {
     of(Mix { clocks: Clocks::Stand, ..BUCKET }, 3, 1).play(bare(sub_windows(), two_seconds(3)))
 }
 
-/// A log without keys, which moves on all the time.
+/// A log without keys, whose head advances all the time.
 pub fn direct_log() -> Played {
     of(RING, 3, 1).play(bare(SlidingLog::new(), two_seconds(3)))
 }

@@ -35,7 +35,7 @@ pub fn is_linearizable<S: Spec>(spec: &S, calls: &[&Call<S::Op, S::Answer>]) -> 
 
 struct Search<'a, S: Spec> {
     calls: &'a [&'a Call<S::Op, S::Answer>],
-    /// Calls that were placed, and the state that they led to, from where no order went on.
+    /// Sets of placed calls, and the states that they led to, from which no order continues.
     failed: HashSet<(u64, String)>,
 }
 
@@ -127,7 +127,7 @@ mod tests {
 
     /// Herlihy and Wing's: two reads that each could be explained, but not both.
     #[test]
-    fn what_was_read_once_is_not_unread() {
+    fn two_reads_that_contradict_each_other_are_not_explained() {
         let set = (Op::Set(1), 0, 0, 9);
         assert!(explained(&[set, (Op::Read, 0, 1, 2), (Op::Read, 1, 3, 4)]));
         assert!(!explained(&[set, (Op::Read, 1, 1, 2), (Op::Read, 0, 3, 4)]));

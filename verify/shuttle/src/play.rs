@@ -156,11 +156,11 @@ pub struct Family<O> {
     pub stamped: Option<fn(&O, Tick) -> O>,
 }
 
-/// A request and what was said; nothing is said of a reset.
+/// A request and its answer; a reset has none.
 type Said = Call<Op, Option<Verdict>>;
 
 impl<O: Oracle + core::fmt::Debug> Family<O> {
-    /// Plays a new script on the limiter, and checks what was said.
+    /// Plays a new script on the limiter, and checks the answers.
     ///
     /// # Errors
     ///
@@ -186,7 +186,7 @@ impl<O: Oracle + core::fmt::Debug> Family<O> {
         }
         let spans: Vec<_> = calls.iter().map(|(_, call)| call.span()).collect();
         let overlaps = any_overlap(&spans);
-        // What was charged shows afterwards, if not before.
+        // A later request shows what was charged.
         let last = at(BEGIN + 1);
         let looks = (0..self.mix.keys).map(|key| Request { key, op: Op::Peek { n: 0, now: last } });
         calls.extend(ask(&*gate, &recorder, 0, looks));
@@ -236,7 +236,7 @@ fn of_key(calls: &[(u64, Said)], key: u64) -> Vec<&Said> {
     calls.iter().filter(|(of, _)| *of == key).map(|(_, call)| call).collect()
 }
 
-/// What a table may do to the keys besides, as it has counted.
+/// What a table has done to the keys besides, by its own counts.
 #[derive(Clone, Copy)]
 struct Allowed {
     /// States that it forgot.
@@ -245,8 +245,8 @@ struct Allowed {
     fulls: u64,
 }
 
-/// Whether these keys can be explained if they share what is allowed: one key may need more of the
-/// one to do with less of the other.
+/// Whether these keys can be explained if they share what is allowed: a key that gets more of one count
+/// may need less of the other.
 fn can_share(
     mut keys: Range<usize>,
     allowed: Allowed,
@@ -254,7 +254,7 @@ fn can_share(
 ) -> bool {
     let Some(key) = keys.next() else { return true };
     (0..=allowed.forgets).any(|forgets| {
-        // With more of them a key is explained as well: the least leaves most for the others.
+        // More of them explain a key as well, so the least number leaves most for the other keys.
         let least =
             (0..=allowed.fulls).find(|fulls| is_explained(key, Allowed { forgets, fulls: *fulls }));
         least.is_some_and(|fulls| {
@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_share_what_is_allowed_in_whatever_way_explains_them() {
+    fn keys_share_what_is_allowed_in_any_way_that_explains_them() {
         let share = |forgets, fulls, needs: &[&[(u64, u64)]]| {
             let is_explained = |key: usize, allowed: Allowed| {
                 let is_enough =
@@ -320,7 +320,8 @@ mod tests {
             };
             can_share(0..needs.len(), Allowed { forgets, fulls }, &is_explained)
         };
-        // The first key may do with one full instead of two forgotten states; the other needs that one.
+        // One request without a place explains the first key as two forgotten states do; the other key
+        // needs that one.
         let needs: [&[(u64, u64)]; 2] = [&[(0, 1), (2, 0)], &[(0, 1)]];
         assert!(share(2, 1, &needs));
         assert!(!share(1, 1, &needs));

@@ -1,4 +1,4 @@
-//! What was asked and answered, and what came before what.
+//! The calls of a history, and their order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// One call: what was asked, what was answered, and when it began and returned.
 #[derive(Clone, Debug)]
 pub struct Call<O, A> {
-    /// Whose it is.
+    /// The thread that made it.
     pub thread: usize,
     /// What was asked.
     pub op: O,

@@ -1,4 +1,4 @@
-//! What each thread asks for, drawn anew for every history.
+//! The requests of each thread, drawn anew for every history.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tollgate::Tick;
 pub struct Draw(u64);
 
 impl Draw {
-    /// To be drawn from within a history.
+    /// For use within a history.
     #[must_use]
     pub fn of_this_history() -> Self {
         Self(shuttle::rand::thread_rng().next_u64() | 1)
@@ -41,7 +41,7 @@ pub enum Op {
         /// By the thread's clock.
         now: Tick,
     },
-    /// Looks what such a request would be answered.
+    /// Peeks at the answer to such a request.
     Peek {
         /// How many.
         n: u64,
@@ -63,7 +63,7 @@ impl Op {
     }
 }
 
-/// A request, and whose bucket it is about.
+/// A request, and its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The key; 0 where there is none.
@@ -72,13 +72,13 @@ pub struct Request {
     pub op: Op,
 }
 
-/// What the threads' clocks show.
+/// The threads' clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clocks {
     /// The same time, from beginning to end.
     Stand,
-    /// Each its own: it begins up to two seconds after another's, and goes on by up to two seconds
-    /// from call to call. A thread that comes late is seconds behind those that went ahead.
+    /// Each thread has its own: it begins up to two seconds after another's, and advances by up to two
+    /// seconds from call to call. A thread that comes late is seconds behind those that went ahead.
     Differ,
 }
 
@@ -132,7 +132,7 @@ impl Mix {
             return Op::Reset;
         }
         let n = match draw.below(16) {
-            // What would be few cells, were it counted in 32 bits.
+            // These would be few cells if they were counted in 32 bits.
             0 => (1 << 32) + 1,
             1 => 0,
             _ => 1 + draw.below(self.cells_max),

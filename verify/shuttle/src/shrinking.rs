@@ -1,12 +1,13 @@
 //! A quota that changes while it is asked.
 //!
-//! A call is made by one quota that is in force at some moment of it, as [`DynamicGcra`] says; which one is
-//! not the same as its place in the order: it may read the old quota, and charge after another call
-//! that was made by the new one. So the changes are no calls of the search. Each request has the
-//! quotas it may be made by, from the last one whose change had returned when it began to the last one
-//! whose change had begun when it returned, and the requests have to have an order.
+//! A call is decided by one quota that is in force at some moment of the call, as [`DynamicGcra`] says.
+//! Which quota it is does not follow from the call's place in the order: a call may read the old quota,
+//! and charge after another call that was decided by the new one. So changes are not calls of the
+//! search. Each request has a range of quotas that may decide it: from the last one whose change had
+//! returned when the request began, to the last one whose change had begun when it returned. The
+//! requests must have an order.
 //!
-//! The quota shrinks, and all clocks stand. [`Inherit::AsIs`] leaves a key as many cells as it had, at
+//! The quota shrinks, and all clocks stand still. [`Inherit::AsIs`] leaves a key as many cells as it had, at
 //! most the new burst. So one number is the state under all quotas: how far the first bucket would be
 //! filled. A burst of `k` cells fewer is a bucket in which at least `k` are spent.
 
@@ -41,7 +42,7 @@ type Said = (bool, u64);
 struct Filled(u64);
 
 impl Filled {
-    /// What is said by a quota, and the state after it.
+    /// The answer by a quota, and the state after it.
     fn by(self, quota: usize, cells: Option<u64>) -> (Self, Said) {
         let least = BURSTS[0] - BURSTS[quota];
         let filled = self.0.max(least);
@@ -68,7 +69,7 @@ impl Spec for Filled {
     }
 }
 
-/// One thread changes the quota while three others ask and look.
+/// One thread changes the quota while three others ask and peek.
 ///
 /// # Errors
 ///
@@ -100,7 +101,7 @@ fn changes(gate: &Bare<DynamicGcra>, recorder: &Recorder) -> Vec<Call<u64, ()>> 
     let change = |cells: &u64| {
         recorder.call(1, *cells, |cells| {
             let changed = gate.set_quota_at(burst(*cells), Inherit::AsIs, at(BEGIN));
-            changed.expect("nobody else changes it");
+            changed.expect("no other thread changes it");
         })
     };
     BURSTS[1..].iter().map(change).collect()

@@ -16,7 +16,7 @@ use crate::play::{Bare, Keyed};
 use crate::record::{Call, Recorder, any_overlap};
 use crate::script::{BEGIN, Draw, at};
 
-/// What is asked of such a bucket.
+/// A request to such a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deal {
     /// So many cells, for good.
@@ -33,7 +33,7 @@ pub enum Deal {
     Overdraw(u64),
 }
 
-/// What was answered.
+/// An answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// Whether it was granted, and how many cells are left.
@@ -115,7 +115,7 @@ impl Spec for Count {
     }
 }
 
-/// What is tested: one bucket.
+/// The bucket under test.
 pub trait Lender: Send + Sync + 'static {
     /// Cells to be settled.
     type Held<'a>;
@@ -213,7 +213,7 @@ pub fn play_reservations<L: Lender>(lender: L, cells: u64) -> Played {
     explain(cells, calls, last)
 }
 
-/// What one thread does.
+/// The calls of one thread.
 fn deals<L: Lender>(lender: &L, recorder: &Recorder, thread: u64, mut draw: Draw) -> Vec<Dealt> {
     let place = usize::try_from(thread).expect("a few");
     let mut calls = Vec::new();

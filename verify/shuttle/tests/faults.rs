@@ -34,7 +34,7 @@ caught! {
     life_unchecked: LifeUnchecked by direct_reservations, wide_reservations;
     revision_stale: RevisionStale by direct_reservations, wide_reservations;
     torn_quota: TornQuota by live_quota;
-    put_left_out: PutLeftOut by direct_sub_windows, direct_log, seated_logs;
+    put_left_out: PublishLeftOut by direct_sub_windows, direct_log, seated_logs;
     put_unchecked: PutUnchecked by direct_sub_windows, direct_log;
     recheck_skipped: RecheckSkipped by direct_sub_windows, direct_log;
 }

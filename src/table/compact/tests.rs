@@ -1,10 +1,17 @@
 //! Which word an absent key is given, in two buckets that are filled by hand.
 
+use core::time::Duration;
+
 use super::*;
-use crate::algo::Algorithm;
-use crate::table::HugePages;
-use crate::table::layout::BUCKET;
+use crate::algo::{Algorithm, NoRing, Step};
+use crate::cell::Request;
+use crate::table::claim::Choice;
+use crate::table::slot_table::SlotTable;
+use crate::table::{Full, KeyRequest};
+use crate::time::Tick;
 use crate::{Gcra, Quota};
+
+type Table = SlotTable<CompactSlots>;
 
 const NOW: Tick = Tick::from_nanos(1_000_000_000_000);
 /// A key of the first bucket.
@@ -24,64 +31,70 @@ fn charged(n: u64, now: Tick) -> u64 {
     next
 }
 
-fn live(debt: u64) -> Word {
-    Word::committed(Fingerprint::of(0), charged(debt, NOW))
+fn live(debt: u64) -> CompactWord {
+    CompactWord::committed(Fingerprint::of(0), charged(debt, NOW))
 }
 
 /// Idle for so many seconds.
-fn idle(seconds: u64) -> Word {
+fn idle(seconds: u64) -> CompactWord {
     let then = Tick::from_nanos(NOW.as_nanos() - (seconds + 1) * 1_000_000_000);
-    Word::committed(Fingerprint::of(0), charged(1, then))
+    CompactWord::committed(Fingerprint::of(0), charged(1, then))
 }
 
-fn claim() -> Word {
-    Word::provisional(Fingerprint::of(0), 77)
+fn claim() -> CompactWord {
+    CompactWord::provisional(Fingerprint::of(0), 77)
 }
 
 /// A table with these words, each of another key.
-fn filled(words: [[Word; BUCKET]; 2]) -> Compact {
-    let table = Compact::new(2, core::time::Duration::ZERO, HugePages(false)).expect("memory");
+fn filled(words: [[CompactWord; BUCKET]; 2]) -> Table {
+    let slots = CompactSlots::new(2, HugePages(false)).expect("memory");
+    let table = SlotTable::new(slots, Duration::ZERO);
     for (bucket, words) in (0..).zip(words) {
         for (place, word) in words.into_iter().enumerate().filter(|(_, word)| !word.is_vacant()) {
             let other = Fingerprint::of(0x5000 + 16 * u64::from(bucket) + place as u64);
             let word = match word.is_provisional() {
-                true => Word::provisional(other, word.state()),
-                false => Word::committed(other, word.state()),
+                true => CompactWord::provisional(other, word.state()),
+                false => CompactWord::committed(other, word.state()),
             };
-            assert_eq!(table.lines.bucket(bucket)[place].swap(Word::VACANT, word), Ok(()));
+            assert_eq!(
+                table.slots.lines.bucket(bucket)[place].swap(CompactWord::VACANT, word),
+                Ok(())
+            );
         }
     }
     table
 }
 
-fn request<A>(algo: &A) -> Request<'_, A> {
-    Request { probe: Probe::new(KEY, 2), algo, now: NOW, n: 1, evict: true }
+fn request<M>(machine: &M) -> KeyRequest<'_, M> {
+    let request = Request { now: NOW, cells: 1 };
+    KeyRequest { probe: Probe::new(KEY, 2), machine, request, may_evict: true }
 }
 
-/// Where the key would be put, and whether somebody is evicted for it.
-fn chosen(table: &Compact) -> ((u32, usize), bool) {
-    let Place::Take(seat, event) = table.choose(&request(&bucket()), true) else {
+/// Where the key would be put, and whether a live key is evicted for it.
+fn chosen(table: &Table) -> ((u32, usize), bool) {
+    let machine = bucket();
+    let Choice::Take(slot, evicts) = table.choose(&request(&machine), true) else {
         panic!("a place")
     };
     let mut places = (0..2).flat_map(|bucket| (0..BUCKET).map(move |place| (bucket, place)));
     let is_it = |(bucket, place): &(u32, usize)| {
-        core::ptr::eq(&table.lines.bucket(*bucket)[*place], seat.cell)
+        core::ptr::eq(&table.slots.lines.bucket(*bucket)[*place], slot.cell)
     };
-    (places.find(is_it).expect("one of them"), event.is_some())
+    (places.find(is_it).expect("one of them"), evicts)
 }
 
 #[test]
 fn a_vacant_word_is_taken_before_an_idle_one_and_that_before_a_claim() {
     let full = [live(9); BUCKET];
-    let with = |place: usize, word: Word| {
+    let with = |place: usize, word: CompactWord| {
         let mut words = full;
         words[place] = word;
         words
     };
     let mut both = with(2, idle(5));
-    both[4] = Word::VACANT;
+    both[4] = CompactWord::VACANT;
     for (words, place) in [
-        ([[Word::VACANT; BUCKET]; 2], (0, 0)),
+        ([[CompactWord::VACANT; BUCKET]; 2], (0, 0)),
         ([both, full], (0, 4)),
         ([with(3, idle(5)), full], (0, 3)),
         ([full, with(3, idle(5))], (1, 3)),
@@ -94,7 +107,7 @@ fn a_vacant_word_is_taken_before_an_idle_one_and_that_before_a_claim() {
 }
 
 #[test]
-fn of_idle_words_the_one_that_has_been_for_longest_is_taken() {
+fn of_idle_words_the_one_that_has_been_idle_longest_is_taken() {
     let mut words = [live(9); BUCKET];
     (words[1], words[3], words[5], words[6]) = (idle(20), idle(50), idle(50), idle(10));
     assert_eq!(chosen(&filled([words, [live(9); BUCKET]])), ((0, 3), false));
@@ -103,7 +116,7 @@ fn of_idle_words_the_one_that_has_been_for_longest_is_taken() {
 #[test]
 fn where_nothing_is_free_the_least_debt_is_evicted() {
     for (least, place) in [([3, 5], (0, 6)), ([5, 3], (1, 6)), ([3, 3], (0, 6))] {
-        // Of two that owe as much it is the one that is looked at first.
+        // Of two equal debts, it is the one that comes first.
         let words = least.map(|least| [9, 8, 9, 9, 7, 9, least, least].map(live));
         assert_eq!(chosen(&filled(words)), (place, true));
     }
@@ -116,34 +129,34 @@ fn a_request_displaces_one_claim_and_no_more() {
     let table = filled(words);
     let taken = table.claim(&request(&machine), &mut may_displace);
     assert!(matches!(taken, Ok(Some(_))) && !may_displace);
-    assert!(matches!(table.choose(&request(&machine), may_displace), Place::Its(_)));
-    // What was nobody's is nobody's claim.
-    words[1][5] = Word::VACANT;
+    assert!(matches!(table.choose(&request(&machine), may_displace), Choice::Own(_)));
+    // A vacant slot is no claim.
+    words[1][5] = CompactWord::VACANT;
     let (table, mut may_displace) = (filled(words), true);
     assert!(matches!(table.claim(&request(&machine), &mut may_displace), Ok(Some(_))));
     assert!(may_displace);
     let full = filled([[claim(); BUCKET]; 2]);
-    assert!(matches!(full.claim(&request(&machine), &mut false), Err(Outcome::Full { .. })));
+    assert!(matches!(full.claim(&request(&machine), &mut false), Err(Err(Full { .. }))));
 }
 
 #[test]
-fn words_that_owe_something_are_told_and_no_others() {
-    let mut words = [Word::VACANT; BUCKET];
-    // A claim's number looks like what somebody owes.
-    let looks_live = Word::provisional(Fingerprint::of(0), charged(5, NOW));
+fn a_row_has_the_words_that_owe_something_and_no_others() {
+    let mut words = [CompactWord::VACANT; BUCKET];
+    // A claim's nonce looks like a debt.
+    let looks_live = CompactWord::provisional(Fingerprint::of(0), charged(5, NOW));
     (words[1], words[2], words[4]) = (live(5), idle(20), looks_live);
-    let table = filled([words, [Word::VACANT; BUCKET]]);
-    let row = table.row(0, &bucket(), bucket().instant(NOW));
+    let table = filled([words, [CompactWord::VACANT; BUCKET]]);
+    let row = table.slots.row(0, &bucket(), bucket().instant(NOW));
     assert_eq!(row.places, 1 << 1);
-    assert_eq!(row.words(), [table.lines.bucket(0)[1].load().bits()]);
+    assert_eq!(row.words(), [table.slots.lines.bucket(0)[1].load().bits()]);
 }
 
 #[test]
-fn a_seat_is_another_if_its_cell_or_its_word_is() {
+fn a_slot_is_the_same_only_with_the_same_word() {
     let table = filled([[claim(); BUCKET]; 2]);
-    let cells = table.lines.bucket(0);
-    let seat = SlotRef { cell: &cells[0], word: live(1) };
-    assert!(seat.is(&SlotRef { cell: &cells[0], word: live(1) }));
-    assert!(!seat.is(&SlotRef { cell: &cells[1], word: live(1) }));
-    assert!(!seat.is(&SlotRef { cell: &cells[0], word: live(2) }));
+    let cells = table.slots.lines.bucket(0);
+    let slot = SlotRef { cell: &cells[0], word: live(1) };
+    assert!(slot.is(&SlotRef { cell: &cells[0], word: live(1) }));
+    assert!(!slot.is(&SlotRef { cell: &cells[1], word: live(1) }));
+    assert!(!slot.is(&SlotRef { cell: &cells[0], word: live(2) }));
 }

@@ -1,4 +1,6 @@
-//! Hot keys shared out: cells that a thread takes ahead when it has lost a race.
+//! Leases of hot keys: cells that a thread charges ahead when it has lost a race.
+//!
+//! The protocol is in `src/table/hot_keys.rs`.
 
 #![cfg(tollgate_loom)]
 
@@ -14,10 +16,10 @@ use tollgate::{Fault, Gcra, Limiter, Tick, plant};
 const KEY: u64 = 7;
 const OTHER: u64 = 1;
 
-/// Cells of a share.
+/// Cells of a lease.
 const TAKE: u64 = 2;
-/// Cells that all requests of a key together may be charged at a time: one, one by whoever wins a
-/// race, and eight of which a quarter is a share.
+/// Cells that all requests of a key together may be charged at a time: one at first, one by the winner
+/// of the race, and eight of which a quarter is a lease.
 const BURST: u64 = 10;
 
 fn gate() -> Arc<Gate> {
@@ -39,7 +41,7 @@ fn asked(gate: &Gate, times: u64, now: Tick) -> u64 {
     granted + gate.held_at(&KEY, now)
 }
 
-/// Two threads, each of which asks twice: who loses the first race has a share.
+/// Two threads ask twice each: the one that loses the first race has a lease.
 fn two_threads() {
     let gate = gate();
     let other = Arc::clone(&gate);
@@ -50,8 +52,8 @@ fn two_threads() {
 }
 
 #[test]
-fn two_threads_of_one_key() {
-    explore_two_whole("share: 2 threads", two_threads);
+fn two_threads_of_a_hot_key_spend_no_cell_twice() {
+    explore_two_whole("hot-key lease: 2 threads", two_threads);
 }
 
 /// Several threads, all but one of which ask twice.
@@ -64,14 +66,14 @@ fn several_of_one_key(threads: usize) {
 }
 
 #[test]
-fn three_threads_of_one_key() {
-    explore_three("share: 3 threads", || several_of_one_key(3));
+fn three_threads_of_a_hot_key_spend_no_cell_twice() {
+    explore_three("hot-key lease: 3 threads", || several_of_one_key(3));
 }
 
 #[test]
 #[ignore = "4 threads: in the full run"]
-fn four_threads_of_one_key() {
-    explore_four("share: 4 threads", || several_of_one_key(4));
+fn four_threads_of_a_hot_key_spend_no_cell_twice() {
+    explore_four("hot-key lease: 4 threads", || several_of_one_key(4));
 }
 
 /// Two threads, each of which asks twice: nothing is granted twice.
@@ -84,12 +86,12 @@ fn two_threads_without_what_they_hold() {
     assert!(all + left(&gate, KEY, at(1)) <= BURST, "granted twice");
 }
 
-/// The mistake avoided: threads spend out of each other's share.
+/// The planted fault: a thread spends cells of another thread's lease.
 #[test]
 #[should_panic(expected = "granted twice")]
-fn with_one_share_for_two_threads_a_cell_is_granted_twice() {
+fn with_one_lease_for_two_threads_a_cell_is_granted_twice() {
     plant(Fault::ThreadsTakenForOne);
-    catch_two("share: threads taken for one", two_threads_without_what_they_hold);
+    catch_two("hot-key lease: threads taken for one", two_threads_without_what_they_hold);
 }
 
 /// A thread that holds a cell of one key asks for another key.
@@ -106,20 +108,20 @@ fn two_keys() {
 }
 
 #[test]
-fn and_another_key() {
-    explore_two_whole("share: another key", two_keys);
+fn a_lease_is_not_spent_by_another_key() {
+    explore_two_whole("hot-key lease: another key", two_keys);
 }
 
-/// The mistake avoided: what is held is spent by whatever key is asked for.
+/// The planted fault: a lease is spent by any key.
 #[test]
 #[should_panic(expected = "granted to the other key")]
-fn without_comparing_the_key_another_spends_its_cells() {
-    plant(Fault::ShareUncompared);
-    catch_two("share: key not compared", two_keys);
+fn without_comparing_the_key_another_key_spends_the_lease() {
+    plant(Fault::HotKeyLeaseUncompared);
+    catch_two("hot-key lease: key not compared", two_keys);
 }
 
 /// A thread that holds a cell asks again only when time has restored everything.
-fn an_old_share() {
+fn an_old_lease() {
     let gate = gate();
     let other = Arc::clone(&gate);
     let thread = thread::spawn(move || asked(&other, 1, at(1)));
@@ -132,14 +134,14 @@ fn an_old_share() {
 }
 
 #[test]
-fn after_its_time() {
-    explore_two_whole("share: after its time", an_old_share);
+fn an_expired_lease_is_not_spent() {
+    explore_two_whole("hot-key lease: after its time", an_old_lease);
 }
 
-/// The mistake avoided: what was taken ahead is spent although time has restored it.
+/// The planted fault: a lease is spent although time has restored its cells.
 #[test]
 #[should_panic(expected = "granted after its time")]
-fn without_an_end_what_is_held_is_granted_twice() {
-    plant(Fault::ShareNeverExpires);
-    catch_two("share: held for ever", an_old_share);
+fn without_an_end_the_cells_of_a_lease_are_granted_twice() {
+    plant(Fault::HotKeyLeaseNeverExpires);
+    catch_two("hot-key lease: held for ever", an_old_lease);
 }

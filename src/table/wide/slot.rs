@@ -1,16 +1,15 @@
-//! A slot, and the word that says whose it is.
+//! A wide slot, and the word that names its key.
 
-use crate::cell::{GENERATION_BITS, HeadCell};
-use crate::sync::{AtomicU64, MODEL, Ordering};
+use crate::cell::{GENERATION_BITS, Head, HeadCell, StateWord};
+use crate::sync::{AtomicU64, Fault, Ordering, planted};
+use crate::table::probe::Probe;
+use crate::table::slot_kind::SlotRef;
 use crate::word::Field;
-
-/// Slots in a bucket. A model has fewer.
-pub(crate) const BUCKET: usize = if MODEL { 2 } else { 8 };
 
 const GENERATION: Field = Field::new(0, GENERATION_BITS);
 const FINGERPRINT: Field = GENERATION.above(64 - GENERATION_BITS);
 
-/// Whose a slot is, if the generation agrees with the head's.
+/// The key of a slot, if the generation agrees with the head's.
 ///
 /// ```text
 /// bits 63..10 fingerprint (54 bits of the key's hash, never 0) | bits 9..0 generation
@@ -21,10 +20,10 @@ const FINGERPRINT: Field = GENERATION.above(64 - GENERATION_BITS);
 pub(crate) struct Owner(u64);
 
 impl Owner {
-    /// Of a slot that was never used.
-    pub(crate) const NOBODY: Self = Self(0);
+    /// The owner of a slot that was never used.
+    pub(crate) const NONE: Self = Self(0);
 
-    /// The owner of that hash, in generation 0.
+    /// The owner with that hash, in generation 0.
     #[inline(always)]
     pub(crate) const fn of(hash: u64) -> Self {
         let bits = hash & FINGERPRINT.max();
@@ -60,15 +59,15 @@ impl Owner {
         FINGERPRINT.of(self.0)
     }
 
-    /// Whether the slot was ever somebody's.
-    pub(crate) const fn belongs(self) -> bool {
+    /// Whether the slot was ever a key's.
+    pub(crate) const fn is_a_key(self) -> bool {
         FINGERPRINT.of(self.0) != 0
     }
 }
 
-/// One place for one key.
+/// A slot for one key.
 #[repr(C)]
-pub(crate) struct Slot {
+pub(in crate::table) struct Slot {
     owner: AtomicU64,
     pub(crate) head: HeadCell,
 }
@@ -79,7 +78,7 @@ const _: () = assert!(size_of::<Slot>() == 16);
 impl Slot {
     #[cfg(tollgate_loom)]
     pub(crate) fn new() -> Self {
-        Self { owner: AtomicU64::new(0), head: HeadCell::new(crate::cell::Head::committed(0, 0)) }
+        Self { owner: AtomicU64::new(0), head: HeadCell::new(Head::committed(0, 0)) }
     }
 
     #[inline]
@@ -87,23 +86,58 @@ impl Slot {
         Owner(self.owner.load(Ordering::Acquire))
     }
 
-    /// Writes the next owner; false if somebody else has written one since `seen`.
+    /// Replaces the owner `seen` by `next`; false if another thread has replaced it first.
     pub(crate) fn hand_over(&self, seen: Owner, next: Owner) -> bool {
         let swapped =
             self.owner.compare_exchange(seen.0, next.0, Ordering::AcqRel, Ordering::Relaxed);
         swapped.is_ok()
+    }
+
+    /// The slot, if it is the key's, committed or claimed.
+    #[inline]
+    pub(super) fn seen_for(&self, probe: Probe) -> Option<SlotRef<'_, Head>> {
+        let owner = self.owner();
+        if !owner.is(Owner::of(probe.hash())) {
+            return None;
+        }
+        let word = self.head.load();
+        let is_its_own = word.generation() == owner.generation();
+        let found = SlotRef { cell: &self.head, word };
+        (is_its_own || planted(Fault::GenerationUnchecked)).then_some(found)
+    }
+
+    /// The slot, if it is the key's and committed.
+    #[inline(always)]
+    pub(super) fn committed_for(&self, probe: Probe) -> Option<SlotRef<'_, Head>> {
+        let generation = self.owner().generation_of(Owner::of(probe.hash()));
+        // A load that decides nothing would only multiply a model's interleavings.
+        if cfg!(tollgate_loom) && generation > Head::GENERATION_MAX {
+            return None;
+        }
+        let word = self.head.load();
+        word.is_committed_in(generation).then_some(SlotRef { cell: &self.head, word })
+    }
+
+    /// The slot and its owner, if it is some key's and committed.
+    ///
+    /// The two words are one moment's: the owner is read first, and a head that was committed in
+    /// its generation is its own.
+    pub(super) fn committed(&self) -> Option<(Owner, SlotRef<'_, Head>)> {
+        let owner = self.owner();
+        let word = self.head.load();
+        let is_its_own = owner.is_a_key() && word.is_committed_in(owner.generation());
+        is_its_own.then_some((owner, SlotRef { cell: &self.head, word }))
     }
 }
 
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
     use super::*;
-    use crate::cell::Head;
     use crate::word::tile;
     use proptest::prelude::*;
 
     #[test]
-    fn the_fields_tile_the_word_and_the_generations_are_alike() {
+    fn the_fields_tile_the_word_and_generations_are_as_wide_as_a_heads() {
         assert!(tile(&[GENERATION, FINGERPRINT], 64));
         assert_eq!(GENERATION.max(), Head::GENERATION_MAX);
     }
@@ -118,15 +152,15 @@ mod tests {
             prop_assert_eq!(FINGERPRINT.of(owner.0), hash & FINGERPRINT.max());
             prop_assert_eq!(owner.generation(), generation);
             prop_assert_eq!(owner.generation_of(first), generation);
-            prop_assert!(owner.is(first) && owner.belongs());
+            prop_assert!(owner.is(first) && owner.is_a_key());
             prop_assert_eq!(owner.is(Owner::of(other)), (hash ^ other) & FINGERPRINT.max() == 0);
         }
     }
 
     #[test]
-    fn a_hash_of_zero_still_names_an_owner() {
-        assert!(Owner::of(0).belongs());
-        assert!(Owner::of(1 << 54).belongs());
-        assert!(!Owner(0).is(Owner::of(0)), "a slot that was never used is nobody's");
+    fn a_hash_of_zero_has_an_owner_that_is_a_key() {
+        assert!(Owner::of(0).is_a_key());
+        assert!(Owner::of(1 << 54).is_a_key());
+        assert!(!Owner(0).is(Owner::of(0)), "a slot that was never used has no key");
     }
 }

@@ -1,0 +1,64 @@
+//! Ranking: which slot of a bucket an absent key takes.
+
+use super::CompactSlots;
+use crate::algo::{Standing, StateMachine};
+use crate::cell::{CompactWord, Fingerprint, StateWord};
+use crate::table::BUCKET;
+use crate::table::slot_kind::{BestSlots, Ranking, SlotRef};
+
+impl CompactSlots {
+    /// Ranks the slots of a bucket until the key's own slot comes up.
+    ///
+    /// Vacant slots are taken in the bucket's order, so the first keys to arrive have the first
+    /// slots. Of live slots with equal debts, the one that the new key's hash prefers is offered:
+    /// so any key is as likely to be forgotten as any other, whenever it arrived.
+    #[inline]
+    pub(super) fn rank_bucket<M: StateMachine>(
+        &self,
+        bucket: u32,
+        machine: &M,
+        ranking: &Ranking,
+    ) -> BestSlots<'_, CompactWord, SlotRef<'_, CompactWord>> {
+        let &Ranking { probe, instant, may_displace } = ranking;
+        let fingerprint = Fingerprint::of(probe.hash());
+        let (mut reusable, mut own, mut live) = (0, None, None);
+        let (mut vacant, mut claimed) = (None, None);
+        let mut idle: Option<(u64, SlotRef<'_, CompactWord>)> = None;
+        let mut least = (u64::MAX, BUCKET);
+        for (index, cell) in self.lines.bucket(bucket).iter().enumerate() {
+            let word = cell.load();
+            let slot = SlotRef { cell, word };
+            if word.is_of(fingerprint) {
+                own = Some(slot);
+                break;
+            }
+            if word.is_vacant() {
+                reusable += 1;
+                vacant = vacant.or(Some(slot));
+                continue;
+            }
+            if word.is_provisional() {
+                claimed = claimed.or(Some(slot));
+                continue;
+            }
+            match machine.standing(word.state(), instant) {
+                Standing::Idle { units } => {
+                    reusable += 1;
+                    if idle.is_none_or(|(longest, _)| units > longest) {
+                        idle = Some((units, slot));
+                    }
+                }
+                Standing::Live { debt } => {
+                    let order = (debt, probe.swap_order(index));
+                    if order < least {
+                        least = order;
+                        live = Some((debt, slot));
+                    }
+                }
+            }
+        }
+        let displaced = claimed.filter(|_| may_displace);
+        let free = vacant.or(idle.map(|(_, slot)| slot)).or(displaced);
+        BestSlots { reusable, free, live, own, has_claims: claimed.is_some() }
+    }
+}

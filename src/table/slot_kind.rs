@@ -1,0 +1,151 @@
+//! What a kind of slot does in its own way: lookup, ranking, and the two steps of a claim.
+
+use super::counters::Counters;
+use super::probe::Probe;
+use crate::algo::StateMachine;
+use crate::cell::{Paid, SlotRing, StateCell, StateWord};
+
+/// A slot's state word, and its value when it was read.
+pub(crate) struct SlotRef<'a, W> {
+    pub(crate) cell: &'a StateCell<W>,
+    pub(crate) word: W,
+}
+
+impl<W: Copy> Clone for SlotRef<'_, W> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<W: Copy> Copy for SlotRef<'_, W> {}
+
+impl<W: StateWord> SlotRef<'_, W> {
+    /// Whether it is the same slot, with the same value.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        core::ptr::eq(self.cell, other.cell) && self.word == other.word
+    }
+}
+
+/// A slot that an absent key might take, as it was read.
+pub(super) trait Candidate<'a, W>: Copy {
+    /// The slot's state word, and its value when it was ranked.
+    fn seen(self) -> SlotRef<'a, W>;
+
+    /// Whether it is another key's claim, which has charged nothing yet.
+    fn is_claim(self) -> bool;
+}
+
+/// By what the slots of a bucket are ranked.
+pub(super) struct Ranking {
+    pub(super) probe: Probe,
+    /// The request's time put back by the allowed skew: a key that was idle then is idle on every
+    /// thread's clock.
+    pub(super) instant: u64,
+    /// Whether another key's claim may be taken.
+    pub(super) may_displace: bool,
+}
+
+/// The best slots of one bucket for an absent key, one of each kind.
+pub(super) struct BestSlots<'a, W, C> {
+    /// Slots that can be taken without forgetting anything.
+    pub(super) reusable: usize,
+    /// The best of those: a vacant one, or the one that has been idle longest; else another key's
+    /// claim, if it may be displaced.
+    pub(super) free: Option<C>,
+    /// The slot with the least debt, and that debt.
+    pub(super) live: Option<(u64, C)>,
+    /// The key's own slot, which it got after the lookup.
+    pub(super) own: Option<SlotRef<'a, W>>,
+    /// Whether there are claims that may not be displaced.
+    pub(super) has_claims: bool,
+}
+
+impl<W: StateWord, C: Copy> BestSlots<'_, W, C> {
+    /// The better of two buckets' slots; `self` is of the bucket that comes first.
+    pub(super) fn or(self, other: Self) -> Self {
+        let other_is_better = other.reusable > self.reusable;
+        let (best, rest) = if other_is_better { (other, self) } else { (self, other) };
+        let live = match (best.live, rest.live) {
+            (Some(a), Some(b)) => Some(if b.0 < a.0 { b } else { a }),
+            (a, b) => a.or(b),
+        };
+        let has_claims = best.has_claims || rest.has_claims;
+        let own = best.own.or(rest.own);
+        BestSlots { free: best.free.or(rest.free), live, own, has_claims, ..best }
+    }
+}
+
+/// The slots of a table. The [claim protocol](super::claim) is written once, over this trait.
+pub(super) trait SlotKind {
+    type Word: StateWord;
+    type Candidate<'a>: Candidate<'a, Self::Word>
+    where
+        Self: 'a;
+
+    fn bucket_count(&self) -> u32;
+
+    /// The ring of a slot.
+    fn ring<M: StateMachine>(&self, cell: &StateCell<Self::Word>) -> SlotRing<'_>;
+
+    /// The key's committed slot, if it is where a first look finds most keys.
+    fn find_at_once(&self, probe: Probe) -> Option<SlotRef<'_, Self::Word>>;
+
+    /// The key's slot, committed or claimed, if a first look has not found it.
+    fn find_elsewhere(&self, probe: Probe) -> Option<SlotRef<'_, Self::Word>>;
+
+    /// The key's committed slot, in any of its candidates.
+    fn find_committed(&self, probe: Probe) -> Option<SlotRef<'_, Self::Word>>;
+
+    /// The candidates with the key's fingerprint, committed or claimed, in probing order.
+    fn matching(&self, probe: Probe) -> impl Iterator<Item = SlotRef<'_, Self::Word>>;
+
+    /// The committed slots of a bucket.
+    fn committed_in(&self, bucket: u32) -> impl Iterator<Item = SlotRef<'_, Self::Word>>;
+
+    /// The best slots of a bucket for an absent key.
+    fn rank<M: StateMachine>(
+        &self,
+        bucket: u32,
+        machine: &M,
+        ranking: &Ranking,
+    ) -> BestSlots<'_, Self::Word, Self::Candidate<'_>>;
+
+    /// The live slot to evict; `least` has the least debt by its state word. `None`: the key may
+    /// have a slot by now, and the caller surveys again.
+    fn victim<'a, M: StateMachine>(
+        &'a self,
+        machine: &M,
+        ranking: &Ranking,
+        least: Self::Candidate<'a>,
+    ) -> Option<Self::Candidate<'a>> {
+        let _ = (machine, ranking);
+        Some(least)
+    }
+
+    /// Claims a slot: the first step, after which its last key has lost it. `None`: another thread
+    /// has changed the slot.
+    fn take<'a>(
+        &'a self,
+        candidate: Self::Candidate<'a>,
+        probe: Probe,
+        fresh: u64,
+        counters: &Counters,
+    ) -> Option<SlotRef<'a, Self::Word>>;
+
+    /// Claims a slot: the second step, after which it is the key's. False: another thread has
+    /// written its key first.
+    fn hand_over(&self, candidate: Self::Candidate<'_>, claim: Self::Word, probe: Probe) -> bool;
+
+    /// The word that leaves a slot vacant.
+    fn vacated(word: Self::Word) -> Self::Word;
+
+    /// The state that a claim starts from, of a thread for which `fresh` is a fresh state.
+    fn state_of_claim(claim: Self::Word, fresh: u64) -> u64;
+
+    /// A charged word's generation, and its slot's index.
+    fn place_of(&self, slot: SlotRef<'_, Self::Word>) -> (u64, usize);
+
+    /// The slot that was charged, if the key still has it.
+    fn charged_slot(&self, probe: Probe, paid: &Paid) -> Option<SlotRef<'_, Self::Word>>;
+}

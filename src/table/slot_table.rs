@@ -1,0 +1,184 @@
+//! A table of one kind of slot: everything that does not depend on the kind.
+
+use core::time::Duration;
+
+use super::claim::Outcome;
+use super::counters::Counters;
+use super::probe::Probe;
+use super::request::{Charged, Full, KeyRequest};
+use super::slot_kind::{SlotKind, SlotRef};
+use crate::algo::{Refund, Standing, StateMachine};
+use crate::cell::{Paid, Request, StateWord};
+use crate::decision::{Decision, OutOfLine};
+use crate::time::Tick;
+
+/// Slots, and what the [claim protocol](super::claim) needs besides.
+pub(super) struct SlotTable<K> {
+    pub(super) slots: K,
+    /// How much older than the deciding thread's clock another thread's clock may be.
+    pub(super) skew: Duration,
+    pub(super) counters: Counters,
+}
+
+impl<K: SlotKind> SlotTable<K> {
+    pub(super) fn new(slots: K, skew: Duration) -> Self {
+        Self { slots, skew, counters: Counters::default() }
+    }
+
+    /// Decides a request of a key, of which a first look has found `found`.
+    #[inline(always)]
+    pub(super) fn answer<M: StateMachine>(
+        &self,
+        found: Option<SlotRef<'_, K::Word>>,
+        asked: KeyRequest<'_, M>,
+    ) -> Result<Decision, Full> {
+        let KeyRequest { probe, machine, request, may_evict } = asked;
+        if let Some(SlotRef { cell, word }) = found
+            && let ring = self.slots.ring::<M>(cell)
+            && let Some(decision) = cell.decide(word, ring, machine, request)
+        {
+            return Ok(decision);
+        }
+        let OutOfLine(outcome) = self.charge_elsewhere(probe, machine, request, may_evict);
+        outcome.map(|ruling| ruling.explain(machine, request))
+    }
+
+    /// As [`answer`](Self::answer), for a caller that needs only yes or no.
+    #[inline(always)]
+    pub(super) fn allow<M: StateMachine>(
+        &self,
+        found: Option<SlotRef<'_, K::Word>>,
+        asked: KeyRequest<'_, M>,
+    ) -> Result<bool, Full> {
+        let KeyRequest { probe, machine, request, may_evict } = asked;
+        if let Some(SlotRef { cell, word }) = found
+            && let ring = self.slots.ring::<M>(cell)
+            && let Some(allowed) = cell.allow(word, ring, machine, request)
+        {
+            return Ok(allowed);
+        }
+        let OutOfLine(outcome) = self.charge_elsewhere(probe, machine, request, may_evict);
+        outcome.map(|ruling| ruling.is_admitted())
+    }
+
+    /// A first look has not found the key, or its slot has changed hands.
+    ///
+    /// Its parameters fit registers: a [`KeyRequest`] would be in the hot path's memory for it.
+    #[inline(never)]
+    fn charge_elsewhere<M: StateMachine>(
+        &self,
+        probe: Probe,
+        machine: &M,
+        request: Request,
+        may_evict: bool,
+    ) -> OutOfLine<Outcome<M::View>> {
+        let found = self.slots.find_elsewhere(probe);
+        if let Some(SlotRef { cell, word }) = found
+            && !word.is_provisional()
+            && let ring = self.slots.ring::<M>(cell)
+            && let Some(ruling) = cell.charge(word, ring, machine, request)
+        {
+            return OutOfLine(Ok(ruling));
+        }
+        let asked = KeyRequest { probe, machine, request, may_evict };
+        OutOfLine(self.claim_and_charge(&asked, found).0)
+    }
+
+    /// Charges a request so that it can be refunded.
+    pub(super) fn charge<M: Refund>(&self, asked: &KeyRequest<'_, M>) -> Charged {
+        let &KeyRequest { probe, machine, request, .. } = asked;
+        let first = self.slots.find_at_once(probe);
+        let mut slot = first.or_else(|| self.slots.find_elsewhere(probe));
+        let ruling = slot.filter(|slot| !slot.word.is_provisional()).and_then(|slot| {
+            let ring = self.slots.ring::<M>(slot.cell);
+            slot.cell.charge(slot.word, ring, machine, request)
+        });
+        let ruling = match ruling {
+            Some(ruling) => ruling,
+            None => {
+                let (outcome, charged) = self.claim_and_charge(asked, slot);
+                slot = charged;
+                match outcome {
+                    Ok(ruling) => ruling,
+                    Err(full) => return Charged::Full(full),
+                }
+            }
+        };
+        // Without a slot nothing was charged.
+        let (generation, place) = slot.map_or((Paid::NO_LIFE, 0), |slot| self.slots.place_of(slot));
+        match ruling.receipt(machine, request, generation, place) {
+            Ok(paid) => Charged::Paid(paid),
+            Err(denied) => Charged::Denied(denied),
+        }
+    }
+
+    /// Replaces the state that was charged, if the key still has that slot, by `next` of it.
+    pub(super) fn revise_charged(&self, probe: Probe, paid: &Paid, next: impl Fn(u64) -> u64) {
+        if let Some(SlotRef { cell, word }) = self.slots.charged_slot(probe, paid) {
+            cell.revise(word, next);
+        }
+    }
+
+    /// Replaces the state of a key, if it has one, by `next` of it.
+    pub(super) fn revise(&self, probe: Probe, next: impl Fn(u64) -> u64) {
+        if let Some(SlotRef { cell, word }) = self.slots.find_committed(probe) {
+            cell.revise(word, next);
+        }
+    }
+
+    /// Replaces the state of every key by `next` of it. A slot that changes hands meanwhile, or
+    /// that no key has, stays as it is.
+    pub(super) fn revise_all(&self, next: impl Fn(u64) -> u64) {
+        for bucket in 0..self.slots.bucket_count() {
+            for SlotRef { cell, word } in self.slots.committed_in(bucket) {
+                cell.revise(word, &next);
+            }
+        }
+    }
+
+    /// Reads the view by which the request would be decided; `None` if the key has no state.
+    pub(super) fn peek<M: StateMachine>(
+        &self,
+        probe: Probe,
+        machine: &M,
+        request: Request,
+    ) -> Option<M::View> {
+        loop {
+            let SlotRef { cell, word } = self.slots.find_committed(probe)?;
+            let view = cell.peek(word, self.slots.ring::<M>(cell), machine, request);
+            if view.is_some() {
+                return view;
+            }
+        }
+    }
+
+    /// Gives up the key's slot, if it has one.
+    pub(super) fn forget(&self, probe: Probe) {
+        while let Some(SlotRef { cell, word }) = self.slots.find_committed(probe) {
+            if cell.swap(word, K::vacated(word)).is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// How many keys have a live state: counted in `sample` buckets, spread evenly, and scaled up.
+    pub(super) fn estimate_live<M: StateMachine>(
+        &self,
+        machine: &M,
+        now: Tick,
+        sample: u32,
+    ) -> usize {
+        let instant = machine.instant(now);
+        let is_live = |slot: &SlotRef<'_, K::Word>| {
+            matches!(machine.standing(slot.word.state(), instant), Standing::Live { .. })
+        };
+        let buckets = self.slots.bucket_count();
+        let step = buckets.div_ceil(sample.max(1)).max(1);
+        let visited = (0..buckets).step_by(step as usize);
+        let (mut counted, all, some) = (0, u128::from(buckets), visited.len() as u128);
+        for bucket in visited {
+            counted += self.slots.committed_in(bucket).filter(is_live).count() as u128;
+        }
+        usize::try_from(counted * all / some).unwrap_or(usize::MAX)
+    }
+}

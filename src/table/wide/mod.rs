@@ -1,0 +1,277 @@
+//! Wide slots: a key's fingerprint in one word, its state in another, for every algorithm.
+//!
+//! # Layout
+//!
+//! ```text
+//! owner  bits 63..10 fingerprint of the key | bits 9..0 generation
+//! head   bits 63..54 generation | bit 53 provisional | bits 52..0 state
+//! ```
+//!
+//! Eight slots are a bucket of two cache lines. A lookup begins with the line of the slot that the
+//! hash prefers.
+//!
+//! An algorithm that needs more than a word gives every slot a ring of words. The rings are apart
+//! from the buckets: a lookup touches no more lines than without them, and a decision that the head
+//! alone can make touches none of them. [`cell`](crate::cell) keeps them true to the head.
+//!
+//! # What a slot's words say
+//!
+//! | owner and head | provisional | the slot is |
+//! |---|---|---|
+//! | fingerprint 0 | no | vacant: never used |
+//! | generations differ | no | vacant: given up by its last key |
+//! | generations differ | yes | taken, without an owner yet: the next owner written has it |
+//! | generations agree | yes | claimed by the owner, nothing charged yet |
+//! | generations agree | no | the owner's |
+
+mod ranking;
+mod slot;
+mod snapshot;
+#[cfg(all(test, not(any(tollgate_loom, tollgate_shuttle))))]
+mod tests;
+
+use core::ptr;
+
+use super::BUCKET;
+use super::counters::Counters;
+use super::memory::{HugePages, LINE_WORDS, OutOfMemory, RingWords, Slots, prefetch};
+use super::probe::{LINE, Probe};
+use super::slot_kind::{BestSlots, Ranking, SlotKind, SlotRef};
+use crate::algo::StateMachine;
+use crate::cell::{Head, HeadCell, Paid, SlotRing, StateWord};
+use crate::sync::{AtomicU64, Fault, planted};
+use ranking::WideCandidate;
+use slot::Owner;
+pub(super) use slot::Slot;
+
+/// The slots of a wide table. See the [module](self).
+pub(crate) struct WideSlots {
+    slots: Slots,
+    ring_words: RingWords,
+    ring: RingLayout,
+}
+
+/// The ring beside each slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RingLayout {
+    words: usize,
+    /// Words that are part of the state: all but the note.
+    kept_words: usize,
+}
+
+impl RingLayout {
+    pub(crate) fn of<M: StateMachine>(machine: &M) -> Self {
+        let words = machine.ring_cells();
+        Self { words, kept_words: words - usize::from(machine.has_note()) }
+    }
+}
+
+impl WideSlots {
+    pub(super) fn new(
+        buckets: u32,
+        ring: RingLayout,
+        huge_pages: HugePages,
+    ) -> Result<Self, OutOfMemory> {
+        let slots = Slots::zeroed(buckets, huge_pages)?;
+        let slot_count = buckets as usize * BUCKET;
+        let words = slot_count.checked_mul(ring.words).ok_or(OutOfMemory)?;
+        let ring_words = RingWords::zeroed(words, huge_pages)?;
+        Ok(Self { slots, ring_words, ring })
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        let slot_count = self.slots.bucket_count() as usize * BUCKET;
+        slot_count * (size_of::<Slot>() + self.ring.words * size_of::<u64>())
+    }
+
+    /// The index of a slot, by its head.
+    #[inline(always)]
+    fn index_of(&self, head: &HeadCell) -> usize {
+        (ptr::from_ref(head).addr() - self.slots.address()) / size_of::<Slot>()
+    }
+
+    /// The first and the last word of a slot's ring, if it has one of a line's length at most, which
+    /// may lie in two.
+    #[inline(always)]
+    fn ends_of_short_ring(&self, head: &HeadCell) -> Option<[&AtomicU64; 2]> {
+        let RingLayout { words: length, .. } = self.ring;
+        if !(1..=LINE_WORDS).contains(&length) {
+            return None;
+        }
+        let first = self.index_of(head) * length;
+        let words = self.ring_words.all();
+        Some([words.get(first)?, words.get(first + length - 1)?])
+    }
+
+    /// Asks for the cache line that a first look reads; and for the ring of the slot that the key
+    /// prefers, if that is a short one.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, probe: Probe) {
+        let preferred = &self.slots.bucket(probe.first())[probe.preferred()];
+        prefetch(preferred);
+        if let Some([first, last]) = self.ends_of_short_ring(&preferred.head) {
+            prefetch(first);
+            prefetch(last);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_beside_claims(&self, probe: Probe) -> Option<SlotRef<'_, Head>> {
+        self.matching(probe)
+            .find(|slot| !slot.word.is_provisional() || planted(Fault::ClaimHidesSlot))
+            .filter(|slot| !slot.word.is_provisional())
+    }
+}
+
+/// Which slots of a bucket have this fingerprint: a bit for each, in probing order.
+///
+/// Without a branch: nearly always there is none, but where there is one, which it is cannot be
+/// predicted.
+#[inline(always)]
+fn matching_in(bucket: &[Slot; BUCKET], probe: Probe) -> u32 {
+    let key = Owner::of(probe.hash());
+    (0..BUCKET).fold(0, |matching, position| {
+        let matches = probe.in_order(bucket, position).owner().is(key);
+        matching | u32::from(matches) << position
+    })
+}
+
+/// The slot of a line that has the key's fingerprint; any other of the line if none has.
+///
+/// Without a branch: which slot of the line it is cannot be predicted.
+#[inline(always)]
+#[allow(clippy::reversed_empty_ranges, reason = "a model's line is one slot")]
+fn likely_in(bucket: &[Slot; BUCKET], probe: Probe) -> &Slot {
+    let (line, key) = (probe.preferred_line(), Owner::of(probe.hash()));
+    let mut matching: usize = 0;
+    for place in 0..LINE - 1 {
+        let matches = bucket[line + place].owner().is(key);
+        matching |= usize::from(matches) << place;
+    }
+    // If none of the others matches, the last one is read.
+    let place = (matching | 1 << (LINE - 1)).trailing_zeros() as usize;
+    &bucket[(line + place) % BUCKET]
+}
+
+impl SlotKind for WideSlots {
+    type Word = Head;
+    type Candidate<'a> = WideCandidate<'a>;
+
+    fn bucket_count(&self) -> u32 {
+        self.slots.bucket_count()
+    }
+
+    #[inline(always)]
+    fn ring<M: StateMachine>(&self, head: &HeadCell) -> SlotRing<'_> {
+        if !M::RINGED {
+            return SlotRing::NONE;
+        }
+        let first = self.index_of(head) * self.ring.words;
+        let words = &self.ring_words.all()[first..first + self.ring.words];
+        SlotRing::new(words)
+    }
+
+    /// At the stated capacity 72 of 100 keys are in the slot they prefer, 94 in its cache line,
+    /// which the decision needs anyway.
+    #[inline(always)]
+    fn find_at_once(&self, probe: Probe) -> Option<SlotRef<'_, Head>> {
+        likely_in(self.slots.bucket(probe.first()), probe).committed_for(probe)
+    }
+
+    /// The first slot in probing order, if the key has claims beside it.
+    fn find_elsewhere(&self, probe: Probe) -> Option<SlotRef<'_, Head>> {
+        self.matching(probe).next()
+    }
+
+    #[inline(always)]
+    fn find_committed(&self, probe: Probe) -> Option<SlotRef<'_, Head>> {
+        match self.find_at_once(probe) {
+            Some(slot) => Some(slot),
+            None => self.find_beside_claims(probe),
+        }
+    }
+
+    #[inline(always)]
+    fn matching(&self, probe: Probe) -> impl Iterator<Item = SlotRef<'_, Head>> {
+        let indices = [probe.first(), probe.second()];
+        let buckets = indices.map(|index| self.slots.bucket(index));
+        // A table of one bucket (in a model) has no second.
+        let second = if indices[0] == indices[1] { 0 } else { matching_in(buckets[1], probe) };
+        let mut left = matching_in(buckets[0], probe) | second << BUCKET;
+        let slots = std::iter::from_fn(move || {
+            let next = left.trailing_zeros() as usize;
+            left &= left.wrapping_sub(1);
+            Some(probe.in_order(buckets.get(next / BUCKET)?, next))
+        });
+        slots.filter_map(move |slot| slot.seen_for(probe))
+    }
+
+    fn committed_in(&self, bucket: u32) -> impl Iterator<Item = SlotRef<'_, Head>> {
+        self.slots.bucket(bucket).iter().filter_map(|slot| Some(slot.committed()?.1))
+    }
+
+    fn rank<M: StateMachine>(
+        &self,
+        bucket: u32,
+        machine: &M,
+        ranking: &Ranking,
+    ) -> BestSlots<'_, Head, WideCandidate<'_>> {
+        self.rank_bucket(bucket, machine, ranking)
+    }
+
+    #[inline]
+    fn victim<'a, M: StateMachine>(
+        &'a self,
+        machine: &M,
+        ranking: &Ranking,
+        least: WideCandidate<'a>,
+    ) -> Option<WideCandidate<'a>> {
+        if M::OWED_BY_RING { self.lightest(machine, ranking) } else { Some(least) }
+    }
+
+    fn take<'a>(
+        &'a self,
+        candidate: WideCandidate<'a>,
+        _: Probe,
+        fresh: u64,
+        _: &Counters,
+    ) -> Option<SlotRef<'a, Head>> {
+        let WideCandidate { slot, head, .. } = candidate;
+        if candidate.has_no_owner_yet() {
+            return Some(SlotRef { cell: &slot.head, word: head });
+        }
+        let generation = match planted(Fault::GenerationKept) {
+            true => head.generation(),
+            false => head.next_generation(),
+        };
+        let claim = Head::provisional(generation, fresh);
+        slot.head.swap(head, claim).ok()?;
+        Some(SlotRef { cell: &slot.head, word: claim })
+    }
+
+    fn hand_over(&self, candidate: WideCandidate<'_>, claim: Head, probe: Probe) -> bool {
+        let owner = Owner::of(probe.hash()).in_generation(claim.generation());
+        candidate.slot.hand_over(candidate.owner, owner)
+    }
+
+    fn vacated(head: Head) -> Head {
+        Head::committed(head.next_generation(), head.state())
+    }
+
+    /// The claim has the state, stamped with the time of the claim.
+    fn state_of_claim(claim: Head, _: u64) -> u64 {
+        claim.state()
+    }
+
+    fn place_of(&self, slot: SlotRef<'_, Head>) -> (u64, usize) {
+        (slot.word.generation(), self.index_of(slot.cell))
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "below the number of buckets")]
+    fn charged_slot(&self, _: Probe, paid: &Paid) -> Option<SlotRef<'_, Head>> {
+        let bucket = self.slots.bucket((paid.place / BUCKET) as u32);
+        let cell = &bucket[paid.place % BUCKET].head;
+        cell.load_in(paid.generation).map(|word| SlotRef { cell, word })
+    }
+}
