@@ -194,7 +194,8 @@ impl Algorithm for AnyAlgorithm {
 /// [`AnyAlgorithm`] with a quota worked in.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, StateMachine};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::StateMachine;
 /// use tollgate::{AnyAlgorithm, Quota};
 ///
 /// let log: AnyAlgorithm = "sliding-log".parse()?;

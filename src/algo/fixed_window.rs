@@ -233,7 +233,8 @@ fn units_in_window(quota: &Quota, end: Field) -> u64 {
 /// [`FixedWindow`] with a quota worked in.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, StateMachine};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::StateMachine;
 /// use tollgate::{FixedWindow, Quota, Tick};
 ///
 /// let params = FixedWindow::anchored().params(&Quota::per_second(2), 0)?;

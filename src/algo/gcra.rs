@@ -95,7 +95,7 @@ const DEBT_BURSTS: u64 = 16;
 /// place is granted at most `burst + rate * (span + u)` cells, where `u` is one unit of its
 /// [`Grid`]: 2.5 microseconds, or a thousandth of the time the whole burst takes to come back
 /// where that is less (and never below a nanosecond). `u` is counted once per span, it does not
-/// add up, and the rate itself is exact. In [compact slots](crate::Slots) `u` is 250 microseconds,
+/// add up, and the rate itself is exact. In [compact slots](crate::limiter::SlotLayout) `u` is 250 microseconds,
 /// or again a thousandth of that time.
 ///
 /// **Not guaranteed.** See [`Limiter`](crate::Limiter) for what happens to a key that loses its
@@ -148,7 +148,7 @@ impl Gcra {
         Self { start_empty: true, for_plans: false, lease_cells: 0 }
     }
 
-    /// Lets lanes take so many cells at a time: see [`LocalLease`](crate::Lane). All requests, with a lane
+    /// Lets lanes take so many cells at a time: see [`LocalLease`](crate::lease::LocalLease). All requests, with a lane
     /// or without, are then held to a burst that is lower by as many, which is what keeps the whole
     /// exact. At most half of the burst.
     ///
@@ -167,9 +167,9 @@ impl Gcra {
         Self { lease_cells: cells, ..self }
     }
 
-    /// Keeps states in which the quotas of all [plans](crate::Plan) can be told that are slower than the
+    /// Keeps states in which the quotas of all [plans](crate::plan::Plan) can be told that are slower than the
     /// limiter's own: in units of a thousandth of its emission interval at most (a nanosecond at
-    /// least), with room for long debts, in [wide slots](crate::Slots).
+    /// least), with room for long debts, in [wide slots](crate::limiter::SlotLayout).
     ///
     /// The price, above 400 cells a second: a state is told from one that is older than some years only
     /// (90 days at a million cells a second and above), instead of for ever.
@@ -275,7 +275,8 @@ fn compact_units_in_cell(quota: &Quota) -> Option<NonZeroU64> {
 /// [`Gcra`] with a quota worked in.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, StateMachine};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::StateMachine;
 /// use tollgate::{Gcra, Quota, Tick};
 ///
 /// let params = Gcra::new().params(&Quota::per_second(2), 0)?;

@@ -150,7 +150,8 @@ impl Algorithm for LeakyQueue {
 /// A charge of nothing has no delay, since nothing has to wait.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, StateMachine};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::StateMachine;
 /// use tollgate::{LeakyQueue, Quota, Tick};
 ///
 /// let params = LeakyQueue::new().params(&Quota::per_second(2), 0)?;

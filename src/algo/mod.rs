@@ -70,7 +70,7 @@ pub(crate) mod sealed {
 /// It is sealed: the algorithms of this crate are all there are, so that methods can be added.
 ///
 /// ```
-/// use tollgate::algo::Algorithm;
+/// use tollgate::algorithm::Algorithm;
 /// use tollgate::{FixedWindow, Quota};
 ///
 /// let params = FixedWindow::anchored().params(&Quota::per_minute(20), 0)?;
@@ -92,7 +92,7 @@ pub trait Algorithm: sealed::Sealed {
     /// more.
     ///
     /// ```
-    /// use tollgate::algo::Algorithm;
+    /// use tollgate::algorithm::Algorithm;
     /// use tollgate::{Gcra, Quota, SlidingLog};
     ///
     /// let quota = Quota::per_second(100).burst(20);
@@ -122,7 +122,7 @@ pub trait Algorithm: sealed::Sealed {
 /// added have a default.
 ///
 /// ```
-/// use tollgate::algo::{NoRing, Ring};
+/// use tollgate::internals::{NoRing, Ring};
 ///
 /// let cells: &[u64] = &[7, 0];
 /// assert_eq!((cells.cell(0), NoRing.cell(0)), (7, 0));
@@ -147,7 +147,7 @@ pub trait Ring: Copy {
 /// The ring of an algorithm that has none, and of a key never seen.
 ///
 /// ```
-/// use tollgate::algo::{NoRing, Ring};
+/// use tollgate::internals::{NoRing, Ring};
 /// assert_eq!(NoRing.cell(3), 0);
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -176,7 +176,8 @@ impl Ring for &[u64] {
 /// the word on from there first writes the same.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, StateMachine, NoRing, Step};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::{NoRing, StateMachine, Step};
 /// use tollgate::{Gcra, Quota, Tick};
 ///
 /// let params = Gcra::new().params(&Quota::per_second(10).burst(1), 0)?;
@@ -353,7 +354,8 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
 /// A machine whose charges can be taken back.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, Refund, StateMachine, NoRing, Receipt, Step};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::{NoRing, Receipt, Refund, StateMachine, Step};
 /// use tollgate::{Gcra, Quota, Tick};
 ///
 /// let params = Gcra::new().params(&Quota::per_second(10), 0)?;
@@ -394,7 +396,8 @@ pub trait Refund: StateMachine {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::algo::{Ahead, Algorithm, Refund, StateMachine, Step};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::{Ahead, Refund, StateMachine, Step};
 /// use tollgate::{Gcra, Quota, Tick};
 ///
 /// let params = Gcra::new().params(&Quota::per_second(10).burst(1), 0)?;
@@ -414,7 +417,8 @@ pub trait Ahead: Refund {
 /// A machine whose states serve other quotas as well.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, StateMachine, PerKey};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::{PerKey, StateMachine};
 /// use tollgate::{Gcra, Quota, Tick};
 ///
 /// let params = Gcra::new().params(&Quota::per_second(100), 0)?;
@@ -435,7 +439,7 @@ pub trait PerKey: StateMachine {
 ///
 /// ```
 /// use tollgate::Tick;
-/// use tollgate::algo::Receipt;
+/// use tollgate::internals::Receipt;
 /// let receipt = Receipt { cells: 3, at: Tick::ZERO, next: 7 };
 /// assert_eq!(receipt.cells, 3);
 /// ```
@@ -453,7 +457,8 @@ pub struct Receipt {
 /// What [`StateMachine::dispatch`] does by an algorithm, whichever it is. It is open: callers write their own.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, StateMachine, Visitor};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::{StateMachine, Visitor};
 /// use tollgate::{AnyAlgorithm, Quota};
 ///
 /// struct Cells;
@@ -478,7 +483,8 @@ pub trait Visitor {
 /// What [`StateMachine::meet_revocable`] does by an algorithm whose charges can be taken back.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, Refund, StateMachine, VisitRevocable};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::{Refund, StateMachine, VisitRevocable};
 /// use tollgate::{AnyAlgorithm, Quota};
 ///
 /// struct IsRevocable;
@@ -503,7 +509,8 @@ pub trait VisitRevocable {
 /// What a state means at an instant.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, StateMachine, Standing};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::{Standing, StateMachine};
 /// use tollgate::{FixedWindow, Quota, Tick};
 ///
 /// let params = FixedWindow::anchored().params(&Quota::per_minute(20), 0)?;
@@ -530,7 +537,8 @@ pub enum Standing {
 /// What a step decided.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, StateMachine, Step};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::{StateMachine, Step};
 /// use tollgate::{FixedWindow, Quota, Tick};
 ///
 /// let params = FixedWindow::anchored().params(&Quota::per_minute(20), 0)?;

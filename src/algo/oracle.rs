@@ -26,8 +26,8 @@ use crate::time::Tick;
 /// What an oracle, or a limiter, says of a request.
 ///
 /// ```
-/// use tollgate::algo::StateMachine;
-/// use tollgate::algo::oracle::{Oracle, Verdict};
+/// use tollgate::internals::StateMachine;
+/// use tollgate::internals::oracle::{Oracle, Verdict};
 /// use tollgate::{Direct, Quota, Tick};
 ///
 /// let gate = Direct::new(Quota::per_second(3))?;
@@ -77,8 +77,8 @@ impl From<&Decision> for Verdict {
 /// A model of one key. Sealed: each is the model of an algorithm of this crate.
 ///
 /// ```
-/// use tollgate::algo::StateMachine;
-/// use tollgate::algo::oracle::Oracle;
+/// use tollgate::internals::StateMachine;
+/// use tollgate::internals::oracle::Oracle;
 /// use tollgate::{Direct, Quota, Tick};
 ///
 /// let gate = Direct::new(Quota::per_second(1))?;

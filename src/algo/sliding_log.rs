@@ -86,7 +86,8 @@ struct Rate {
 /// [`SlidingLog`] with a quota worked in.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, StateMachine};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::StateMachine;
 /// use tollgate::{Quota, SlidingLog};
 ///
 /// let params = SlidingLog::new().params(&Quota::per_minute(10), 0)?;

@@ -239,7 +239,8 @@ impl Algorithm for WarmUp {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::algo::{Algorithm, StateMachine};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::StateMachine;
 /// use tollgate::{Quota, Tick, WarmUp};
 ///
 /// let params = WarmUp::new(Duration::from_secs(4)).params(&Quota::per_second(5), 0)?;

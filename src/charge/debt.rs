@@ -133,7 +133,7 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Limiter<K, A, C> 
     /// is zero if the cells were there, or `n` is 0.
     ///
     /// A debt is bounded by what a state can hold. With [`Gcra`](crate::Gcra) that is at least 16
-    /// bursts, the burst itself included (for ordinary quotas in [wide slots](crate::Slots) it is a
+    /// bursts, the burst itself included (for ordinary quotas in [wide slots](crate::limiter::SlotLayout) it is a
     /// century); only where a burst is larger than 2^46 units of its time
     /// [`Grid`](crate::algo::Grid) (2^27 in compact slots with a unit below a microsecond) it is
     /// less, down to the burst itself. With a fixed window, what is charged beyond the limit ends

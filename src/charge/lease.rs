@@ -28,8 +28,8 @@ use crate::time::{Clock, Tick};
 /// with [`Gcra::leases`], which says how many cells a lane takes at a time. With other limiters a
 /// lane takes nothing ahead, and each request is an ordinary one.
 ///
-/// Lanes need [wide slots](crate::Slots), which a limiter with [`Gcra::leases`] has unless it is built
-/// with [`SlotLayout::Compact`](crate::Slots::Compact); that fails.
+/// Lanes need [wide slots](crate::limiter::SlotLayout), which a limiter with [`Gcra::leases`] has unless it is built
+/// with [`SlotLayout::Compact`](crate::limiter::SlotLayout::Compact); that fails.
 ///
 /// A lane needs `&mut`: give every worker one of its own. It holds the limiter by reference or,
 /// made by [`LocalLease::of_key`] or [`LocalLease::of_bucket`], in an `Arc`.
@@ -124,7 +124,8 @@ where
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use tollgate::{Gcra, LocalLease, Limiter, Quota};
+    /// use tollgate::lease::LocalLease;
+    /// use tollgate::{Gcra, Limiter, Quota};
     ///
     /// let quota = Quota::per_second(1_000);
     /// let gate: Limiter<str> = Limiter::builder(quota).algorithm(Gcra::new().leases(16)).build()?;
@@ -152,7 +153,8 @@ where
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use tollgate::{Direct, Gcra, LocalLease, Quota};
+    /// use tollgate::lease::LocalLease;
+    /// use tollgate::{Direct, Gcra, Quota};
     /// let gate = Direct::builder(Quota::per_second(90)).algorithm(Gcra::new().leases(9)).build()?;
     /// assert!(LocalLease::of_bucket(Arc::new(gate)).check().is_ok());
     /// # Ok::<(), tollgate::QuotaError>(())

@@ -38,9 +38,9 @@ use crate::time::{Clock, Tick};
 ///   cells are reserved does not lessen what is given back.
 /// - Other algorithms have no reservations: their states tell not enough of the past (the places of
 ///   a queue, and of a log, have been told to others).
-/// - In [compact slots](crate::Slots) one life of a key is not told from the next: if the key was
+/// - In [compact slots](crate::limiter::SlotLayout) one life of a key is not told from the next: if the key was
 ///   [reset](Limiter::reset), or forgotten to make room for another and is back, it is given what
-///   its earlier life was charged. [`SlotLayout::Wide`](crate::Slots::Wide) has it exact.
+///   its earlier life was charged. [`SlotLayout::Wide`](crate::limiter::SlotLayout::Wide) has it exact.
 /// - Whoever settles by a time that is behind that of others by `s` (by the clock of another thread,
 ///   or read before a pause) may give back `rate * s` cells too many, but no more than were charged.
 /// - Cells beyond the estimate are charged whatever the limit: see
@@ -172,7 +172,8 @@ where
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use tollgate::{Limiter, Quota, Reservation};
+    /// use tollgate::reservation::Reservation;
+    /// use tollgate::{Limiter, Quota};
     ///
     /// let gate: Arc<Limiter<str>> = Arc::new(Limiter::builder(Quota::per_hour(10)).build()?);
     /// let reserved = Reservation::of_key(Arc::clone(&gate), "a", 10)?;
@@ -200,7 +201,8 @@ where
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use tollgate::{Direct, Quota, Reservation};
+    /// use tollgate::reservation::Reservation;
+    /// use tollgate::{Direct, Quota};
     /// let gate = Arc::new(Direct::new(Quota::per_hour(10))?);
     /// Reservation::of_bucket(Arc::clone(&gate), 10)?.settle(4);
     /// assert_eq!(gate.drain(10), 6);

@@ -11,12 +11,14 @@ use crate::limiter::direct::Direct;
 use crate::table::Probe;
 use crate::time::{Clock, Tick};
 
-/// Where a [`LocalLease`](crate::Lane) or a [`Reservation`](crate::Reservation) takes its cells from.
+/// Where a [`LocalLease`](crate::lease::LocalLease) or a [`Reservation`](crate::reservation::Reservation) takes its cells from.
 /// Sealed: there are [`KeySource`] and [`BucketSource`].
 ///
 /// ```
-/// use tollgate::algo::gcra::GcraParams;
-/// use tollgate::{Direct, Gcra, LocalLease, Quota, Source};
+/// use tollgate::internals::gcra::GcraParams;
+/// use tollgate::internals::Source;
+/// use tollgate::lease::LocalLease;
+/// use tollgate::{Direct, Gcra, Quota};
 /// fn spend<S: Source<Params = GcraParams>>(lease: &mut LocalLease<S>) -> bool {
 ///     lease.check().is_ok()
 /// }
@@ -29,7 +31,7 @@ pub trait Source: sealed::Source {}
 pub(crate) mod sealed {
     use super::{Decision, Denied, Refund, Taken, Tick};
 
-    /// What a [`LocalLease`](crate::Lane) and a [`Reservation`](crate::Reservation) need.
+    /// What a [`LocalLease`](crate::lease::LocalLease) and a [`Reservation`](crate::reservation::Reservation) need.
     pub trait Source {
         /// The algorithm with its quota worked in.
         type Params: Refund;
@@ -47,10 +49,12 @@ pub(crate) mod sealed {
     }
 }
 
-/// One key of a [`Limiter`], for a [`LocalLease`](crate::Lane) or a [`Reservation`](crate::Reservation).
+/// One key of a [`Limiter`], for a [`LocalLease`](crate::lease::LocalLease) or a [`Reservation`](crate::reservation::Reservation).
 ///
 /// ```
-/// use tollgate::{KeySource, LocalLease, Limiter, Quota};
+/// use tollgate::internals::KeySource;
+/// use tollgate::lease::LocalLease;
+/// use tollgate::{Limiter, Quota};
 /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(9)).build()?;
 /// let lease: LocalLease<KeySource<&Limiter<str>>> = gate.lease("a");
 /// # Ok::<(), tollgate::BuildError>(())
@@ -74,11 +78,13 @@ where
     }
 }
 
-/// The bucket of a [`Direct`], for a [`LocalLease`](crate::Lane) or a
-/// [`Reservation`](crate::Reservation).
+/// The bucket of a [`Direct`], for a [`LocalLease`](crate::lease::LocalLease) or a
+/// [`Reservation`](crate::reservation::Reservation).
 ///
 /// ```
-/// use tollgate::{BucketSource, Direct, LocalLease, Quota};
+/// use tollgate::internals::BucketSource;
+/// use tollgate::lease::LocalLease;
+/// use tollgate::{Direct, Quota};
 /// let gate = Direct::new(Quota::per_second(9))?;
 /// let lease: LocalLease<BucketSource<&Direct>> = gate.lease();
 /// # Ok::<(), tollgate::QuotaError>(())

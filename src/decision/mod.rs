@@ -6,6 +6,8 @@
 
 pub(crate) mod parts;
 
+pub use parts::DecisionParts;
+
 use core::fmt;
 use core::num::NonZeroU64;
 use core::time::Duration;

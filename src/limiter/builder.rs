@@ -26,7 +26,7 @@ const SKEW_DEFAULT: Duration = Duration::from_millis(1);
 ///
 /// A key is live while it has any debt, so at the capacity that was asked for this is rare
 /// (about one new key in 10,000); beyond it, it is what bounds memory. Every case is
-/// counted in [`Stats`](crate::Stats).
+/// counted in [`Stats`](crate::stats::Stats).
 ///
 /// ```
 /// use tollgate::{Limiter, OnFull, Quota};
@@ -50,12 +50,12 @@ pub enum OnFull {
     ///
     /// | algorithm | debt |
     /// |---|---|
-    /// | [`Gcra`](crate::Gcra), [`LeakyQueue`](crate::LeakyQueue), [`WarmUp`](crate::WarmUp), [`DynamicGcra`](crate::Live) | time until all is restored |
+    /// | [`Gcra`](crate::Gcra), [`LeakyQueue`](crate::LeakyQueue), [`WarmUp`](crate::WarmUp), [`DynamicGcra`](crate::dynamic::DynamicGcra) | time until all is restored |
     /// | [`FixedWindow`](crate::FixedWindow) | cells counted in the window |
     /// | [`SubWindows`](crate::SubWindows), [`SlidingCounter`](crate::SlidingCounter) | cells counted, times the sub-windows until the latest no longer counts |
     /// | [`SlidingLog`](crate::SlidingLog) | events in the longest window, times the time until the latest has left it |
     ///
-    /// Among equal debts the hash of the new key chooses, in both kinds of [slots](crate::Slots), so
+    /// Among equal debts the hash of the new key chooses, in both kinds of [slots](crate::limiter::SlotLayout), so
     /// that keys that came early are forgotten no more often than others. A key that is charged while
     /// the keys are ranked may be ranked by what it owed before; it is then not forgotten.
     #[default]
@@ -298,7 +298,8 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     /// Chooses between slots of two words and of one; [`SlotLayout::Auto`] unless called.
     ///
     /// ```
-    /// # use tollgate::{Limiter, Quota, SlotLayout};
+    /// # use tollgate::limiter::SlotLayout;
+    /// # use tollgate::{Limiter, Quota};
     /// let begun = || Limiter::<u32>::builder(Quota::per_second(5)).capacity(100_000);
     /// let (wide, chosen) = (begun().slots(SlotLayout::Wide).build()?, begun().build()?);
     /// assert!(chosen.memory_bytes() <= wide.memory_bytes() / 2);
@@ -344,7 +345,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
         Self { huge_pages: HugePages(true), ..self }
     }
 
-    /// Counts how many requests are admitted and denied, for [`Stats`](crate::Stats); not unless
+    /// Counts how many requests are admitted and denied, for [`Stats`](crate::stats::Stats); not unless
     /// called.
     ///
     /// Each of up to 64 threads at a time counts on a cache line of its own (8 KB in all),
@@ -367,7 +368,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
 
     /// Lets threads that contend for a key take some of its cells ahead; not unless called.
     ///
-    /// It is what [leases](crate::Lane) do, without a handle: a thread whose charge of a key was
+    /// It is what [leases](crate::lease::LocalLease) do, without a handle: a thread whose charge of a key was
     /// overtaken by another thread's takes up to `k` cells at once (but at most a quarter of those
     /// that are left), and decides its next requests for that key without touching shared memory. A
     /// key that nobody contends for is decided about as ever, at the price of a look at a cache
@@ -392,7 +393,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     ///   as without. It takes 24 KB.
     /// - If a thread's clock steps back by `s` (as it may when the thread moves to another core), it
     ///   may spend `rate * s` cells too many, once for each such step.
-    /// - With a [`TieredClock`](crate::TieredClock) the precise time is read for each request.
+    /// - With a [`TieredClock`](crate::clock::TieredClock) the precise time is read for each request.
     ///
     /// ```
     /// # use tollgate::{BuildError, Gcra, Limiter, Quota};

@@ -174,7 +174,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     ///
     /// ```
     /// # use tollgate::{Direct, Quota};
-    /// use tollgate::algo::StateMachine;
+    /// use tollgate::internals::StateMachine;
     /// let gate = Direct::new(Quota::per_second(1))?;
     /// assert_eq!(gate.params().grid().ratio(), (1, 2_500)); // 1 unit is 2,500 ns
     /// # Ok::<(), tollgate::QuotaError>(())

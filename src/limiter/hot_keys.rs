@@ -1,7 +1,7 @@
 //! Hot keys, shared out: a thread that loses a race for a key's word takes a few of its cells ahead,
 //! on a line of its own, and spends those.
 //!
-//! A share is what a [`LocalLease`](crate::Lane) is, without its being asked for, and exact for the same
+//! A share is what a [`LocalLease`](crate::lease::LocalLease) is, without its being asked for, and exact for the same
 //! reason: it holds at most `k` cells, charged at once, which may be spent until time has restored
 //! `k` cells, while all charges are held to a burst that is lower by `k`. It is never given back:
 //! what is not spent in time, time has restored, and a request that needs more than is held charges
@@ -40,7 +40,7 @@ pub(crate) fn shares_for(algo: &impl StateMachine) -> Result<Shares, BuildError>
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// How many cells of `key` this thread has taken ahead and may still spend at `now`; always 0
-    /// unless the limiter [shares hot keys](crate::Builder::share_hot_keys).
+    /// unless the limiter [shares hot keys](crate::Builder::lease_hot_keys).
     ///
     /// ```
     /// # use tollgate::{Gcra, Limiter, Quota, Tick};

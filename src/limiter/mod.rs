@@ -10,6 +10,9 @@ pub(crate) mod slot_layout;
 pub(crate) mod stats;
 mod within;
 
+pub use builder::DirectBuilder;
+pub use slot_layout::SlotLayout;
+
 use core::hash::Hash;
 use core::marker::PhantomData;
 use core::time::Duration;
@@ -46,7 +49,7 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 /// - A key loses its place only when it is idle (which costs it nothing), or, when all 16 slots
 ///   it could have are taken by live keys, by the policy chosen with
 ///   [`on_full`](Builder::on_full). The default forgets the key with the least debt.
-/// - Keys are told apart by bits of a randomly seeded hash: 26 in [compact slots](crate::Slots),
+/// - Keys are told apart by bits of a randomly seeded hash: 26 in [compact slots](crate::limiter::SlotLayout),
 ///   54 in others, of which the buckets' choice uses up a few. Two keys that coincide share a
 ///   bucket, so they may be denied too early, never too late. In a table of a million keys that
 ///   happens to a new key with a chance of 1.3 in 10 million, or about 10^-13.
@@ -417,8 +420,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// The algorithm with the quota worked in.
     ///
     /// ```
-    /// # use tollgate::{Limiter, Quota, SlotLayout};
-    /// use tollgate::algo::StateMachine;
+    /// # use tollgate::limiter::SlotLayout;
+    /// # use tollgate::{Limiter, Quota};
+    /// use tollgate::internals::StateMachine;
     /// let gate: Limiter<str> =
     ///     Limiter::builder(Quota::per_day(1)).slots(SlotLayout::Wide).build()?;
     /// assert_eq!(gate.params().grid().skew_tolerance(), None); // any

@@ -28,22 +28,22 @@ const HORIZON_MIN: Duration = Duration::from_secs(30 * 24 * 3_600);
 ///   in wide slots the unit is 2.5 microseconds. An anchored window's end is kept to a
 ///   ten-thousandth of its length. The rate, or the limit, is as exact.
 /// - A clock may be behind the one that charged by no more than
-///   [`skew_tolerance`](crate::algo::Machine::skew_tolerance): an hour or nearly where the burst
+///   [`skew_tolerance`](crate::algo::StateMachine::skew_tolerance): an hour or nearly where the burst
 ///   takes 0.2 s or longer to come back, 10 seconds at the least. In wide slots, with ordinary
 ///   quotas, it may be behind by any span.
-/// - A key that comes back after longer than [`horizon`](crate::algo::Machine::horizon) (about a
+/// - A key that comes back after longer than [`horizon`](crate::algo::StateMachine::horizon) (about a
 ///   year where the burst takes 0.2 s or longer, a day at the least), to a place that nobody has
 ///   taken meanwhile, may be denied once more for what it did then: for no longer than sixteen
 ///   times what its burst takes to come back (the largest debt that a state can hold) and that
 ///   tolerance together.
 ///
-/// These need wide slots, whatever the quota: [`Gcra::leases`](crate::Gcra::lanes), and with them
-/// [`lease_hot_keys`](crate::Builder::share_hot_keys);
-/// [`Gcra::for_plans`](crate::Gcra::for_plans); [`DynamicGcra`](crate::Live); and all algorithms that are not
+/// These need wide slots, whatever the quota: [`Gcra::leases`](crate::Gcra::leases), and with them
+/// [`lease_hot_keys`](crate::Builder::lease_hot_keys);
+/// [`Gcra::for_plans`](crate::Gcra::for_plans); [`DynamicGcra`](crate::dynamic::DynamicGcra); and all algorithms that are not
 /// named below. With [`Auto`](Self::Auto) they have them. With [`Compact`](Self::Compact) the limiter is
 /// not built, and [`BuildError::NotCompact`] says what to leave out.
-/// [Plans](crate::Plan) of a limiter without `for_plans` work in both kinds of slot, and so do
-/// [reservations](crate::Reservation), which compact slots settle less exactly (see there).
+/// [Plans](crate::plan::Plan) of a limiter without `for_plans` work in both kinds of slot, and so do
+/// [reservations](crate::reservation::Reservation), which compact slots settle less exactly (see there).
 ///
 /// [`Gcra`](crate::Gcra) and [`LeakyQueue`](crate::LeakyQueue) can have compact slots, unless the
 /// rate is above 1.5 million cells a second, the whole burst comes back in less than 0.64 ms, or
@@ -53,7 +53,8 @@ const HORIZON_MIN: Duration = Duration::from_secs(30 * 24 * 3_600);
 /// anchored, 100,000 an hour and 60 a minute fit, 1,000 a second do not.
 ///
 /// ```
-/// use tollgate::{BuildError, Limiter, Quota, SlotLayout};
+/// use tollgate::limiter::SlotLayout;
+/// use tollgate::{BuildError, Limiter, Quota};
 ///
 /// let quota = Quota::per_second(100).burst(20);
 /// let gate: Limiter<u64> =
@@ -72,7 +73,7 @@ pub enum SlotLayout {
     /// One word a slot; [`BuildError::NotCompact`] if it does not fit.
     Compact,
     /// One word a slot for a capacity of 30,000 keys or more, where it fits with a
-    /// [`horizon`](crate::algo::Machine::horizon) of thirty days or longer, and tells the clocks
+    /// [`horizon`](crate::algo::StateMachine::horizon) of thirty days or longer, and tells the clocks
     /// apart that are allowed for; else two. Below that, a table stays in the processor's cache
     /// either way, and compact slots are no faster.
     #[default]

@@ -46,7 +46,7 @@ pub struct Stats {
     /// ([`OnFull::SharedOverflow`](crate::OnFull::SharedOverflow)).
     pub overflowed: u64,
     /// Times that a thread took cells of a hot key ahead
-    /// ([`lease_hot_keys`](crate::Builder::share_hot_keys)).
+    /// ([`lease_hot_keys`](crate::Builder::lease_hot_keys)).
     pub shared: u64,
 }
 
@@ -123,7 +123,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 }
 
 /// Counts decisions that pass through it: of a [`Direct`](crate::Direct), a
-/// [`LocalLease`](crate::Lane), or one of several uses of a limiter.
+/// [`LocalLease`](crate::lease::LocalLease), or one of several uses of a limiter.
 ///
 /// A [`Limiter`] can [count its own](crate::Builder::count_decisions). A `Direct` cannot, so that
 /// nobody who does not count pays for the question.
@@ -135,7 +135,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 /// moments.
 ///
 /// ```
-/// use tollgate::{DecisionCount, Direct, Quota};
+/// use tollgate::stats::DecisionCount;
+/// use tollgate::{Direct, Quota};
 ///
 /// let (gate, count) = (Direct::new(Quota::per_hour(2))?, DecisionCount::new());
 /// for _ in 0..5 {
@@ -151,7 +152,7 @@ impl DecisionCount {
     /// Counts of zero.
     ///
     /// ```
-    /// assert_eq!(tollgate::DecisionCount::new().admitted(), 0);
+    /// assert_eq!(tollgate::stats::DecisionCount::new().admitted(), 0);
     /// ```
     #[must_use]
     pub fn new() -> Self {
@@ -161,7 +162,8 @@ impl DecisionCount {
     /// Counts a decision, and returns it.
     ///
     /// ```
-    /// # use tollgate::{DecisionCount, Direct, Quota};
+    /// # use tollgate::stats::DecisionCount;
+    /// # use tollgate::{Direct, Quota};
     /// let (gate, count) = (Direct::new(Quota::per_hour(1))?, DecisionCount::new());
     /// assert!(count.watch(gate.check()).is_ok() && count.watch(gate.check()).is_err());
     /// assert_eq!(count.denied(), 1);
@@ -176,7 +178,8 @@ impl DecisionCount {
     /// Counts yes or no, for `allow`.
     ///
     /// ```
-    /// # use tollgate::{DecisionCount, Direct, Quota};
+    /// # use tollgate::stats::DecisionCount;
+    /// # use tollgate::{Direct, Quota};
     /// let (gate, count) = (Direct::new(Quota::per_hour(1))?, DecisionCount::new());
     /// let allowed = gate.allow();
     /// count.count(allowed);
@@ -191,7 +194,7 @@ impl DecisionCount {
     /// Decisions counted that admitted.
     ///
     /// ```
-    /// let count = tollgate::DecisionCount::new();
+    /// let count = tollgate::stats::DecisionCount::new();
     /// count.count(true);
     /// assert_eq!(count.admitted(), 1);
     /// ```
@@ -202,7 +205,7 @@ impl DecisionCount {
     /// Decisions counted that denied.
     ///
     /// ```
-    /// let count = tollgate::DecisionCount::new();
+    /// let count = tollgate::stats::DecisionCount::new();
     /// count.count(true);
     /// assert_eq!(count.denied(), 0);
     /// ```

@@ -46,7 +46,7 @@ const WORDS: usize = PACED_WORDS + 2;
 ///   long, by a cell's time for each cell that it shrank by.
 /// - A key that had all its cells may have all of them afterwards, by whatever inheritance: an idle
 ///   state is the same as none.
-/// - A [reservation](crate::Reservation) from before the change gives nothing back.
+/// - A [reservation](crate::reservation::Reservation) from before the change gives nothing back.
 /// - The rate can become 32 times as fast as the first, or more if that is slow; the largest burst
 ///   in units of the first rate is 2^47. What is beyond is denied, and leaves the quota as it was.
 /// - Clocks may differ by 18 minutes, and a key that comes back after 78 days may be denied for a while for
@@ -58,7 +58,8 @@ const WORDS: usize = PACED_WORDS + 2;
 /// - Slots are wide. There are no lanes, and no shares of hot keys.
 ///
 /// ```
-/// use tollgate::{Inherit, Limiter, DynamicGcra, Quota};
+/// use tollgate::dynamic::{DynamicGcra, Inherit};
+/// use tollgate::{Limiter, Quota};
 ///
 /// let gate: Limiter<str, DynamicGcra> =
 ///     Limiter::builder(Quota::per_hour(10)).algorithm(DynamicGcra::new()).build()?;
@@ -76,7 +77,8 @@ impl DynamicGcra {
     /// A bucket that is full when a key is first seen.
     ///
     /// ```
-    /// # use tollgate::{Direct, DynamicGcra, Quota};
+    /// # use tollgate::dynamic::DynamicGcra;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::builder(Quota::per_hour(4)).algorithm(DynamicGcra::new()).build()?;
     /// assert_eq!(gate.check().unwrap().remaining(), 3);
     /// # Ok::<(), tollgate::QuotaError>(())
@@ -89,7 +91,8 @@ impl DynamicGcra {
     /// A bucket that is empty when a key is first seen, and fills at the rate.
     ///
     /// ```
-    /// # use tollgate::{Direct, DynamicGcra, Quota, Tick};
+    /// # use tollgate::dynamic::DynamicGcra;
+    /// # use tollgate::{Direct, Quota, Tick};
     /// let gate = Direct::builder(Quota::per_second(4)).algorithm(DynamicGcra::start_empty()).build()?;
     /// assert!(gate.check_at(1, Tick::ZERO).is_err());
     /// assert!(gate.check_at(1, Tick::from_nanos(250_000_000)).is_ok());
@@ -116,8 +119,10 @@ impl Algorithm for DynamicGcra {
 /// [`DynamicGcra`] with the quota that holds at the moment.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, StateMachine};
-/// use tollgate::{DynamicGcra, Quota, Tick};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::StateMachine;
+/// use tollgate::dynamic::DynamicGcra;
+/// use tollgate::{Quota, Tick};
 ///
 /// let params = DynamicGcra::new().params(&Quota::per_second(2), 0)?;
 /// assert!(params.answer(params.fresh(Tick::ZERO), Tick::ZERO, 2).is_ok());
@@ -210,7 +215,8 @@ impl<K: Hash + ?Sized, C: Clock> Limiter<K, DynamicGcra, C> {
     /// changed by another thread; the error says what to do. The old quota then stays in force.
     ///
     /// ```
-    /// # use tollgate::{Inherit, Limiter, DynamicGcra, Quota, QuotaError};
+    /// # use tollgate::dynamic::{DynamicGcra, Inherit};
+    /// # use tollgate::{Limiter, Quota, QuotaError};
     /// let gate: Limiter<str, DynamicGcra> =
     ///     Limiter::builder(Quota::per_hour(10)).algorithm(DynamicGcra::new()).build()?;
     /// let denied = gate.set_quota(Quota::per_second(0), Inherit::Reset);
@@ -229,7 +235,8 @@ impl<K: Hash + ?Sized, C: Clock> Limiter<K, DynamicGcra, C> {
     /// As there.
     ///
     /// ```
-    /// # use tollgate::{Inherit, Limiter, DynamicGcra, Quota, Tick};
+    /// # use tollgate::dynamic::{DynamicGcra, Inherit};
+    /// # use tollgate::{Limiter, Quota, Tick};
     /// let gate: Limiter<str, DynamicGcra> =
     ///     Limiter::builder(Quota::per_second(10)).algorithm(DynamicGcra::new()).build()?;
     /// assert!(gate.check_at("a", 10, Tick::ZERO).is_ok());
@@ -256,7 +263,8 @@ impl<K: Hash + ?Sized, C: Clock> Limiter<K, DynamicGcra, C> {
     /// The quota in force.
     ///
     /// ```
-    /// # use tollgate::{Limiter, DynamicGcra, Quota};
+    /// # use tollgate::dynamic::DynamicGcra;
+    /// # use tollgate::{Limiter, Quota};
     /// let quota = Quota::per_second(10).burst(3);
     /// let gate: Limiter<str, DynamicGcra> = Limiter::builder(quota).algorithm(DynamicGcra::new()).build()?;
     /// assert_eq!(gate.quota(), quota);
@@ -275,7 +283,8 @@ impl<C: Clock> Direct<DynamicGcra, C> {
     /// As for [`Limiter::set_quota`].
     ///
     /// ```
-    /// # use tollgate::{Direct, Inherit, DynamicGcra, Quota};
+    /// # use tollgate::dynamic::{DynamicGcra, Inherit};
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::builder(Quota::per_hour(10)).algorithm(DynamicGcra::new()).build()?;
     /// assert_eq!(gate.drain(10), 10);
     /// gate.set_quota(Quota::per_hour(20), Inherit::Reset)?;
@@ -293,7 +302,8 @@ impl<C: Clock> Direct<DynamicGcra, C> {
     /// As there.
     ///
     /// ```
-    /// # use tollgate::{Direct, Inherit, DynamicGcra, Quota, Tick};
+    /// # use tollgate::dynamic::{DynamicGcra, Inherit};
+    /// # use tollgate::{Direct, Quota, Tick};
     /// let gate = Direct::builder(Quota::per_second(10)).algorithm(DynamicGcra::new()).build()?;
     /// gate.set_quota_at(Quota::per_second(5), Inherit::AsIs, Tick::ZERO)?;
     /// assert!(gate.check_at(6, Tick::ZERO).is_err());
@@ -314,7 +324,8 @@ impl<C: Clock> Direct<DynamicGcra, C> {
     /// The quota in force.
     ///
     /// ```
-    /// # use tollgate::{Direct, DynamicGcra, Quota};
+    /// # use tollgate::dynamic::DynamicGcra;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::builder(Quota::per_hour(10)).algorithm(DynamicGcra::new()).build()?;
     /// assert_eq!(gate.quota().limit(), 10);
     /// # Ok::<(), tollgate::QuotaError>(())

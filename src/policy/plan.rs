@@ -24,7 +24,7 @@ use crate::time::{Clock, Tick};
 ///
 /// **Not guaranteed.**
 ///
-/// - [`reserve`](Limiter::reserve), [`drain`](Limiter::drain), [leases](crate::Lane) and the rest go
+/// - [`reserve`](Limiter::reserve), [`drain`](Limiter::drain), [leases](crate::lease::LocalLease) and the rest go
 ///   by the limiter's own quota.
 /// - A rate above the limiter's own, or a burst that takes far longer to come back, may be denied when
 ///   the plan is made: build the limiter with the fastest quota there is, and

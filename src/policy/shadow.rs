@@ -32,10 +32,11 @@ use crate::time::{Clock, Tick};
 /// - While other threads work, the four counts may be of slightly different moments.
 ///
 /// It takes 16 KB beside the two limiters, and about twice the time of one. To try a limit beside
-/// several others, see [`Composite`](crate::Composite#shadow-limits).
+/// several others, see [`Composite`](crate::composite::Composite#shadow-limits).
 ///
 /// ```
-/// use tollgate::{Limiter, Quota, Shadow, SlidingLog};
+/// use tollgate::shadow::Shadow;
+/// use tollgate::{Limiter, Quota, SlidingLog};
 ///
 /// let enforced: Limiter<str> = Limiter::builder(Quota::per_minute(100)).build()?;
 /// let candidate =
@@ -64,7 +65,8 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
     /// Puts the two beside each other. Each may have been used before.
     ///
     /// ```
-    /// use tollgate::{Limiter, Quota, Shadow};
+    /// use tollgate::shadow::Shadow;
+    /// use tollgate::{Limiter, Quota};
     /// let limiter = |limit| Limiter::<u64>::builder(Quota::per_second(limit)).build();
     /// let gate = Shadow::new(limiter(50)?, limiter(40)?);
     /// assert!(gate.check(&7).is_ok());
@@ -82,7 +84,8 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
     /// The enforced limiter's denial, with the time to come back.
     ///
     /// ```
-    /// # use tollgate::{Limiter, Quota, Shadow};
+    /// # use tollgate::shadow::Shadow;
+    /// # use tollgate::{Limiter, Quota};
     /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_hour(limit)).build();
     /// let gate = Shadow::new(limiter(1)?, limiter(2)?);
     /// assert!(gate.check(&7).is_ok());
@@ -102,7 +105,8 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
     /// The enforced limiter's denial, with the time to come back.
     ///
     /// ```
-    /// # use tollgate::{Limiter, Quota, Shadow};
+    /// # use tollgate::shadow::Shadow;
+    /// # use tollgate::{Limiter, Quota};
     /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_hour(limit)).build();
     /// let gate = Shadow::new(limiter(5)?, limiter(4)?);
     /// assert!(gate.check_n(&7, 5).is_ok());
@@ -124,7 +128,8 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
     /// The enforced limiter's denial, with the time to come back.
     ///
     /// ```
-    /// # use tollgate::{Limiter, Quota, Shadow, Tick};
+    /// # use tollgate::shadow::Shadow;
+    /// # use tollgate::{Limiter, Quota, Tick};
     /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_second(limit)).build();
     /// let gate = Shadow::new(limiter(1)?, limiter(1)?);
     /// assert!(gate.check_at(&7, 1, Tick::ZERO).is_ok());
@@ -147,7 +152,8 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
     /// How the two have decided so far.
     ///
     /// ```
-    /// # use tollgate::{Limiter, Quota, Shadow};
+    /// # use tollgate::shadow::Shadow;
+    /// # use tollgate::{Limiter, Quota};
     /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_hour(limit)).build();
     /// let gate = Shadow::new(limiter(3)?, limiter(3)?);
     /// while gate.check(&7).is_ok() {}
@@ -168,7 +174,8 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
     /// The limiter whose decisions count.
     ///
     /// ```
-    /// # use tollgate::{Limiter, Quota, Shadow};
+    /// # use tollgate::shadow::Shadow;
+    /// # use tollgate::{Limiter, Quota};
     /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_hour(limit)).build();
     /// let gate = Shadow::new(limiter(3)?, limiter(2)?);
     /// gate.enforced().reset(&7);
@@ -181,7 +188,8 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
     /// The limiter on trial.
     ///
     /// ```
-    /// # use tollgate::{Limiter, Quota, Shadow};
+    /// # use tollgate::shadow::Shadow;
+    /// # use tollgate::{Limiter, Quota};
     /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_hour(limit)).build();
     /// let gate = Shadow::new(limiter(3)?, limiter(2)?);
     /// assert!(gate.candidate().is_empty());
@@ -194,7 +202,8 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
     /// Ends the trial: the enforced limiter, and the candidate, with the states that they are in.
     ///
     /// ```
-    /// # use tollgate::{Limiter, Quota, Shadow};
+    /// # use tollgate::shadow::Shadow;
+    /// # use tollgate::{Limiter, Quota};
     /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_hour(limit)).build();
     /// let gate = Shadow::new(limiter(3)?, limiter(1)?);
     /// assert!(gate.check(&7).is_ok());
@@ -227,7 +236,7 @@ where
 /// How often two limiters agree, and how they differ: see [`Shadow::counts`].
 ///
 /// ```
-/// let counts = tollgate::ShadowCounts::default();
+/// let counts = tollgate::shadow::ShadowCounts::default();
 /// assert_eq!((counts.total(), counts.differ()), (0, 0));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -247,7 +256,7 @@ impl ShadowCounts {
     /// Requests about which the two differ.
     ///
     /// ```
-    /// assert_eq!(tollgate::ShadowCounts::default().differ(), 0);
+    /// assert_eq!(tollgate::shadow::ShadowCounts::default().differ(), 0);
     /// ```
     #[must_use]
     pub fn differ(&self) -> u64 {
@@ -257,7 +266,7 @@ impl ShadowCounts {
     /// All requests.
     ///
     /// ```
-    /// assert_eq!(tollgate::ShadowCounts::default().total(), 0);
+    /// assert_eq!(tollgate::shadow::ShadowCounts::default().total(), 0);
     /// ```
     #[must_use]
     pub fn total(&self) -> u64 {

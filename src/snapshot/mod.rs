@@ -18,13 +18,13 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Limiter<K, A, C> {
     /// The states of all live keys, for [`Builder::restore`](crate::Builder::restore) in another
     /// process or another run.
     ///
-    /// Takes 17 bytes for a key in wide slots and 9 in [compact](crate::Slots) ones (at the stated
+    /// Takes 17 bytes for a key in wide slots and 9 in [compact](crate::limiter::SlotLayout) ones (at the stated
     /// capacity), 8 more for each word of a ring, and 312. Keys themselves are not in it, and idle
     /// ones are not either. A checksum tells whether it was damaged. A million keys without a ring
     /// took 80 ms to save and 470 ms to restore in wide slots, 40 and 60 ms in compact ones, on a busy
     /// machine (`benches/benches/snapshot.rs`).
     ///
-    /// Available for all algorithms but [`DynamicGcra`](crate::Live), for which it does not compile: its
+    /// Available for all algorithms but [`DynamicGcra`](crate::dynamic::DynamicGcra), for which it does not compile: its
     /// quota may change at any moment, so a state would not say by which quota it was made. An
     /// [`AnyAlgorithm`](crate::AnyAlgorithm) is saved as the algorithm that it is.
     ///
@@ -43,11 +43,11 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Limiter<K, A, C> {
     ///   charged so often that this fails 256 times in a row is missing, and so is the
     ///   [shared overflow](crate::OnFull::SharedOverflow): that takes a charge in every span of time
     ///   in which its ring can be read.
-    /// - Cells that [leases](crate::Lane) or [shares](crate::Builder::share_hot_keys) hold are in it
+    /// - Cells that [leases](crate::lease::LocalLease) or [shares](crate::Builder::lease_hot_keys) hold are in it
     ///   as charged: they are gone after a restart.
     /// - A key that is idle is not in it. With [`Gcra::start_empty`](crate::Gcra::start_empty) it
     ///   begins empty again, as one does that has lost its place.
-    /// - [`Stats`](crate::Stats) are not in it.
+    /// - [`Stats`](crate::stats::Stats) are not in it.
     /// - It is not signed, and it holds the seeds of the hash: who can read it can choose keys that
     ///   collide, and who can write it can write states. Keep it where only the process can reach
     ///   it.

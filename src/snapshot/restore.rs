@@ -14,7 +14,8 @@ use crate::time::{Clock, Tick};
 /// Why a snapshot is denied; its text says what to do. Nothing has been changed.
 ///
 /// ```
-/// use tollgate::{Limiter, Quota, RestoreError};
+/// use tollgate::snapshot::RestoreError;
+/// use tollgate::{Limiter, Quota};
 ///
 /// let builder = || Limiter::<u64>::builder(Quota::per_second(5));
 /// let mut bytes = builder().build()?.snapshot();

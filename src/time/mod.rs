@@ -154,7 +154,7 @@ pub trait Clock {
 
     /// A time that costs less to read and is not after the present, if this clock has one; `None`
     /// unless overridden. A limiter then admits by it, and reads [`now`](Self::now) only where
-    /// that would deny: see [`TieredClock`](crate::TieredClock).
+    /// that would deny: see [`TieredClock`](crate::clock::TieredClock).
     #[inline]
     fn coarse(&self) -> Option<Tick> {
         None

@@ -22,7 +22,8 @@ impl<S: Waitable> WaitQueue<S> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{Direct, WaitQueue, Quota};
+    /// use tollgate::wait::WaitQueue;
+    /// use tollgate::{Direct, Quota};
     ///
     /// let line = WaitQueue::new(Direct::new(Quota::per_second(10).burst(1))?);
     /// let waited = |max_wait| line.wait(&(), 1, max_wait).map(|waited| waited.waited());
@@ -42,7 +43,8 @@ impl<S: Waitable> WaitQueue<S> {
     /// As for `wait`.
     ///
     /// ```
-    /// use tollgate::{Direct, WaitQueue, Quota, Tick};
+    /// use tollgate::wait::WaitQueue;
+    /// use tollgate::{Direct, Quota, Tick};
     /// let line = WaitQueue::new(Direct::new(Quota::per_minute(1))?);
     /// line.wait_until(&(), 1, Tick::ZERO)?; // does not have to wait
     /// assert!(line.wait_until(&(), 1, Tick::ZERO).is_err());

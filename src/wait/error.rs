@@ -7,7 +7,8 @@ use core::time::Duration;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Direct, WaitQueue, Quota};
+/// use tollgate::wait::WaitQueue;
+/// use tollgate::{Direct, Quota};
 /// let line = WaitQueue::new(Direct::new(Quota::per_second(9))?);
 /// assert_eq!(line.wait(&(), 1, Duration::ZERO)?.waited(), Duration::ZERO);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -22,7 +23,8 @@ impl Waited {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Direct, WaitQueue, Quota};
+    /// # use tollgate::wait::WaitQueue;
+    /// # use tollgate::{Direct, Quota};
     /// let line = WaitQueue::new(Direct::new(Quota::per_second(10).burst(1))?);
     /// line.wait(&(), 1, Duration::MAX)?;
     /// assert!(line.wait(&(), 1, Duration::MAX)?.waited() > Duration::from_millis(1));
@@ -38,7 +40,8 @@ impl Waited {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Direct, WaitQueue, Quota, WaitError};
+/// use tollgate::wait::{WaitError, WaitQueue};
+/// use tollgate::{Direct, Quota};
 ///
 /// let line = WaitQueue::new(Direct::new(Quota::per_minute(1))?);
 /// line.wait(&(), 1, Duration::ZERO)?;

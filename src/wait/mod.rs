@@ -75,15 +75,16 @@ const WAITERS_MAX: usize = 1_024;
 ///   line is dropped. Its cells are charged when its turn comes, as if it had gone ahead, and so lost.
 ///   It does not hold up those behind it, and no other key loses cells to it.
 /// - A future that is dropped after its turn came, without having been polled since, gives back what
-///   time has not restored since its turn, never more: see [`Reservation`](crate::Reservation). Whoever
+///   time has not restored since its turn, never more: see [`Reservation`](crate::reservation::Reservation). Whoever
 ///   was granted in the meantime keeps what it was granted.
 /// - Keys that [find no place](crate::OnFull) do not wait: they are admitted or denied by the
 ///   limiter's policy.
-/// - With [`CoarseClock`](crate::CoarseClock) a turn comes when the clock says so.
+/// - With [`CoarseClock`](crate::clock::CoarseClock) a turn comes when the clock says so.
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Limiter, WaitQueue, Quota};
+/// use tollgate::wait::WaitQueue;
+/// use tollgate::{Limiter, Quota};
 ///
 /// // The provider allows 50 requests a second for each account, 5 of them at once.
 /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(50).burst(5)).build()?;
@@ -119,7 +120,8 @@ impl<S: Waitable> WaitQueue<S> {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use tollgate::{Direct, WaitQueue, Quota};
+    /// use tollgate::wait::WaitQueue;
+    /// use tollgate::{Direct, Quota};
     /// let gate = Arc::new(Direct::new(Quota::per_second(9))?);
     /// let line = WaitQueue::new(Arc::clone(&gate));
     /// # Ok::<(), tollgate::QuotaError>(())
@@ -139,7 +141,8 @@ impl<S: Waitable> WaitQueue<S> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Direct, WaitQueue, Quota, WaitError};
+    /// # use tollgate::wait::{WaitError, WaitQueue};
+    /// # use tollgate::{Direct, Quota};
     /// let line = WaitQueue::new(Direct::new(Quota::per_minute(1))?).max_waiters(0);
     /// line.wait(&(), 1, Duration::MAX)?; // does not have to wait
     /// let error = line.wait(&(), 1, Duration::MAX).unwrap_err();
@@ -157,7 +160,8 @@ impl<S: Waitable> WaitQueue<S> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Direct, WaitQueue, Quota};
+    /// # use tollgate::wait::WaitQueue;
+    /// # use tollgate::{Direct, Quota};
     /// let line = WaitQueue::new(Direct::new(Quota::per_second(200).burst(1))?).jitter_percent(20);
     /// line.wait(&(), 1, Duration::MAX)?;
     /// line.wait(&(), 1, Duration::MAX)?; // sleeps for 5 to 6 ms
@@ -171,7 +175,8 @@ impl<S: Waitable> WaitQueue<S> {
     /// How many wait now, over all keys.
     ///
     /// ```
-    /// # use tollgate::{Direct, WaitQueue, Quota};
+    /// # use tollgate::wait::WaitQueue;
+    /// # use tollgate::{Direct, Quota};
     /// assert_eq!(WaitQueue::new(Direct::new(Quota::per_second(9))?).waiting(), 0);
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
@@ -182,7 +187,8 @@ impl<S: Waitable> WaitQueue<S> {
     /// What the line stands before.
     ///
     /// ```
-    /// # use tollgate::{Direct, WaitQueue, Quota};
+    /// # use tollgate::wait::WaitQueue;
+    /// # use tollgate::{Direct, Quota};
     /// let line = WaitQueue::new(Direct::new(Quota::per_second(9))?);
     /// assert!(line.limiter().check().is_ok()); // without standing in line
     /// # Ok::<(), tollgate::QuotaError>(())

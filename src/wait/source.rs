@@ -15,13 +15,14 @@ use crate::limiter::direct::Direct;
 use crate::table::Probe;
 use crate::time::{Clock, Tick};
 
-/// What a [`WaitQueue`](crate::Line) may stand before. Sealed: it is a [`Limiter`] or a [`Direct`] with a
+/// What a [`WaitQueue`](crate::wait::WaitQueue) may stand before. Sealed: it is a [`Limiter`] or a [`Direct`] with a
 /// token bucket ([`Gcra`]), one of them by reference, or in an [`Arc`]. The key of a `Direct` is
 /// `()`.
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Waitable, Direct, WaitQueue, Quota};
+/// use tollgate::wait::{WaitQueue, Waitable};
+/// use tollgate::{Direct, Quota};
 /// fn is_empty<S: Waitable>(line: &WaitQueue<S>) -> bool {
 ///     line.waiting() == 0
 /// }

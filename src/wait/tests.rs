@@ -8,7 +8,8 @@ use core::time::Duration;
 use proptest::prelude::*;
 
 use super::{Wait, WaitError, WaitQueue, Waited};
-use crate::{Direct, Gcra, Limiter, ManualClock, Quota, SlotLayout, Tick};
+use crate::limiter::SlotLayout;
+use crate::{Direct, Gcra, Limiter, ManualClock, Quota, Tick};
 
 const SECOND: u64 = 1_000_000_000;
 const RATE: u64 = 10;

@@ -29,7 +29,7 @@ const WINDOWS_APART: u128 = 1_024;
 /// fell on the beginning of a unit of the [`Grid`] (5 microseconds in ordinary cases, never more
 /// than a thousandth of the shortest window), else less than a unit later. See
 /// [`Limiter`](crate::Limiter) for what happens to a key that loses its place, and
-/// [`horizon`](crate::algo::Machine::horizon) for one that keeps it unused for months. The
+/// [`horizon`](crate::algo::StateMachine::horizon) for one that keeps it unused for months. The
 /// quota's burst is not used.
 ///
 /// It takes a ring of 8 bytes for each cell of the largest limit, and 16 more, for each key: at

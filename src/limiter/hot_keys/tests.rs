@@ -8,8 +8,9 @@ use proptest::prelude::*;
 use span::worst_excess_of_bucket;
 
 use super::*;
+use crate::limiter::SlotLayout;
 use crate::sync::act_as_thread;
-use crate::{Gcra, ManualClock, Quota, SlotLayout};
+use crate::{Gcra, ManualClock, Quota};
 
 const SECOND: u64 = 1_000_000_000;
 const LIMIT: u64 = 20;

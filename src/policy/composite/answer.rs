@@ -9,7 +9,8 @@ use crate::decision::{Denied, Permit};
 /// charged.
 ///
 /// ```
-/// use tollgate::{Composite, Direct, Quota, Tick};
+/// use tollgate::composite::Composite;
+/// use tollgate::{Direct, Quota, Tick};
 ///
 /// let both = Composite::<()>::builder()
 ///     .shared("per second", Direct::new(Quota::per_second(5))?)
@@ -34,7 +35,8 @@ impl CompositePermit {
     /// The name of the enforced limit with the fewest cells left; of several, the first.
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, Quota};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::new(Quota::per_hour(9))?;
     /// let one = Composite::<()>::builder().shared("all", gate).build()?;
     /// assert_eq!(one.check(&())?.tightest(), "all");
@@ -48,7 +50,8 @@ impl CompositePermit {
     /// What the [tightest](Self::tightest) limit answered.
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, Quota};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::new(Quota::per_hour(9))?;
     /// let one = Composite::<()>::builder().shared("all", gate).build()?;
     /// assert_eq!(one.check(&())?.permit().limit(), 9);
@@ -62,7 +65,8 @@ impl CompositePermit {
     /// limit.
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, Quota};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::new(Quota::per_hour(9))?;
     /// let one = Composite::<()>::builder().shared("all", gate).build()?;
     /// assert_eq!(one.check(&())?.remaining(), 8);
@@ -77,7 +81,8 @@ impl CompositePermit {
     /// [sets a pace](Permit::delay).
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, LeakyQueue, Quota, Tick};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, LeakyQueue, Quota, Tick};
     /// let queue = Direct::builder(Quota::per_second(5)).algorithm(LeakyQueue::new()).build()?;
     /// let paced = Composite::<()>::builder().shared("pace", queue).build()?;
     /// assert!(paced.check_at(&(), 1, Tick::ZERO)?.delay().is_zero());
@@ -92,7 +97,8 @@ impl CompositePermit {
     /// The name of the first shadow limit that would have denied.
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, Quota};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Composite::<()>::builder()
     ///     .shared("all", Direct::new(Quota::per_hour(9))?)
     ///     .shared("trial", Direct::new(Quota::per_hour(1))?)
@@ -113,7 +119,8 @@ impl CompositePermit {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Composite, Direct, Quota, Tick};
+/// use tollgate::composite::Composite;
+/// use tollgate::{Direct, Quota, Tick};
 ///
 /// let both = Composite::<()>::builder()
 ///     .shared("per second", Direct::new(Quota::per_second(5))?)
@@ -140,7 +147,8 @@ impl CompositeDenied {
     /// The name of the limit that denied; of several, the first.
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, Quota};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::new(Quota::per_hour(9))?;
     /// let one = Composite::<()>::builder().shared("all", gate).build()?;
     /// assert_eq!(one.check_n(&(), 10).unwrap_err().limit_name(), "all");
@@ -154,7 +162,8 @@ impl CompositeDenied {
     /// What the [limit that denied](Self::limit_name) answered.
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, Quota};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::new(Quota::per_hour(9))?;
     /// let one = Composite::<()>::builder().shared("all", gate).build()?;
     /// assert_eq!(one.check_n(&(), 10).unwrap_err().denied().remaining(), 9);
@@ -169,7 +178,8 @@ impl CompositeDenied {
     /// fit one of them.
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, Quota};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::new(Quota::per_hour(9))?;
     /// let one = Composite::<()>::builder().shared("all", gate).build()?;
     /// assert_eq!(one.check_n(&(), 10).unwrap_err().retry_after(), None);
@@ -183,7 +193,8 @@ impl CompositeDenied {
     /// The whole cells that could be spent now: the fewest of any enforced limit.
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, Quota};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::new(Quota::per_hour(9))?;
     /// let one = Composite::<()>::builder().shared("all", gate).build()?;
     /// assert_eq!(one.check_n(&(), 10).unwrap_err().remaining(), 9);
@@ -211,7 +222,8 @@ impl core::error::Error for CompositeDenied {}
 /// [`trials`](super::Composite::trials).
 ///
 /// ```
-/// use tollgate::{Composite, Direct, Quota};
+/// use tollgate::composite::Composite;
+/// use tollgate::{Direct, Quota};
 ///
 /// let gate = Composite::<()>::builder()
 ///     .shared("all", Direct::new(Quota::per_hour(9))?)

@@ -15,7 +15,7 @@ use crate::time::Clock;
 /// Why a [`Composite`] cannot be built; its text says what to do instead.
 ///
 /// ```
-/// use tollgate::{Composite, CompositeError};
+/// use tollgate::composite::{Composite, CompositeError};
 /// assert_eq!(Composite::<()>::builder().build().unwrap_err(), CompositeError::NothingEnforced);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,8 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
     /// Adds a limit with a bucket for each key, which `key` finds in a request.
     ///
     /// ```
-    /// use tollgate::{Composite, Limiter, Quota};
+    /// use tollgate::composite::Composite;
+    /// use tollgate::{Limiter, Quota};
     ///
     /// struct Request { user: String }
     /// let per_user: Limiter<str> = Limiter::builder(Quota::per_second(5)).build()?;
@@ -107,7 +108,8 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
     /// As [`keyed`](Self::keyed), for a key that is not in the request as such, but made from it.
     ///
     /// ```
-    /// use tollgate::{Composite, Limiter, Quota};
+    /// use tollgate::composite::Composite;
+    /// use tollgate::{Limiter, Quota};
     ///
     /// struct Request { tenant: u32, route: u32 }
     /// let per_route: Limiter<(u32, u32)> = Limiter::builder(Quota::per_second(5)).build()?;
@@ -132,7 +134,8 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use tollgate::{Composite, Direct, Quota};
+    /// use tollgate::composite::Composite;
+    /// use tollgate::{Direct, Quota};
     ///
     /// let upstream = Arc::new(Direct::new(Quota::per_second(500))?);
     /// let gate =
@@ -152,7 +155,8 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
     /// Makes the limit named last a shadow: it is asked and counted, and never denies.
     ///
     /// ```
-    /// use tollgate::{Composite, Direct, Quota};
+    /// use tollgate::composite::Composite;
+    /// use tollgate::{Direct, Quota};
     ///
     /// let gate = Composite::<()>::builder()
     ///     .shared("now", Direct::new(Quota::per_hour(9))?)
@@ -182,10 +186,11 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
     ///
     /// There is nothing to enforce or too much; or the charges of a limit that is not the last
     /// enforced one cannot be given back, as is so with all algorithms but [`Gcra`](crate::Gcra),
-    /// [`DynamicGcra`](crate::Live) and [`FixedWindow`](crate::FixedWindow).
+    /// [`DynamicGcra`](crate::dynamic::DynamicGcra) and [`FixedWindow`](crate::FixedWindow).
     ///
     /// ```
-    /// use tollgate::{Composite, CompositeError, Direct, Quota, SlidingLog};
+    /// use tollgate::composite::{Composite, CompositeError};
+    /// use tollgate::{Direct, Quota, SlidingLog};
     ///
     /// let log = || Direct::builder(Quota::per_hour(5)).algorithm(SlidingLog::new()).build();
     /// let bucket = || Direct::new(Quota::per_second(9));

@@ -53,21 +53,21 @@ const MEMBERS_MAX: usize = 8;
 ///   it has cells for one of them only.
 /// - The limits are not read at one instant: what is told of them (the tightest, the longest wait)
 ///   may be of slightly different moments while other threads charge them.
-/// - In [compact slots](crate::Slots), and where a key was forgotten to make room for another and
+/// - In [compact slots](crate::limiter::SlotLayout), and where a key was forgotten to make room for another and
 ///   has come back meanwhile, what is given back may reach the key's later life.
 /// - If the clocks of two threads differ by `s`, or a thread is stopped for `s` after it has read its
 ///   clock, such a denial may give back `rate * s` cells too many, but no more than were asked for. So it
 ///   may where threads call [`check_at`](Self::check_at) with times that differ by `s`.
-/// - Where a [`DynamicGcra`](crate::Live) quota changes while a request is being denied, what was charged
+/// - Where a [`DynamicGcra`](crate::dynamic::DynamicGcra) quota changes while a request is being denied, what was charged
 ///   before may not be given back, or although the change has restored it.
 /// - A request that is denied in step 3 may have claimed a slot in the limiters before, and, with
 ///   [`EvictNearestIdle`](crate::OnFull::EvictNearestIdle), another key may have lost its own to it.
-/// - Cells that threads hold by [`lease_hot_keys`](crate::Builder::share_hot_keys) or in
-///   [leases](crate::Lane) are not spent here, except by the last enforced limit.
+/// - Cells that threads hold by [`lease_hot_keys`](crate::Builder::lease_hot_keys) or in
+///   [leases](crate::lease::LocalLease) are not spent here, except by the last enforced limit.
 ///
 /// # Which algorithms
 ///
-/// [`Gcra`](crate::Gcra), [`DynamicGcra`](crate::Live) and [`FixedWindow`](crate::FixedWindow) anywhere. The
+/// [`Gcra`](crate::Gcra), [`DynamicGcra`](crate::dynamic::DynamicGcra) and [`FixedWindow`](crate::FixedWindow) anywhere. The
 /// others cannot take a charge back, so they may be the last enforced limit, or shadows; else
 /// [`build`] denies.
 ///
@@ -84,10 +84,11 @@ const MEMBERS_MAX: usize = 8;
 /// all enforced ones admit. It is charged for those that it admits. What it answers is counted (see
 /// [`trials`](Self::trials)) and told by [`CompositePermit::would_deny`], and changes nothing else. What
 /// enforcing it would change for the others is not seen: they would be charged less. Several shadows
-/// do not see each other. To compare two quotas on the same keys, see [`Shadow`](crate::Shadow).
+/// do not see each other. To compare two quotas on the same keys, see [`Shadow`](crate::shadow::Shadow).
 ///
 /// ```
-/// use tollgate::{Composite, Direct, Limiter, Quota};
+/// use tollgate::composite::Composite;
+/// use tollgate::{Direct, Limiter, Quota};
 ///
 /// struct Request { ip: String, tenant: u32 }
 ///
@@ -130,7 +131,8 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     /// Begins a composite; [`CompositeBuilder`] says what can be in it.
     ///
     /// ```
-    /// use tollgate::{Composite, Direct, Quota};
+    /// use tollgate::composite::Composite;
+    /// use tollgate::{Direct, Quota};
     /// let gate = Direct::new(Quota::per_second(5))?;
     /// let one = Composite::<str>::builder().shared("all", &gate).build()?;
     /// assert!(one.check("any request").is_ok());
@@ -147,7 +149,8 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     /// The denial, with the limit that denied and the time to come back.
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, Quota};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::new(Quota::per_hour(1))?;
     /// let one = Composite::<()>::builder().shared("all", gate).build()?;
     /// assert!(one.check(&()).is_ok());
@@ -165,7 +168,8 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     /// The denial, with the limit that denied and the time to come back.
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, Quota};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::new(Quota::per_hour(10))?;
     /// let one = Composite::<()>::builder().shared("all", gate).build()?;
     /// assert!(one.check_n(&(), 7).is_ok());
@@ -184,7 +188,8 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     /// The denial, with the limit that denied and the time to come back.
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, Quota, Tick};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota, Tick};
     /// let gate = Direct::new(Quota::per_second(1))?;
     /// let one = Composite::<()>::builder().shared("all", gate).build()?;
     /// assert!(one.check_at(&(), 1, Tick::ZERO).is_ok());
@@ -204,7 +209,8 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     /// What the shadow limits would have decided so far, in the order in which they were named.
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, Quota};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::new(Quota::per_hour(1))?;
     /// let one = Composite::<()>::builder().shared("all", gate).build()?;
     /// assert_eq!(one.trials().count(), 0);

@@ -9,7 +9,8 @@ use crate::decision::Denied;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Limiter, Penalties, Quota, PenaltyDenied};
+/// use tollgate::penalty::{Penalties, PenaltyDenied};
+/// use tollgate::{Limiter, Quota};
 ///
 /// let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
 /// let gate = Penalties::builder(gate, Quota::per_hour(2), Duration::from_secs(60)).build()?;
@@ -34,7 +35,8 @@ impl PenaltyDenied {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota, Tick};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota, Tick};
     /// let gate: Limiter<u64> = Limiter::builder(Quota::per_second(1)).build()?;
     /// let gate = Penalties::builder(gate, Quota::per_hour(2), Duration::from_secs(60)).build()?;
     /// assert!(gate.check_at(&7, 1, Tick::ZERO).is_ok());
@@ -67,7 +69,8 @@ impl core::error::Error for PenaltyDenied {}
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Limiter, Penalties, Quota, PenaltyDenied, Tick};
+/// use tollgate::penalty::{Penalties, PenaltyDenied};
+/// use tollgate::{Limiter, Quota, Tick};
 ///
 /// let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
 /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
@@ -89,7 +92,8 @@ impl Ban {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota, PenaltyDenied, Tick};
+    /// # use tollgate::penalty::{Penalties, PenaltyDenied};
+    /// # use tollgate::{Limiter, Quota, Tick};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
     /// let Err(PenaltyDenied::Banned(ban)) = gate.check_at(&7, 10, Tick::ZERO) else { panic!() };
@@ -105,7 +109,8 @@ impl Ban {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota, PenaltyDenied};
+    /// # use tollgate::penalty::{Penalties, PenaltyDenied};
+    /// # use tollgate::{Limiter, Quota};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
     /// let Err(PenaltyDenied::Banned(ban)) = gate.check_n(&7, 10) else { panic!() };
@@ -121,7 +126,7 @@ impl Ban {
 /// What [`Penalties`](super::Penalties) have counted.
 ///
 /// ```
-/// assert_eq!(tollgate::PenaltyStats::default().bans, 0);
+/// assert_eq!(tollgate::penalty::PenaltyStats::default().bans, 0);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -61,7 +61,8 @@ const CAPACITY_DEFAULT: u64 = 100_000;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Limiter, Penalties, Quota, PenaltyDenied};
+/// use tollgate::penalty::{Penalties, PenaltyDenied};
+/// use tollgate::{Limiter, Quota};
 ///
 /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(10)).build()?;
 /// // Denied three times within a minute: banned for ten.
@@ -107,7 +108,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota};
     /// let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(1)).build()?;
     /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
     /// assert!(gate.check(&7).is_ok());
@@ -133,7 +135,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(1)).build()?;
     /// # let gate = Penalties::builder(gate, Quota::per_hour(2), Duration::from_secs(60)).build()?;
     /// assert!(gate.check(&7).is_ok());
@@ -152,7 +155,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// # let gate = Penalties::builder(gate, Quota::per_hour(2), Duration::from_secs(60)).build()?;
     /// assert!(gate.check_n(&7, 9).is_ok());
@@ -171,7 +175,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota, PenaltyDenied, Tick};
+    /// # use tollgate::penalty::{Penalties, PenaltyDenied};
+    /// # use tollgate::{Limiter, Quota, Tick};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_second(1)).build()?;
     /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
     /// let at = |seconds| Tick::from_duration(Duration::from_secs(seconds));
@@ -204,7 +209,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// # let gate = Penalties::builder(gate, Quota::per_hour(2), Duration::from_secs(60)).build()?;
     /// assert_eq!(gate.banned(&7), None);
@@ -218,7 +224,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota, Tick};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota, Tick};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
     /// assert!(gate.check_at(&7, 10, Tick::ZERO).is_err());
@@ -235,7 +242,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
     /// assert!(gate.check_n(&7, 10).is_err());
@@ -253,7 +261,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
     /// for _ in 0..5 {
@@ -271,7 +280,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota, Tick};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota, Tick};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
     /// assert!(gate.check_at(&7, 10, Tick::ZERO).is_err());
@@ -291,7 +301,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
     /// assert!(gate.limiter().is_empty());
@@ -316,7 +327,8 @@ impl<K: ?Sized, A: Algorithm, C: fmt::Debug> fmt::Debug for Penalties<K, A, C> {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Limiter, Penalties, Quota};
+/// use tollgate::penalty::Penalties;
+/// use tollgate::{Limiter, Quota};
 ///
 /// let gate: Limiter<u64> = Limiter::builder(Quota::per_second(100)).build()?;
 /// let gate = Penalties::builder(gate, Quota::per_minute(20), Duration::from_secs(600))
@@ -341,7 +353,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// let gate = Penalties::builder(gate, Quota::per_hour(3), Duration::from_secs(60))
     ///     .capacity(1_000)
@@ -358,7 +371,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota, Tick};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota, Tick};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60))
     ///     .prolonged()
@@ -378,7 +392,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota, PenaltyDenied};
+    /// # use tollgate::penalty::{Penalties, PenaltyDenied};
+    /// # use tollgate::{Limiter, Quota};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60))
     ///     .failures_only()
@@ -401,7 +416,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// assert!(Penalties::builder(gate, Quota::per_hour(3), Duration::ZERO).build().is_err());
     /// # Ok::<(), tollgate::BuildError>(())

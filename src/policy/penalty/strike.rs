@@ -53,7 +53,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{Limiter, Penalties, Quota};
+    /// use tollgate::penalty::Penalties;
+    /// use tollgate::{Limiter, Quota};
     ///
     /// // Ten tries a second. Three wrong passwords within a minute: banned for ten minutes.
     /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(10)).build()?;
@@ -84,7 +85,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota, Tick};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota, Tick};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// # let gate = Penalties::builder(gate, Quota::per_hour(2), Duration::from_secs(60)).build()?;
     /// let at = |seconds| Tick::from_duration(Duration::from_secs(seconds));
