@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tollgate::{Direct, Quota, Timer, WaitError, WaitQueue};
+use tollgate::wait::{Timer, WaitError, WaitQueue};
+use tollgate::{Direct, Quota};
 
 /// What the provider allows.
 const PER_SECOND: u64 = 100;

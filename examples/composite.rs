@@ -4,7 +4,10 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::{Composite, Direct, Limiter, ManualClock, Penalties, PenaltyDenied, Quota, Shadow};
+use tollgate::composite::Composite;
+use tollgate::penalty::{Penalties, PenaltyDenied};
+use tollgate::shadow::Shadow;
+use tollgate::{Direct, Limiter, ManualClock, Quota};
 
 struct Request {
     ip: &'static str,

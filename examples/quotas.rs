@@ -2,7 +2,9 @@
 //!
 //! `cargo run --example quotas`
 
-use tollgate::{DynamicGcra, Gcra, Inherit, Limiter, Quota, TopKeys};
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::top::TopKeys;
+use tollgate::{Gcra, Limiter, Quota};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     per_key()?;

@@ -9,10 +9,11 @@
 
 use std::time::Duration;
 
-use tollgate::algo::{Algorithm, Refund};
-use tollgate::{
-    Direct, FixedWindow, Gcra, KeySource, Limiter, ManualClock, Quota, Reservation, Tick,
-};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::KeySource;
+use tollgate::internals::Refund;
+use tollgate::reservation::Reservation;
+use tollgate::{Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, Tick};
 
 const TENANT: &str = "tenant";
 const TOKENS_A_MINUTE: u64 = 60_000;

@@ -4,27 +4,40 @@ use std::path::Path;
 use std::rc::Rc;
 use std::{fs, io};
 
-use tollgate::algo::any::{AnyParams, AnySeen};
-use tollgate::algo::dynamic_gcra::PacedParams;
-use tollgate::algo::fixed_window::FixedWindowParams;
-use tollgate::algo::gcra::GcraParams;
-use tollgate::algo::leaky_queue::LeakyQueueParams;
-use tollgate::algo::oracle::{
+use tollgate::algorithm::UnknownAlgorithm;
+use tollgate::clock::{CoarseClock, QuantaClock, TieredClock};
+use tollgate::composite::{
+    Composite, CompositeBuilder, CompositeDenied, CompositeError, CompositePermit, CompositeShadow,
+};
+use tollgate::decision::DecisionParts;
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::internals::any::{AnyParams, AnySeen};
+use tollgate::internals::dynamic_gcra::PacedParams;
+use tollgate::internals::fixed_window::FixedWindowParams;
+use tollgate::internals::gcra::GcraParams;
+use tollgate::internals::leaky_queue::LeakyQueueParams;
+use tollgate::internals::oracle::{
     AnyOracle, EventLog, Level, Queue, Ramp, SubWindowCounts, Verdict, Window,
 };
-use tollgate::algo::sliding_log::{SlidingLogParams, SlidingLogSeen};
-use tollgate::algo::sub_windows::{SubWindowParams, SubWindowSeen};
-use tollgate::algo::warm_up::WarmUpParams;
-use tollgate::algo::{Grid, Moment, NoRing, Rebased, Receipt, Restart, Standing, Step};
+use tollgate::internals::sliding_log::{SlidingLogParams, SlidingLogSeen};
+use tollgate::internals::sub_windows::{SubWindowParams, SubWindowSeen};
+use tollgate::internals::warm_up::WarmUpParams;
+use tollgate::internals::{BucketSource, DynamicGcraParams, KeySource};
+use tollgate::internals::{Grid, Moment, NoRing, Rebased, Receipt, Restart, Standing, Step};
+use tollgate::lease::LocalLease;
+use tollgate::limiter::{DirectBuilder, SlotLayout};
+use tollgate::penalty::{Ban, Penalties, PenaltiesBuilder, PenaltyDenied, PenaltyStats};
+use tollgate::plan::Plan;
+use tollgate::reservation::Reservation;
+use tollgate::shadow::{Shadow, ShadowCounts};
+use tollgate::snapshot::RestoreError;
+use tollgate::stats::{DecisionCount, Occupancy, Stats};
+use tollgate::top::{TopKey, TopKeys};
+use tollgate::wait::{Sleep, Timer, Wait, WaitError, WaitQueue, Waited};
 use tollgate::{
-    AnyAlgorithm, Ban, BucketSource, BuildError, Builder, CoarseClock, Composite, CompositeBuilder,
-    CompositeDenied, CompositeError, CompositePermit, CompositeShadow, DecisionCount,
-    DecisionParts, Denied, Direct, DirectBuilder, DynamicGcra, DynamicGcraParams, FixedWindow,
-    Gcra, Inherit, KeySource, LeakyQueue, Limiter, LocalLease, ManualClock, Occupancy, OnFull,
-    Penalties, PenaltiesBuilder, PenaltyDenied, PenaltyStats, Permit, Plan, QuantaClock, Quota,
-    QuotaError, Reservation, RestoreError, Shadow, ShadowCounts, Sleep, SlidingCounter, SlidingLog,
-    SlotLayout, Stats, SubWindows, Tick, TieredClock, Timer, TopKey, TopKeys, UnknownAlgorithm,
-    Wait, WaitError, WaitQueue, Waited, WarmUp,
+    AnyAlgorithm, BuildError, Builder, Denied, Direct, FixedWindow, Gcra, LeakyQueue, Limiter,
+    ManualClock, OnFull, Permit, Quota, QuotaError, SlidingCounter, SlidingLog, SubWindows, Tick,
+    WarmUp,
 };
 
 const fn shared<T: Send + Sync + Unpin + ?Sized>() {}

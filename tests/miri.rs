@@ -7,11 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tollgate::algo::Algorithm;
+use tollgate::algorithm::Algorithm;
+use tollgate::composite::Composite;
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::limiter::SlotLayout;
+use tollgate::top::TopKeys;
+use tollgate::wait::WaitQueue;
 use tollgate::{
-    AnyAlgorithm, Clock, Composite, Direct, DynamicGcra, FixedWindow, Gcra, Inherit, LeakyQueue,
-    Limiter, ManualClock, OnFull, Quota, SlidingCounter, SlidingLog, SlotLayout, SubWindows, Tick,
-    TopKeys, WaitQueue, WarmUp,
+    AnyAlgorithm, Clock, Direct, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, OnFull,
+    Quota, SlidingCounter, SlidingLog, SubWindows, Tick, WarmUp,
 };
 
 const NOW: Tick = Tick::from_nanos(3_600_000_000_000);

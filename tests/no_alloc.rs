@@ -7,10 +7,14 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Duration;
 
-use tollgate::algo::Algorithm;
+use tollgate::algorithm::Algorithm;
+use tollgate::composite::Composite;
+use tollgate::limiter::SlotLayout;
+use tollgate::penalty::Penalties;
+use tollgate::shadow::Shadow;
 use tollgate::{
-    Composite, Direct, FixedWindow, Gcra, Limiter, ManualClock, OnFull, Penalties, Quota, Shadow,
-    SlidingCounter, SlidingLog, SlotLayout, SubWindows, Tick,
+    Direct, FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, SlidingCounter, SlidingLog,
+    SubWindows, Tick,
 };
 
 /// The system's allocator, which counts what it is asked for.

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate::algo::Algorithm;
-use tollgate::{
-    Builder, Limiter, ManualClock, OnFull, Quota, SlidingLog, SlotLayout, SubWindows, Tick,
-};
+use tollgate::algorithm::Algorithm;
+use tollgate::limiter::SlotLayout;
+use tollgate::{Builder, Limiter, ManualClock, OnFull, Quota, SlidingLog, SubWindows, Tick};
 
 /// New keys arrive evenly, `capacity` of them a second, while old ones run out after a second.
 /// Tells how many are live in the end, after few have found no place.

@@ -10,7 +10,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use tollgate::{Clock, Direct, Limiter, Quota, Timer, WaitError, WaitQueue};
+use tollgate::wait::{Timer, WaitError, WaitQueue};
+use tollgate::{Clock, Direct, Limiter, Quota};
 
 type Gate = Arc<Direct>;
 
@@ -43,7 +44,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 /// were ready.
 struct Together<F>(Vec<(usize, Pin<Box<F>>)>, Vec<usize>);
 
-impl<F: Future<Output = Result<tollgate::Waited, WaitError>>> Future for Together<F> {
+impl<F: Future<Output = Result<tollgate::wait::Waited, WaitError>>> Future for Together<F> {
     type Output = Vec<usize>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Vec<usize>> {

@@ -3,7 +3,8 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use tollgate::{Clock, Limiter, QuantaClock, Quota, Tick};
+use tollgate::clock::QuantaClock;
+use tollgate::{Clock, Limiter, Quota, Tick};
 use tollgate_benches::keys::{self, Draw};
 use tollgate_benches::locked::{Arrival, Keyed, ParkingLot};
 use tollgate_benches::options::Options;

@@ -5,7 +5,8 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use governor::clock::{Clock as _, FakeRelativeClock};
-use tollgate::{Clock, CoarseClock, Gcra, Limiter, Quota, Tick, TieredClock};
+use tollgate::clock::{CoarseClock, TieredClock};
+use tollgate::{Clock, Gcra, Limiter, Quota, Tick};
 use tollgate_benches::floor::Words;
 use tollgate_benches::keys::{self, Draw};
 use tollgate_benches::options::Options;

@@ -2,7 +2,8 @@
 
 use std::hint::black_box;
 
-use tollgate::{Limiter, Quota, SlotLayout, Tick};
+use tollgate::limiter::SlotLayout;
+use tollgate::{Limiter, Quota, Tick};
 use tollgate_benches::keys::{self, Draw};
 use tollgate_benches::options::Options;
 use tollgate_benches::report::{compared, heading, table};

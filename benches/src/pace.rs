@@ -5,7 +5,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate::{Clock, QuantaClock, Tick};
+use tollgate::clock::QuantaClock;
+use tollgate::{Clock, Tick};
 
 /// Times that the caller gives. Threads take them in runs from one supply, so that they stay
 /// together, and time goes by with the decisions of all threads.

@@ -10,9 +10,11 @@ mod explore;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::algo::oracle::{Oracle, Verdict};
-use tollgate::algo::{Algorithm, StateMachine};
-use tollgate::{Builder, Clock, Direct, Gcra, Limiter, OnFull, Quota, SlotLayout, Tick};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::{Oracle, Verdict};
+use tollgate::limiter::SlotLayout;
+use tollgate::{Builder, Clock, Direct, Gcra, Limiter, OnFull, Quota, Tick};
 
 pub use explore::{
     Preemptions, catch_latest, catch_three, catch_two, catch_two_to, explore_four, explore_four_to,

@@ -9,7 +9,8 @@ use loom_tests::{
     Gate, ONE_BUCKET, Preemptions, ask, at, burst, catch_latest, catch_two, each_of, explore_four,
     explore_latest, explore_two, explore_two_to, gate, left, several_ask_for_one_less, together,
 };
-use tollgate::{Fault, OnFull, plant};
+use tollgate::OnFull;
+use tollgate::internals::{Fault, plant};
 
 const KEY: u64 = 7;
 

@@ -11,7 +11,8 @@ use loom_tests::{
     explore_four, explore_latest, explore_two, explore_two_to, explore_two_whole, left,
     several_ask_for_one_less, together,
 };
-use tollgate::{Fault, OnFull, plant};
+use tollgate::OnFull;
+use tollgate::internals::{Fault, plant};
 
 const KEY: u64 = 7;
 const OTHER: u64 = 1;

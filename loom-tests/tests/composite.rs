@@ -10,8 +10,10 @@ use loom_tests::{
     Bucket, Gate, ONE_BUCKET, Preemptions, ask, at, bucket, burst, catch_two, compact, each_of,
     explore_four, explore_latest, explore_three, explore_two_to, explore_two_whole, gate, left,
 };
-use tollgate::algo::Algorithm;
-use tollgate::{Clock, Composite, Direct, Fault, FixedWindow, Gcra, OnFull, Quota, Tick, plant};
+use tollgate::algorithm::Algorithm;
+use tollgate::composite::Composite;
+use tollgate::internals::{Fault, plant};
+use tollgate::{Clock, Direct, FixedWindow, Gcra, OnFull, Quota, Tick};
 
 /// Cells that the bucket could grant now.
 fn left_in<A: Algorithm, C: Clock>(bucket: &Direct<A, C>, now: Tick) -> u64 {

@@ -9,7 +9,9 @@ use loom_tests::{
     Gate, ONE_BUCKET, Preemptions, ask, at, burst, catch_two, explore_four, explore_three,
     explore_two_to, explore_two_whole, keyed, left,
 };
-use tollgate::{Fault, Gcra, LocalLease, OnFull, plant};
+use tollgate::internals::{Fault, plant};
+use tollgate::lease::LocalLease;
+use tollgate::{Gcra, OnFull};
 
 const KEY: u64 = 7;
 const OTHER: u64 = 1;

@@ -10,8 +10,9 @@ use loom_tests::{
     Keyed, ONE_BUCKET, Preemptions, ask, at, catch_two, each_of, explore_four, explore_latest,
     explore_two, explore_two_to, keyed, left,
 };
-use tollgate::algo::Algorithm;
-use tollgate::{Fault, OnFull, Quota, SlidingLog, SubWindows, plant};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::{Fault, plant};
+use tollgate::{OnFull, Quota, SlidingLog, SubWindows};
 
 const OLD: u64 = 1;
 const NEW: u64 = 2;

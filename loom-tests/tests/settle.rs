@@ -9,7 +9,8 @@ use loom_tests::{
     Gate, ONE_BUCKET, Preemptions, ask, at, burst, catch_two, compact, each_of, explore_four,
     explore_three, explore_two_to, explore_two_whole, gate, left,
 };
-use tollgate::{Fault, OnFull, Quota, plant};
+use tollgate::internals::{Fault, plant};
+use tollgate::{OnFull, Quota};
 
 const KEY: u64 = 7;
 const OTHER: u64 = 1;

@@ -9,7 +9,8 @@ use loom_tests::{
     Gate, NoClock, ONE_BUCKET, ask, at, burst, catch_two, each_of, explore_four, explore_three,
     explore_two_whole, left,
 };
-use tollgate::{Fault, Gcra, Limiter, Tick, plant};
+use tollgate::internals::{Fault, plant};
+use tollgate::{Gcra, Limiter, Tick};
 
 const KEY: u64 = 7;
 const OTHER: u64 = 1;

@@ -9,7 +9,8 @@ use loom_tests::{
     ONE_BUCKET, Preemptions, ask, at, burst, catch_two, catch_two_to, each_of, explore_four,
     explore_latest, explore_two, explore_two_to, gate, left,
 };
-use tollgate::{Fault, OnFull, plant};
+use tollgate::OnFull;
+use tollgate::internals::{Fault, plant};
 
 const OLD: u64 = 1;
 const NEW: u64 = 2;

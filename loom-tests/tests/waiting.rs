@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use loom::thread;
 use loom_tests::{Preemptions, at, burst, catch_two, each_of, explore_four, explore_two_to};
-use tollgate::{Clock, Direct, Fault, Gcra, Tick, Wait, WaitQueue, plant};
+use tollgate::internals::{Fault, plant};
+use tollgate::wait::{Wait, WaitQueue};
+use tollgate::{Clock, Direct, Gcra, Tick};
 
 const BURST: u64 = 2;
 

@@ -9,7 +9,8 @@ use loom_tests::{
     Bucket, Preemptions, Story, at_millis, bucket, catch_two, explore_four, explore_three,
     explore_two, explore_two_to,
 };
-use tollgate::{Fault, Quota, SlidingCounter, SubWindows, plant};
+use tollgate::internals::{Fault, plant};
+use tollgate::{Quota, SlidingCounter, SubWindows};
 
 /// `limit` cells in any two successive seconds.
 fn two_seconds(limit: u64) -> Arc<Bucket<SubWindows>> {

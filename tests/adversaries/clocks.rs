@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use tollgate::algo::StateMachine;
-use tollgate::algo::oracle::Oracle;
-use tollgate::{
-    AnyAlgorithm, Direct, DynamicGcra, Inherit, Limiter, ManualClock, Quota, SlotLayout, Tick,
-};
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::Oracle;
+use tollgate::limiter::SlotLayout;
+use tollgate::{AnyAlgorithm, Direct, Limiter, ManualClock, Quota, Tick};
 
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 86_400 * SECOND;

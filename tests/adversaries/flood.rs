@@ -1,9 +1,9 @@
 //! Keys made up by the million.
 
-use tollgate::algo::Algorithm;
+use tollgate::algorithm::Algorithm;
+use tollgate::limiter::SlotLayout;
 use tollgate::{
-    FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, SlidingLog, SlotLayout, SubWindows,
-    Tick,
+    FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, SlidingLog, SubWindows, Tick,
 };
 
 const NOW: Tick = Tick::from_nanos(3_600_000_000_000);

@@ -7,11 +7,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tollgate::algo::{Algorithm, Rebase, Refund, StateMachine};
-use tollgate::{
-    Builder, FixedWindow, Gcra, KeySource, Limiter, ManualClock, OnFull, Quota, Reservation,
-    SlotLayout, Source, Tick,
-};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::{KeySource, Source};
+use tollgate::internals::{Rebase, Refund, StateMachine};
+use tollgate::limiter::SlotLayout;
+use tollgate::reservation::Reservation;
+use tollgate::{Builder, FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, Tick};
 
 use super::choice::Cost;
 use super::cursor::Cursor;

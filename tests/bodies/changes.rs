@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use tollgate::algo::StateMachine;
-use tollgate::{DynamicGcra, Inherit, Limiter, ManualClock, Quota, Tick};
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::internals::StateMachine;
+use tollgate::{Limiter, ManualClock, Quota, Tick};
 
 use super::choice::Cost;
 use super::cursor::Cursor;

@@ -7,9 +7,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tollgate::algo::oracle::{Oracle, Verdict};
-use tollgate::algo::{Algorithm, StateMachine};
-use tollgate::{Limiter, ManualClock, OnFull, Quota, SlotLayout, Stats, Tick};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::{Oracle, Verdict};
+use tollgate::limiter::SlotLayout;
+use tollgate::stats::Stats;
+use tollgate::{Limiter, ManualClock, OnFull, Quota, Tick};
 
 use super::choice::{Choice, Cost, ORIGIN_2025};
 use super::grid::{horizon, nanos, ring_horizon};

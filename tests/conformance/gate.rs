@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tollgate::algo::oracle::Verdict;
-use tollgate::algo::{Algorithm, Refund};
-use tollgate::{Decision, Direct, Limiter, ManualClock, Quota, SlotLayout, Tick};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::Refund;
+use tollgate::internals::oracle::Verdict;
+use tollgate::limiter::SlotLayout;
+use tollgate::{Decision, Direct, Limiter, ManualClock, Quota, Tick};
 
 /// What a vector asks of.
 pub(crate) trait Gate: Sync {

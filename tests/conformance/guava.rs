@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tollgate::{Direct, DynamicGcra, Inherit, LeakyQueue, Quota, Tick, WarmUp};
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::{Direct, LeakyQueue, Quota, Tick, WarmUp};
 
 use crate::Replay;
 use crate::gate::{Gate, gates, number, number_if_said, steps};

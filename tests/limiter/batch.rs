@@ -1,7 +1,7 @@
 //! A batch is as many decisions one by one; yes or no is as much of a decision.
 
 use proptest::prelude::*;
-use tollgate::algo::Algorithm;
+use tollgate::algorithm::Algorithm;
 use tollgate::{
     AnyAlgorithm, Direct, Gcra, Limiter, ManualClock, Quota, SlidingCounter, SlidingLog,
     SubWindows, Tick,

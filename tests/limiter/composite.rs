@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algo::StateMachine;
-use tollgate::algo::oracle::{AnyOracle, Oracle, Verdict};
+use tollgate::composite::{Composite, CompositeError};
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::{AnyOracle, Oracle, Verdict};
+use tollgate::limiter::SlotLayout;
 use tollgate::{
-    AnyAlgorithm, Clock, Composite, CompositeError, Direct, FixedWindow, Gcra, LeakyQueue, Limiter,
-    ManualClock, OnFull, Quota, SlidingCounter, SlidingLog, SlotLayout, SubWindows, Tick, WarmUp,
+    AnyAlgorithm, Clock, Direct, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, OnFull,
+    Quota, SlidingCounter, SlidingLog, SubWindows, Tick, WarmUp,
 };
 
 const SECOND: u64 = 1_000_000_000;

@@ -7,10 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algo::Algorithm;
+use tollgate::algorithm::Algorithm;
+use tollgate::composite::Composite;
+use tollgate::dynamic::DynamicGcra;
+use tollgate::limiter::SlotLayout;
 use tollgate::{
-    AnyAlgorithm, Clock, Composite, Direct, DynamicGcra, FixedWindow, Gcra, LeakyQueue, Limiter,
-    OnFull, Quota, SlidingCounter, SlidingLog, SlotLayout, SubWindows, Tick,
+    AnyAlgorithm, Clock, Direct, FixedWindow, Gcra, LeakyQueue, Limiter, OnFull, Quota,
+    SlidingCounter, SlidingLog, SubWindows, Tick,
 };
 
 const SECOND: u64 = 1_000_000_000;

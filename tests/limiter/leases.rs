@@ -1,8 +1,10 @@
 //! Lanes, and what is given back: never over the limit, whoever holds what.
 
 use proptest::prelude::*;
-use tollgate::algo::{Algorithm, NoRing, Receipt, Refund, StateMachine, Step};
-use tollgate::{Direct, Gcra, Limiter, ManualClock, OnFull, Quota, SlotLayout, Tick};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::{NoRing, Receipt, Refund, StateMachine, Step};
+use tollgate::limiter::SlotLayout;
+use tollgate::{Direct, Gcra, Limiter, ManualClock, OnFull, Quota, Tick};
 
 use crate::bodies::span::worst_excess_of_bucket;
 

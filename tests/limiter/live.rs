@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use tollgate::{Direct, DynamicGcra, Inherit, Limiter, ManualClock, Quota, Tick};
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::{Direct, Limiter, ManualClock, Quota, Tick};
 
 const SECOND: u64 = 1_000_000_000;
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);

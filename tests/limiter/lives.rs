@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
-use tollgate::algo::oracle::{Oracle, Verdict};
-use tollgate::algo::{Algorithm, StateMachine};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::{Oracle, Verdict};
 use tollgate::{
     Decision, Direct, Limiter, ManualClock, Quota, SlidingCounter, SlidingLog, SubWindows, Tick,
 };

@@ -1,6 +1,7 @@
 //! How full a limiter says it is.
 
-use tollgate::{FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, SlotLayout, Tick};
+use tollgate::limiter::SlotLayout;
+use tollgate::{FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, Tick};
 
 fn gate(capacity: u64, slots: SlotLayout) -> Limiter<u64, Gcra, ManualClock> {
     Limiter::builder(Quota::per_hour(10))

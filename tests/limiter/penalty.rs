@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::{Limiter, ManualClock, OnFull, Penalties, PenaltyDenied, Quota, Tick};
+use tollgate::penalty::{Penalties, PenaltyDenied};
+use tollgate::{Limiter, ManualClock, OnFull, Quota, Tick};
 
 const SECOND: u64 = 1_000_000_000;
 const STRIKES: u64 = 3;

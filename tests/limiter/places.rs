@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate::{FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, SlotLayout, Tick};
+use tollgate::limiter::SlotLayout;
+use tollgate::{FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, Tick};
 
 const SLOTS: u64 = 16;
 const SECOND: u64 = 1_000_000_000;

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algo::StateMachine;
-use tollgate::{
-    Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, QuotaError, SlotLayout, Tick,
-};
+use tollgate::internals::StateMachine;
+use tollgate::limiter::SlotLayout;
+use tollgate::{Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, QuotaError, Tick};
 
 /// A bucket in exact arithmetic: a cell is as many nanoseconds as the period has, of which `limit` are
 /// paid in a nanosecond.

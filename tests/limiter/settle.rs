@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algo::{Algorithm, Refund, StateMachine};
-use tollgate::{Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, SlotLayout, Tick};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::{Refund, StateMachine};
+use tollgate::limiter::SlotLayout;
+use tollgate::{Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, Tick};
 
 use crate::bodies::grid::nanos;
 use crate::bodies::ledger::{Held, Ledger, compact_level, level, window};

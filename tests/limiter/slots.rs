@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use tollgate::algo::Algorithm;
+use tollgate::algorithm::Algorithm;
+use tollgate::dynamic::DynamicGcra;
+use tollgate::limiter::SlotLayout;
 use tollgate::{
-    AnyAlgorithm, BuildError, DynamicGcra, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock,
-    OnFull, Quota, SlidingLog, SlotLayout, SubWindows, Tick, WarmUp,
+    AnyAlgorithm, BuildError, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, OnFull, Quota,
+    SlidingLog, SubWindows, Tick, WarmUp,
 };
 
 /// The least capacity for which compact slots are chosen unasked.

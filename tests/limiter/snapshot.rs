@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algo::oracle::Verdict;
-use tollgate::algo::{Algorithm, Moment, PAYLOAD_BITS, Rebase, Restart, Standing, StateMachine};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::oracle::Verdict;
+use tollgate::internals::{Moment, PAYLOAD_BITS, Rebase, Restart, Standing, StateMachine};
+use tollgate::limiter::SlotLayout;
+use tollgate::snapshot::RestoreError;
 use tollgate::{
     AnyAlgorithm, Builder, Clock, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, OnFull,
-    Quota, RestoreError, SlidingCounter, SlidingLog, SlotLayout, SubWindows, Tick, WarmUp,
+    Quota, SlidingCounter, SlidingLog, SubWindows, Tick, WarmUp,
 };
 
 use super::bodies::choice::ORIGIN_2025;

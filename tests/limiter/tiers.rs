@@ -1,8 +1,9 @@
 //! A clock of two tiers: what is admitted by its coarse time, and denied by its precise one.
 
 use proptest::prelude::*;
-use tollgate::algo::Algorithm;
-use tollgate::{Clock, Direct, Gcra, Limiter, ManualClock, Quota, SlidingLog, SlotLayout, Tick};
+use tollgate::algorithm::Algorithm;
+use tollgate::limiter::SlotLayout;
+use tollgate::{Clock, Direct, Gcra, Limiter, ManualClock, Quota, SlidingLog, Tick};
 
 /// A precise time, and a coarse one that stays behind it.
 #[derive(Default)]

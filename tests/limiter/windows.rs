@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate::{Direct, FixedWindow, Limiter, ManualClock, Quota, SlotLayout, Tick};
+use tollgate::limiter::SlotLayout;
+use tollgate::{Direct, FixedWindow, Limiter, ManualClock, Quota, Tick};
 
 const SECOND: u64 = 1_000_000_000;
 const LIMIT: u64 = 10;

@@ -1,8 +1,8 @@
 //! A queue seen from its outlet: when the requests leave that it let in.
 
 use proptest::prelude::*;
-use tollgate::algo::StateMachine;
-use tollgate::algo::oracle::Verdict;
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::Verdict;
 use tollgate::{Direct, LeakyQueue, ManualClock, Tick};
 
 use crate::bodies::choice::Choice;

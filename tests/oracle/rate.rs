@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use tollgate::algo::StateMachine;
+use tollgate::internals::StateMachine;
 use tollgate::{Direct, FixedWindow, ManualClock, Quota, Tick};
 
 use crate::bodies::grid::nanos;

@@ -1,8 +1,8 @@
 //! Windows against plain counting, in exact arithmetic.
 
 use proptest::prelude::*;
-use tollgate::algo::StateMachine;
-use tollgate::algo::oracle::Verdict;
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::Verdict;
 use tollgate::{Direct, FixedWindow, ManualClock, Tick};
 
 use crate::bodies::choice::{Choice, ORIGIN_2025};

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algo::{Algorithm, COMPACT_BITS, PAYLOAD_BITS, Receipt, Refund, StateMachine, Step};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::{COMPACT_BITS, PAYLOAD_BITS, Receipt, Refund, StateMachine, Step};
 use tollgate::{Direct, FixedWindow, Quota, SlidingLog, Tick};
 
 use crate::bodies::back::{gives_back_totally, goes_ahead_totally};

@@ -2,10 +2,10 @@
 
 use std::hash::Hash;
 
-use tollgate::algo::Algorithm;
-use tollgate::{
-    Clock, Composite, Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, SlotLayout, Tick,
-};
+use tollgate::algorithm::Algorithm;
+use tollgate::composite::Composite;
+use tollgate::limiter::SlotLayout;
+use tollgate::{Clock, Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, Tick};
 
 use crate::{Random, together};
 

@@ -3,7 +3,8 @@
 use std::sync::Barrier;
 use std::time::Duration;
 
-use tollgate::{FixedWindow, Limiter, ManualClock, OnFull, Quota, SlotLayout, Tick};
+use tollgate::limiter::SlotLayout;
+use tollgate::{FixedWindow, Limiter, ManualClock, OnFull, Quota, Tick};
 
 use crate::{Random, drain, together};
 

@@ -4,9 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tollgate::{
-    Decision, Direct, DynamicGcra, Inherit, Limiter, ManualClock, Quota, QuotaError, Tick,
-};
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::{Decision, Direct, Limiter, ManualClock, Quota, QuotaError, Tick};
 
 const THREADS: u64 = 4;
 

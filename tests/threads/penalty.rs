@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate::{Limiter, ManualClock, Penalties, PenaltyDenied, Quota, Shadow, Tick};
+use tollgate::penalty::{Penalties, PenaltyDenied};
+use tollgate::shadow::Shadow;
+use tollgate::{Limiter, ManualClock, Quota, Tick};
 
 use crate::{Random, together};
 

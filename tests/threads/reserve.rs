@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use tollgate::{
-    Clock, Gcra, KeySource, Limiter, ManualClock, Quota, Reservation, SlotLayout, Tick,
-};
+use tollgate::internals::KeySource;
+use tollgate::limiter::SlotLayout;
+use tollgate::reservation::Reservation;
+use tollgate::{Clock, Gcra, Limiter, ManualClock, Quota, Tick};
 
 use crate::{Random, drain, together};
 

@@ -7,7 +7,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tollgate::algo::{Algorithm, StateMachine};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::StateMachine;
 use tollgate::{
     Direct, Limiter, ManualClock, OnFull, Quota, SlidingCounter, SlidingLog, SubWindows, Tick,
 };

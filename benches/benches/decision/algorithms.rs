@@ -3,10 +3,11 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use tollgate::algo::Algorithm;
+use tollgate::algorithm::Algorithm;
+use tollgate::clock::{CoarseClock, QuantaClock, TieredClock};
 use tollgate::{
-    Clock, CoarseClock, Direct, FixedWindow, Gcra, LeakyQueue, Limiter, QuantaClock, Quota,
-    SlidingCounter, SlidingLog, SubWindows, Tick, TieredClock, WarmUp,
+    Clock, Direct, FixedWindow, Gcra, LeakyQueue, Limiter, Quota, SlidingCounter, SlidingLog,
+    SubWindows, Tick, WarmUp,
 };
 use tollgate_benches::floor::{Cell, Words};
 use tollgate_benches::keys;

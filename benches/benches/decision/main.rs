@@ -5,7 +5,8 @@ mod algorithms;
 use std::hint::black_box;
 
 use quanta::Instant;
-use tollgate::{Clock, Direct, QuantaClock, Quota, Tick};
+use tollgate::clock::QuantaClock;
+use tollgate::{Clock, Direct, Quota, Tick};
 use tollgate_benches::floor::{Cell, Words};
 use tollgate_benches::options::Options;
 use tollgate_benches::report::{Bound, heading, table, target};
@@ -134,7 +135,7 @@ fn parts(options: &Options) {
         Row::floor("an empty loop", 1, |turn| bare_at(turn, |now| now)),
         Row::floor("quanta::Clock::raw (the counter)", 1, |turn| bare(turn, || quanta.raw())),
         Row::floor("quanta::Clock::now", 1, |turn| bare(turn, || -> Instant { quanta.now() })),
-        Row::floor("tollgate::QuantaClock::now", 1, |turn| bare(turn, || ours.now())),
+        Row::floor("tollgate::clock::QuantaClock::now", 1, |turn| bare(turn, || ours.now())),
         Row::floor("std::time::Instant::now", 1, |turn| bare(turn, system_clock)),
         Row::floor("ahash of a u64", 1, |turn| bare_at(turn, |now| words.hash(key(now)))),
         Row::floor("ahash of a u64 + load", 1, |turn| bare_at(turn, |now| words.load(key(now)))),

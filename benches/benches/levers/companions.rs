@@ -4,9 +4,13 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use tollgate::{
-    Composite, Direct, DynamicGcra, Gcra, Limiter, Penalties, Plan, Quota, Shadow, SlotLayout,
-};
+use tollgate::composite::Composite;
+use tollgate::dynamic::DynamicGcra;
+use tollgate::limiter::SlotLayout;
+use tollgate::penalty::Penalties;
+use tollgate::plan::Plan;
+use tollgate::shadow::Shadow;
+use tollgate::{Direct, Gcra, Limiter, Quota};
 use tollgate_benches::keys::{self, Draw};
 use tollgate_benches::options::Options;
 use tollgate_benches::report::{compared, note, table};

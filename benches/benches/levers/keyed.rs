@@ -3,7 +3,8 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use tollgate::{Builder, Clock, CoarseClock, Gcra, Limiter, QuantaClock, TieredClock};
+use tollgate::clock::{CoarseClock, QuantaClock, TieredClock};
+use tollgate::{Builder, Clock, Gcra, Limiter};
 use tollgate_benches::keys::{self, Draw};
 use tollgate_benches::options::Options;
 use tollgate_benches::report::{compared, note, table};

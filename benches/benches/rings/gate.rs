@@ -1,6 +1,6 @@
 //! What rows are of: limiters of ours, that answer in full or yes or no, and those under locks.
 
-use tollgate::algo::Algorithm;
+use tollgate::algorithm::Algorithm;
 use tollgate::{Clock, Direct, Limiter, Tick};
 use tollgate_benches::locked::{Keyed, Locked, One};
 use tollgate_benches::pace::Stretched;

@@ -2,8 +2,9 @@
 
 use std::hint::black_box;
 
-use tollgate::algo::Algorithm;
-use tollgate::{Clock, Direct, Limiter, QuantaClock, Tick};
+use tollgate::algorithm::Algorithm;
+use tollgate::clock::QuantaClock;
+use tollgate::{Clock, Direct, Limiter, Tick};
 use tollgate_benches::keys;
 use tollgate_benches::locked::{
     Gate, Kind, Locked, OurStep, ParkingLot, ReadThenLock, ReadThenSwap, Std, textbook,

@@ -8,10 +8,12 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use tollgate::algo::Algorithm;
+use tollgate::algorithm::Algorithm;
+use tollgate::dynamic::DynamicGcra;
+use tollgate::limiter::SlotLayout;
 use tollgate::{
-    Decision, Direct, DynamicGcra, FixedWindow, Gcra, Limiter, ManualClock, Quota, SlidingCounter,
-    SlidingLog, SlotLayout, SubWindows, Tick,
+    Decision, Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, SlidingCounter, SlidingLog,
+    SubWindows, Tick,
 };
 use tollgate_benches::keys;
 

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::fmt;
 
 use anyhow::{Context, Result, bail};
-use tollgate::algo::StateMachine;
-use tollgate::algo::oracle::{Oracle, Verdict};
-use tollgate::{BuildError, Limiter, ManualClock, OnFull, Quota, SlotLayout, Tick};
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::{Oracle, Verdict};
+use tollgate::limiter::SlotLayout;
+use tollgate::{BuildError, Limiter, ManualClock, OnFull, Quota, Tick};
 
 use crate::algorithm::Algorithm;
 use crate::report::words::counted;
@@ -79,7 +80,7 @@ impl Setup {
     /// A limiter of `algorithm`, with its model where that is asked for.
     pub(crate) fn build<A>(&self, algorithm: &A) -> Result<Box<dyn Judge>>
     where
-        A: tollgate::algo::Algorithm + Clone + 'static,
+        A: tollgate::algorithm::Algorithm + Clone + 'static,
     {
         let Options { capacity, on_full, verify, .. } = self.options;
         let origin_unix_nanos = self.origin_unix_nanos;
@@ -136,7 +137,7 @@ impl KeySize {
 }
 
 /// One limiter at work.
-struct Bench<A: tollgate::algo::Algorithm> {
+struct Bench<A: tollgate::algorithm::Algorithm> {
     limiter: Limiter<str, A, ManualClock>,
     capacity: u64,
     model: Option<Model<<A::Params as StateMachine>::Oracle>>,
@@ -155,7 +156,7 @@ impl<O> Default for Model<O> {
     }
 }
 
-impl<A: tollgate::algo::Algorithm> Judge for Bench<A> {
+impl<A: tollgate::algorithm::Algorithm> Judge for Bench<A> {
     fn judge(&mut self, key: &str, cost: u64, unix_nanos: u64) -> Verdict {
         let now = Tick::from_nanos(unix_nanos.saturating_sub(self.origin_unix_nanos));
         let verdict = Verdict::from(&self.limiter.check_at(key, cost, now));

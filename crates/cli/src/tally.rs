@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tollgate::algo::oracle::Verdict;
+use tollgate::internals::oracle::Verdict;
 
 use crate::timeline::Timeline;
 use crate::worst::{Admission, WorstWindow};

@@ -7,8 +7,10 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use http::request;
-use tollgate::algo::{Algorithm, Refund};
-use tollgate::{BuildError, Clock, Denied, Gcra, Limiter, Permit, QuantaClock, Quota};
+use tollgate::algorithm::Algorithm;
+use tollgate::clock::QuantaClock;
+use tollgate::internals::Refund;
+use tollgate::{BuildError, Clock, Denied, Gcra, Limiter, Permit, Quota};
 
 use crate::gate::{Admission, Charge, Gate, Reading, Report, Verdict};
 use crate::key::{Extractor, KeyError};

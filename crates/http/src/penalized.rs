@@ -7,8 +7,10 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use http::{request, response};
-use tollgate::algo::Algorithm;
-use tollgate::{Clock, Denied, Gcra, Penalties, PenaltyDenied, QuantaClock};
+use tollgate::algorithm::Algorithm;
+use tollgate::clock::QuantaClock;
+use tollgate::penalty::{Penalties, PenaltyDenied};
+use tollgate::{Clock, Denied, Gcra};
 
 use crate::gate::{Admission, Charge, Gate, Reading, Report, Verdict};
 use crate::key::Extractor;
@@ -22,7 +24,7 @@ type IsFailure = dyn Fn(&response::Parts) -> bool + Send + Sync;
 ///
 /// A request costs one cell. While its key is banned it is denied, and `Retry-After` is the end of the
 /// ban. Each response that is a failure is a strike of the key; so is each denial, unless the penalties
-/// count [failures only](tollgate::PenaltiesBuilder::failures_only).
+/// count [failures only](tollgate::penalty::PenaltiesBuilder::failures_only).
 ///
 /// A handler that answers every request with 200 can mark a failure with a value of its own in the
 /// response's extensions. A handler that knows better than the response shares the [`Penalties`] and
@@ -41,7 +43,8 @@ type IsFailure = dyn Fn(&response::Parts) -> bool + Send + Sync;
 /// use axum::body::Body;
 /// use axum::extract::Request;
 /// use http::StatusCode;
-/// use tollgate::{Limiter, Penalties, Quota};
+/// use tollgate::penalty::Penalties;
+/// use tollgate::{Limiter, Quota};
 /// use tollgate_http::key::Header;
 /// use tollgate_http::{Penalized, Policy, RateLimitLayer};
 /// use tower::ServiceExt;
@@ -105,7 +108,8 @@ where
     ///
     /// ```
     /// # use std::{net::IpAddr, sync::Arc, time::Duration};
-    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota};
     /// # use tollgate_http::{Penalized, Policy, key::PeerIp};
     /// let quota = Quota::per_second(5);
     /// let limiter: Limiter<IpAddr> = Limiter::builder(quota).build()?;
@@ -129,7 +133,8 @@ where
     ///
     /// ```
     /// # use std::{net::IpAddr, sync::Arc, time::Duration};
-    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota};
     /// # use tollgate_http::{Penalized, Policy, WithoutKey, key::PeerIp};
     /// # let quota = Quota::per_second(5);
     /// # let limiter: Limiter<IpAddr> = Limiter::builder(quota).build()?;
@@ -149,7 +154,8 @@ where
     ///
     /// ```
     /// # use std::{net::IpAddr, sync::Arc, time::Duration};
-    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota};
     /// # use tollgate_http::{Penalized, Policy, key::PeerIp};
     /// # let quota = Quota::per_second(5);
     /// # let limiter: Limiter<IpAddr> = Limiter::builder(quota).build()?;

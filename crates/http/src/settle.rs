@@ -5,8 +5,11 @@ use core::hash::Hash;
 use std::sync::Arc;
 
 use http::{Method, request, response};
-use tollgate::algo::{Algorithm, Refund};
-use tollgate::{Clock, Denied, KeySource, Limiter, Reservation};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::KeySource;
+use tollgate::internals::Refund;
+use tollgate::reservation::Reservation;
+use tollgate::{Clock, Denied, Limiter};
 
 use crate::gate::Charge;
 use crate::limit::{Ask, Taken};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Empty;
-use tollgate::algo::Algorithm;
+use tollgate::algorithm::Algorithm;
 use tollgate::{Clock as _, FixedWindow, Gcra, Limiter, ManualClock, Quota, SlidingLog};
 use tollgate_http::key::{FromFn, from_fn};
 use tollgate_http::{Gate, Limit, Policy, RateLimitLayer, Several, Shadow};

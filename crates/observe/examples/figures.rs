@@ -3,7 +3,8 @@
 //! `metrics-util`'s recorder for debugging stands where a program would have an exporter.
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-use tollgate::{Limiter, Quota, TopKeys};
+use tollgate::top::TopKeys;
+use tollgate::{Limiter, Quota};
 use tollgate_observe::TopFigures;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

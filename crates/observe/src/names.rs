@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::hash::Hash;
 
 use metrics::gauge;
-use tollgate::{TopKey, TopKeys};
+use tollgate::top::{TopKey, TopKeys};
 
 use crate::figures::{TOP_DENIED, TOP_DROPPED};
 
@@ -26,7 +26,7 @@ const NAMES_PER_ENTRY: usize = 10;
 /// sketch be reset.
 ///
 /// ```
-/// use tollgate::TopKeys;
+/// use tollgate::top::TopKeys;
 /// use tollgate_observe::TopFigures;
 ///
 /// let top: TopKeys<String> = TopKeys::new(100);
@@ -67,7 +67,7 @@ impl TopFigures {
     /// Records a page. For the handler of a scrape, or a timer: it copies the sketches.
     ///
     /// ```
-    /// let top = tollgate::TopKeys::new(100);
+    /// let top = tollgate::top::TopKeys::new(100);
     /// top.note(&7_u32);
     /// tollgate_observe::TopFigures::new("api", 10).record(&top);
     /// ```

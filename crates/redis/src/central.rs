@@ -9,7 +9,8 @@ pub use build::{RedisLimiterBuilder, RedisLimiterError};
 use core::time::Duration;
 use std::sync::Arc;
 
-use tollgate::{Decision, DecisionParts, Quota};
+use tollgate::decision::DecisionParts;
+use tollgate::{Decision, Quota};
 
 use crate::algorithm::Algorithm;
 use crate::count::{Plan, Told};

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::internals::Source;
+use tollgate::reservation::Reservation;
+use tollgate::stats::{Occupancy, Stats};
 use tollgate::{
-    AnyAlgorithm, BuildError, Clock, Decision, Denied, DynamicGcra, FixedWindow, Inherit, Limiter,
-    Occupancy, OnFull, Quota, Reservation, Source, Stats, Tick,
+    AnyAlgorithm, BuildError, Clock, Decision, Denied, FixedWindow, Limiter, OnFull, Quota, Tick,
 };
 
 use crate::rule::{Limit, Penalty};

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use tollgate::{Clock, DecisionCount, Denied, QuantaClock, Tick};
+use tollgate::clock::QuantaClock;
+use tollgate::stats::DecisionCount;
+use tollgate::{Clock, Denied, Tick};
 
 use crate::bucket::{Ban, Bucket, Cost};
 use crate::error::BuildFailed;

@@ -30,7 +30,7 @@ pub struct ReloadSummary {
     /// Limits as they were, with all their state.
     pub kept: usize,
     /// Limits of `gcra` whose quota changed, and whose keys keep what they have used: see
-    /// [`Inherit::Spent`](tollgate::Inherit::Spent).
+    /// [`Inherit::Spent`](tollgate::dynamic::Inherit::Spent).
     pub inherited: usize,
     /// Limits that were not there before, or count otherwise. Their keys start afresh.
     pub new: usize,

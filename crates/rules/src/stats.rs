@@ -1,6 +1,7 @@
 //! What rules at work have counted.
 
-use tollgate::{Clock, Occupancy, Stats};
+use tollgate::Clock;
+use tollgate::stats::{Occupancy, Stats};
 
 use crate::gate::{Active, Gate};
 use crate::rule::{Limit, Rule};

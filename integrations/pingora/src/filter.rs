@@ -12,7 +12,7 @@ use pingora_http::ResponseHeader;
 use pingora_proxy::Session;
 use tokio::sync::Semaphore;
 use tollgate_http::key::{ClientIp, Extractor, IpPrefix};
-use tollgate_http::{Reason, Denial, Report, denial};
+use tollgate_http::{Denial, Reason, Report, denial};
 use tollgate_rules::{Gate, LiveRules};
 
 use crate::facts::RequestFacts;

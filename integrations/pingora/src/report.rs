@@ -4,7 +4,7 @@
 //! microseconds that a proxied request costs; keeping them over reloads would take a book of them.
 
 use tollgate_http::{KeyError, Policy, Reading, Reason, Report};
-use tollgate_rules::{Limit, Outcome, Denied, Rule, Verdict, DenyReason};
+use tollgate_rules::{Denied, DenyReason, Limit, Outcome, Rule, Verdict};
 
 /// What to report, and why the request may not go ahead if it may not.
 pub(crate) fn report(verdict: &Verdict<'_>) -> (Report, Option<Reason>) {

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate::algo::oracle::{Oracle, Verdict};
-use tollgate::algo::{Algorithm, NoRing, StateMachine, Step};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::oracle::{Oracle, Verdict};
+use tollgate::internals::{NoRing, StateMachine, Step};
 use tollgate::{Direct, ManualClock, Quota, Tick};
 
 use crate::bodies::choice::{Choice, ORIGIN_2025, with_algorithm};

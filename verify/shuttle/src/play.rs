@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shuttle::thread;
-use tollgate::algo::oracle::{Oracle, Verdict};
-use tollgate::algo::{Algorithm, StateMachine};
-use tollgate::{Builder, Clock, Decision, Direct, Gcra, Limiter, OnFull, Quota, SlotLayout, Tick};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::{Oracle, Verdict};
+use tollgate::limiter::SlotLayout;
+use tollgate::{Builder, Clock, Decision, Direct, Gcra, Limiter, OnFull, Quota, Tick};
 
 use crate::bucket::Bucket;
 use crate::explore::{History, Played};

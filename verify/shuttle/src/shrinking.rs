@@ -14,7 +14,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use shuttle::thread;
-use tollgate::{DynamicGcra, Inherit, Quota};
+use tollgate::Quota;
+use tollgate::dynamic::{DynamicGcra, Inherit};
 
 use crate::explore::{History, Played};
 use crate::linear::{Spec, is_linearizable};

@@ -8,7 +8,9 @@
 use std::sync::Arc;
 
 use shuttle::thread;
-use tollgate::{BucketSource, Decision, Gcra, KeySource, Reservation};
+use tollgate::internals::{BucketSource, KeySource};
+use tollgate::reservation::Reservation;
+use tollgate::{Decision, Gcra};
 
 use crate::explore::{History, Played};
 use crate::linear::{Spec, is_linearizable};

@@ -3,7 +3,8 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use tollgate::{Clock, CoarseClock, Gcra, Limiter, QuantaClock, Tick};
+use tollgate::clock::{CoarseClock, QuantaClock};
+use tollgate::{Clock, Gcra, Limiter, Tick};
 use tollgate_benches::rounds::{Row, Turn};
 use tollgate_peers::forms::mixed;
 use tollgate_peers::limiters::quota;

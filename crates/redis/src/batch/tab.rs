@@ -19,7 +19,8 @@
 
 use core::time::Duration;
 
-use tollgate::{DecisionParts, Tick};
+use tollgate::Tick;
+use tollgate::decision::DecisionParts;
 
 use super::ledger::Known;
 use crate::places::Entry;

@@ -12,7 +12,8 @@
 
 use core::time::Duration;
 
-use tollgate::{DecisionParts, Quota};
+use tollgate::Quota;
+use tollgate::decision::DecisionParts;
 
 use super::{Told, granted, micros, natural};
 use crate::central::RedisLimiterError;

@@ -5,7 +5,8 @@
 use core::time::Duration;
 
 use tokio::sync::Notify;
-use tollgate::{DecisionParts, Tick};
+use tollgate::Tick;
+use tollgate::decision::DecisionParts;
 
 use super::bank::{Grant, Want};
 use super::pace::{Need, Pace};

@@ -3,7 +3,7 @@
 use core::future::Future;
 use core::time::Duration;
 
-use tollgate::DecisionParts;
+use tollgate::decision::DecisionParts;
 
 use crate::Unavailable;
 
@@ -14,7 +14,8 @@ use crate::Unavailable;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Limiter, Quota, DecisionParts};
+/// use tollgate::decision::DecisionParts;
+/// use tollgate::{Limiter, Quota};
 /// use tollgate_redis::{LeaseSource, Grant, Leased, Unavailable, Want};
 ///
 /// /// A bank in this process. One that several processes share is on a server.
@@ -78,7 +79,7 @@ pub struct Want {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::DecisionParts;
+/// use tollgate::decision::DecisionParts;
 /// use tollgate_redis::{Grant, Want};
 ///
 /// let parts = DecisionParts { limit: 100, remaining: 0, reset_after: Duration::from_secs(1) };
@@ -111,7 +112,7 @@ impl Grant {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::DecisionParts;
+    /// # use tollgate::decision::DecisionParts;
     /// # use tollgate_redis::{Grant, Want};
     /// let parts = DecisionParts { limit: 5, remaining: 0, reset_after: Duration::ZERO };
     /// let grant = Grant { cells: 0, lifetime: Duration::ZERO, parts, retry_after: None };

@@ -5,7 +5,8 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
-use tollgate::{Clock, QuantaClock, Tick};
+use tollgate::clock::QuantaClock;
+use tollgate::{Clock, Tick};
 
 use super::account::{Account, Ahead, Errand, Gained, Landing, Met, Rules};
 use super::bank::{LeaseSource, Want};
@@ -52,7 +53,7 @@ const PATIENCE: Duration = Duration::from_millis(10);
 ///
 /// ```
 /// # use std::time::Duration;
-/// # use tollgate::DecisionParts;
+/// # use tollgate::decision::DecisionParts;
 /// # use tollgate_redis::{LeaseSource, Grant, Leased, Origin, Unavailable, Want};
 /// # struct Rich;
 /// # impl LeaseSource for Rich {

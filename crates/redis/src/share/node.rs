@@ -7,9 +7,10 @@ use std::hash::BuildHasher;
 use std::sync::{Arc, Weak};
 
 use tokio::runtime::Handle;
-use tollgate::{
-    Clock, Decision, DecisionParts, DynamicGcra, Inherit, Limiter, QuantaClock, Quota, Tick,
-};
+use tollgate::clock::QuantaClock;
+use tollgate::decision::DecisionParts;
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::{Clock, Decision, Limiter, Quota, Tick};
 
 use super::builder::{Alone, ShareBuilder};
 use super::membership::{COUNTED, Standing, holds};
