@@ -90,6 +90,10 @@ mod word;
 #[cfg(feature = "std")]
 #[doc(inline)]
 pub use limiter::Limiter;
+/// One request: cells, time, plan and the longest delay to accept, ended by a verb.
+#[cfg(feature = "std")]
+#[doc(inline)]
+pub use limiter::ask::Ask;
 /// The builder of a limiter, its errors, and what to do when a key finds no slot.
 #[cfg(feature = "std")]
 #[doc(inline)]
@@ -143,13 +147,14 @@ pub mod stats {
 /// Cells charged by an estimate, and settled when the cost is known.
 #[cfg(feature = "std")]
 pub mod reservation {
-    pub use crate::charge::reservation::Reservation;
+    pub use crate::charge::chargeable::Chargeable;
+    pub use crate::charge::reservation::{OwnedReservation, Reservation};
 }
 
 /// Cells of one key taken ahead by one worker, and spent without touching shared memory.
 #[cfg(feature = "std")]
 pub mod lease {
-    pub use crate::charge::lease::LocalLease;
+    pub use crate::charge::lease::{LocalLease, OwnedLocalLease};
 }
 
 /// Several limits for one request, charged all or none.
@@ -196,15 +201,12 @@ pub mod internals {
     pub use crate::algo::*;
     #[cfg(tollgate_loom)]
     pub use crate::cell::{Busy, VersionedCell};
+    #[cfg(feature = "std")]
+    pub use crate::policy::dynamic::DynamicGcraParams;
     #[cfg(any(tollgate_loom, tollgate_shuttle))]
     pub use crate::sync::{Fault, ThreadSlots, plant};
     #[cfg(tollgate_loom)]
     pub use crate::sync::{Loads, let_loads_return, model_words};
-    #[cfg(feature = "std")]
-    pub use crate::{
-        charge::source::{BucketSource, KeySource, Source},
-        policy::dynamic::DynamicGcraParams,
-    };
 }
 
 #[cfg(doctest)]

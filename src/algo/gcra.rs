@@ -107,8 +107,8 @@ const DEBT_BURSTS: u64 = 16;
 /// use tollgate::{Direct, Quota, Tick};
 ///
 /// let gate = Direct::new(Quota::per_second(10).burst(3))?; // Gcra unless told otherwise
-/// assert_eq!(gate.check_at(3, Tick::ZERO)?.remaining(), 0);
-/// let denied = gate.check_at(2, Tick::ZERO).unwrap_err();
+/// assert_eq!(gate.ask().cells(3).at(Tick::ZERO).check()?.remaining(), 0);
+/// let denied = gate.ask().cells(2).at(Tick::ZERO).check().unwrap_err();
 /// assert_eq!(denied.retry_after(), Some(Duration::from_millis(200)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -125,7 +125,7 @@ impl Gcra {
     /// ```
     /// # use tollgate::{Direct, Gcra, Quota, Tick};
     /// let gate = Direct::builder(Quota::per_second(4)).algorithm(Gcra::new()).build()?;
-    /// assert_eq!(gate.check_at(1, Tick::ZERO).unwrap().remaining(), 3);
+    /// assert_eq!(gate.ask().at(Tick::ZERO).check().unwrap().remaining(), 3);
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     #[must_use]
@@ -139,8 +139,8 @@ impl Gcra {
     /// ```
     /// # use tollgate::{Direct, Gcra, Quota, Tick};
     /// let gate = Direct::builder(Quota::per_second(4)).algorithm(Gcra::start_empty()).build()?;
-    /// assert!(gate.check_at(1, Tick::ZERO).is_err());
-    /// assert!(gate.check_at(1, Tick::from_nanos(250_000_000)).is_ok());
+    /// assert!(gate.ask().at(Tick::ZERO).check().is_err());
+    /// assert!(gate.ask().at(Tick::from_nanos(250_000_000)).check().is_ok());
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     #[must_use]

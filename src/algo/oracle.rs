@@ -34,7 +34,7 @@ use crate::time::Tick;
 /// let mut oracle = gate.params().oracle();
 /// for nanos in [0, 0, 100_000_000, 0, 5_000_000_000] {
 ///     let now = Tick::from_nanos(nanos);
-///     assert_eq!(Verdict::from(&gate.check_at(1, now)), oracle.decide(now, 1));
+///     assert_eq!(Verdict::from(&gate.ask().at(now).check()), oracle.decide(now, 1));
 /// }
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```

@@ -29,7 +29,7 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Limiter<K, A, C> {
     /// [`AnyAlgorithm`](crate::AnyAlgorithm) is saved as the algorithm that it is.
     ///
     /// Time is the [clock](Self::clock)'s: times that are passed to
-    /// [`check_at`](Limiter::check_at) must count from its origin.
+    /// [`check`](Ask::check) must count from its origin.
     ///
     /// Other threads may go on deciding: no decision waits for it, and it changes nothing. Each
     /// key's state is that of one moment during the call.
@@ -68,9 +68,9 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Limiter<K, A, C> {
     #[must_use]
     pub fn snapshot(&self) -> Vec<u8> {
         // In this order: a pause in between makes states younger.
-        let now = self.clock.now();
-        let unix_nanos = self.clock.unix_now_nanos();
-        let overflow = match &self.when_full {
+        let now = self.clock().now();
+        let unix_nanos = self.clock().unix_now_nanos();
+        let overflow = match self.when_full() {
             WhenFull::Share(shared) => shared.1.state::<A::Params>(TRIES),
             WhenFull::Evict | WhenFull::Deny | WhenFull::Admit => None,
         };
@@ -78,12 +78,12 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Limiter<K, A, C> {
             keys: 0,
             unix_nanos,
             tick: now.as_nanos(),
-            unix_origin_nanos: self.clock.unix_origin_nanos(),
-            seeds: self.seeds,
-            proof: self.seeds.proof(),
+            unix_origin_nanos: self.clock().unix_origin_nanos(),
+            seeds: self.seeds(),
+            proof: self.seeds().proof(),
             shape: Shape::of(self),
             overflow,
         };
-        format::write(header, self.table.rows(&self.params, self.params.instant(now)))
+        format::write(header, self.table().rows(self.params(), self.params().instant(now)))
     }
 }

@@ -162,8 +162,8 @@ fn fill<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
     header: &Header,
     mut rows: Rows<'_>,
 ) -> Result<(), RestoreError> {
-    let restart = restart(&gate.clock, header);
-    let (params, table) = (&gate.params, &gate.table);
+    let restart = restart(gate.clock(), header);
+    let (params, table) = (gate.params(), gate.table());
     let passage = params.passage(&restart);
     let instant = params.instant(restart.now.tick);
     let (words_in_slot, ring_cells) = (table.words_in_slot(), params.kept_cells());
@@ -185,7 +185,7 @@ fn fill<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
     if keys != header.keys {
         return Err(damaged("its keys are not as many as it says"));
     }
-    match (&gate.when_full, &header.overflow) {
+    match (gate.when_full(), &header.overflow) {
         (WhenFull::Share(shared), Some((state, ring))) => {
             let (params, cell) = &**shared;
             if *state >> PAYLOAD_BITS != 0 {

@@ -131,12 +131,12 @@ impl<K: Hash + ?Sized, C: Clock> sealed::Gate for Limiter<K, Gcra, C> {
     }
 
     fn algo(&self) -> &GcraParams {
-        &self.params
+        self.params()
     }
 
     fn state(&self, place: Place, now: Tick) -> u64 {
-        let seen = self.table.peek(place.0, &self.params, now, 0);
-        seen.unwrap_or_else(|| self.params.fresh(now))
+        let seen = self.table().peek(place.0, self.params(), now, 0);
+        seen.unwrap_or_else(|| self.params().fresh(now))
     }
 
     fn book(
@@ -154,7 +154,7 @@ impl<K: Hash + ?Sized, C: Clock> sealed::Gate for Limiter<K, Gcra, C> {
     }
 
     fn revise(&self, place: Place, paid: &Paid, next: &dyn Fn(u64) -> u64) {
-        self.table.revise_charged(place.0, paid, next);
+        self.table().revise_charged(place.0, paid, next);
     }
 
     fn ask(&self, place: Place, n: u64, now: Tick) -> Decision {
@@ -174,11 +174,11 @@ impl<C: Clock> sealed::Gate for Direct<Gcra, C> {
     }
 
     fn algo(&self) -> &GcraParams {
-        &self.params
+        self.params()
     }
 
     fn state(&self, _: Place, now: Tick) -> u64 {
-        self.cell.read(&self.params, now, 0)
+        self.cell().read(self.params(), now, 0)
     }
 
     fn book(
@@ -196,11 +196,11 @@ impl<C: Clock> sealed::Gate for Direct<Gcra, C> {
     }
 
     fn revise(&self, _: Place, paid: &Paid, next: &dyn Fn(u64) -> u64) {
-        self.cell.revise_charged(paid, next);
+        self.cell().revise_charged(paid, next);
     }
 
     fn ask(&self, _: Place, n: u64, now: Tick) -> Decision {
-        self.check_at(n, now)
+        self.decide_at(n, now)
     }
 }
 

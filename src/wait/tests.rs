@@ -39,7 +39,7 @@ fn at(nanos: u64) -> Tick {
 
 /// What is left, and until when it is not as if never used.
 fn state(gate: &Gate<'_>, now: u64) -> (u64, Duration) {
-    let permit = gate.peek_at(0, at(now)).expect("nothing is asked for");
+    let permit = gate.ask().cells(0).at(at(now)).peek().expect("nothing is asked for");
     (permit.remaining(), permit.reset_after())
 }
 
@@ -298,7 +298,7 @@ fn a_turn_further_away_than_a_state_can_tell_is_waited_for() {
     let clock = ManualClock::new();
     let quota = Quota::per_second(1_000).burst(2);
     let line = WaitQueue::new(Direct::builder(quota).clock(&clock).build().expect("in range"));
-    assert!(line.limiter().check_at(2, at(SECOND)).is_ok());
+    assert!(line.limiter().ask().cells(2).at(at(SECOND)).check().is_ok());
     let [mut first, mut second] = [(); 2].map(|()| wait(&line, 1, 10 * SECOND));
     assert!(look(&mut first).is_pending() && look(&mut second).is_pending());
     let late = WaitError::TooLate { wait: Duration::from_nanos(SECOND + 3 * MILLI) };
@@ -307,7 +307,13 @@ fn a_turn_further_away_than_a_state_can_tell_is_waited_for() {
     let [before, after] = [SECOND - 40 * MILLI, SECOND - 20 * MILLI].map(|now| {
         clock.set(at(now));
         assert!(look(&mut second).is_pending() && look(&mut first).is_pending());
-        line.limiter().peek_at(0, at(now)).expect("nothing is asked for").reset_after()
+        line.limiter()
+            .ask()
+            .cells(0)
+            .at(at(now))
+            .peek()
+            .expect("nothing is asked for")
+            .reset_after()
     });
     let charged = after + Duration::from_millis(20) - before;
     assert_eq!(charged, Duration::from_millis(1), "booked as soon as that can be told");
@@ -328,7 +334,7 @@ fn who_leaves_before_it_could_be_booked_leaves_for_nothing() {
     let clock = ManualClock::new();
     let quota = Quota::per_second(1_000).burst(2);
     let line = WaitQueue::new(Direct::builder(quota).clock(&clock).build().expect("in range"));
-    assert!(line.limiter().check_at(2, at(SECOND)).is_ok());
+    assert!(line.limiter().ask().cells(2).at(at(SECOND)).check().is_ok());
     let [mut first, mut second] = [2, 1].map(|n| wait(&line, n, 10 * SECOND));
     assert!(look(&mut first).is_pending() && look(&mut second).is_pending());
     drop(first);

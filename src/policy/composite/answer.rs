@@ -16,7 +16,7 @@ use crate::decision::{Denied, Permit};
 ///     .shared("per second", Direct::new(Quota::per_second(5))?)
 ///     .shared("per hour", Direct::new(Quota::per_hour(9))?)
 ///     .build()?;
-/// let granted = both.check_at(&(), 3, Tick::ZERO)?;
+/// let granted = both.ask(&()).cells(3).at(Tick::ZERO).check()?;
 /// assert_eq!(granted.tightest(), "per second");
 /// assert_eq!(granted.remaining(), 2);
 /// assert_eq!(granted.permit().limit(), 5);
@@ -85,8 +85,8 @@ impl CompositePermit {
     /// # use tollgate::{Direct, LeakyQueue, Quota, Tick};
     /// let queue = Direct::builder(Quota::per_second(5)).algorithm(LeakyQueue::new()).build()?;
     /// let paced = Composite::<()>::builder().shared("pace", queue).build()?;
-    /// assert!(paced.check_at(&(), 1, Tick::ZERO)?.delay().is_zero());
-    /// assert_eq!(paced.check_at(&(), 1, Tick::ZERO)?.delay().as_millis(), 200);
+    /// assert!(paced.ask(&()).at(Tick::ZERO).check()?.delay().is_zero());
+    /// assert_eq!(paced.ask(&()).at(Tick::ZERO).check()?.delay().as_millis(), 200);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -126,8 +126,8 @@ impl CompositePermit {
 ///     .shared("per second", Direct::new(Quota::per_second(5))?)
 ///     .shared("per minute", Direct::new(Quota::per_minute(6))?)
 ///     .build()?;
-/// assert!(both.check_at(&(), 5, Tick::ZERO).is_ok());
-/// let denied = both.check_at(&(), 3, Tick::ZERO).unwrap_err();
+/// assert!(both.ask(&()).cells(5).at(Tick::ZERO).check().is_ok());
+/// let denied = both.ask(&()).cells(3).at(Tick::ZERO).check().unwrap_err();
 /// assert_eq!(denied.limit_name(), "per second"); // which asks to wait for 600 ms only
 /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(20)));
 /// assert_eq!(denied.remaining(), 0);
@@ -219,7 +219,7 @@ impl fmt::Display for CompositeDenied {
 impl core::error::Error for CompositeDenied {}
 
 /// How a shadow limit of a [`Composite`](super::Composite) would have decided: see
-/// [`trials`](super::Composite::trials).
+/// [`shadows`](super::Composite::shadows).
 ///
 /// ```
 /// use tollgate::composite::Composite;
@@ -231,7 +231,7 @@ impl core::error::Error for CompositeDenied {}
 ///     .shadow()
 ///     .build()?;
 /// while gate.check(&()).is_ok() {}
-/// let trial = gate.trials().next().expect("one");
+/// let trial = gate.shadows().next().expect("one");
 /// assert_eq!((trial.name, trial.admitted, trial.would_deny), ("trial", 2, 7));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

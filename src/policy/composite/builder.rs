@@ -25,8 +25,8 @@ pub enum CompositeError {
     NothingEnforced,
     /// There are more limits than a decision has room for.
     TooMany {
-        /// The most that there may be, shadow limits included.
-        most: usize,
+        /// The maximum, shadow limits included.
+        max: usize,
     },
     /// A limit's charges cannot be given back, and an enforced limit comes after it.
     NotLast {
@@ -44,8 +44,8 @@ impl fmt::Display for CompositeError {
                 "there is no enforced limit: add one with keyed or shared (use Shadow to try a \
                  quota beside one limiter)",
             ),
-            Self::TooMany { most } => {
-                write!(f, "there are more than {most} limits: leave some out")
+            Self::TooMany { max } => {
+                write!(f, "there are more than {max} limits: leave some out")
             }
             Self::NotLast { name } => write!(
                 f,
@@ -164,7 +164,7 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
     ///     .shadow()
     ///     .build()?;
     /// assert!(gate.check(&()).is_ok() && gate.check(&()).is_ok());
-    /// assert_eq!(gate.trials().next().expect("one").would_deny, 1);
+    /// assert_eq!(gate.shadows().next().expect("one").would_deny, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shadow(mut self) -> Self {
@@ -205,7 +205,7 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
             return Err(mistake);
         }
         if self.members.len() > MEMBERS_MAX {
-            return Err(CompositeError::TooMany { most: MEMBERS_MAX });
+            return Err(CompositeError::TooMany { max: MEMBERS_MAX });
         }
         let (shadows, mut enforced): (Vec<_>, Vec<_>) =
             self.members.into_iter().partition(|(_, is_shadow)| *is_shadow);

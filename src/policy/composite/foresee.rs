@@ -1,12 +1,13 @@
-//! Denials that are told before anything is charged.
+//! Denials that are found before anything is charged.
 //!
-//! A charge that is made in vain costs the limit refill. While the charge stands, time pays for it and
-//! not for the older debt, and a refund returns only what time has not paid: see [`revoke`](crate::charge::refund).
+//! A charge that is refunded costs the limit refill. Until the refund, time pays for the charge and not
+//! for the older debt, and the refund returns only what time has not paid: see
+//! [`refund`](crate::charge::refund).
 //! So a composite looks at all of its limits first, and charges only where none of them denies.
 //!
-//! Putting the previous word back, if the word is still the one that the charge left, is no remedy. The
-//! same word can recur: another request's refund and a third request's charge cancel each other out. The
-//! bucket may have been full in between, and the time for which it was would then be granted. (The test
+//! It would not be correct to restore the previous word if the word is still the one that the charge
+//! left (ABA). The same word can recur: another request's refund and a third request's charge cancel each
+//! other out. The bucket may have been full in between, and that time would then be granted. (The test
 //! `the_word_that_a_charge_left_recurs` of the token bucket has the case.)
 
 use core::hash::Hash;
@@ -34,8 +35,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         if held > 0 && held >= n {
             return Ok(());
         }
-        let (algo, n_missing) = (&self.params, n - held);
-        let looked = match self.table.peek(probe, algo, now, n_missing) {
+        let (algo, n_missing) = (self.params(), n - held);
+        let looked = match self.table().peek(probe, algo, now, n_missing) {
             Some(seen) => algo.answer(seen, now, n_missing),
             None => {
                 self.foresee_place(probe, n, now).inspect_err(|_| self.count(false))?;
@@ -46,7 +47,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         match () {
             () if !algo.remembers_denials() => self.count(false),
             () if algo.meet_revocable(IsRevocable).is_some() => {
-                // Another thread has given back meanwhile: so does this one.
+                // Another thread has refunded meanwhile: this one refunds too.
                 if let Ok((taken, _)) = self.take(probe, n, now) {
                     self.refund(&taken, taken.cells(), || now);
                 }
@@ -60,25 +61,25 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 
     /// Cells of this thread's share that could be spent for `n`.
     fn held_for(&self, probe: Probe, n: u64, now: Tick) -> u64 {
-        let Some(shares) = &self.shares else { return 0 };
+        let Some(shares) = self.shares() else { return 0 };
         let held = shares.of(probe).map_or(0, |place| place.left(now));
         if held >= n || n <= shares.cells() { held } else { 0 }
     }
 
     /// Says whether a key that has no slot, and would be admitted with one, is denied for want of it.
     fn foresee_place(&self, probe: Probe, n: u64, now: Tick) -> Result<(), Denied> {
-        let algo = &self.params;
-        if n == 0 || matches!(self.when_full, WhenFull::Evict | WhenFull::Admit) {
+        let algo = self.params();
+        if n == 0 || matches!(self.when_full(), WhenFull::Evict | WhenFull::Admit) {
             return Ok(());
         }
         if !matches!(algo.step(unseen(algo, n, now), now, n), Step::Admit { .. }) {
             return Ok(());
         }
-        let Err(nearest) = self.table.has_place(probe, algo, now) else { return Ok(()) };
-        match &self.when_full {
+        let Err(nearest) = self.table().has_place(probe, algo, now) else { return Ok(()) };
+        match self.when_full() {
             WhenFull::Share(shared) => {
                 let looked = shared.1.peek(&shared.0, now, n).map(drop);
-                looked.inspect_err(|_| self.table.counters().count(Event::Overflowed))
+                looked.inspect_err(|_| self.table().counters().count(Event::Overflowed))
             }
             _ => self.decide_unseated(nearest, n, now).map(drop),
         }
@@ -89,7 +90,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     /// Says whether `n` cells would be denied at `now`, and charges nothing. A denial is remembered as
     /// that of a check is.
     pub(super) fn foresee(&self, n: u64, now: Tick) -> Result<(), Denied> {
-        let Err(denied) = self.peek_at(n, now) else { return Ok(()) };
+        let Err(denied) = self.ask().cells(n).at(now).peek() else { return Ok(()) };
         let algo = self.params();
         match () {
             () if !algo.remembers_denials() => {}
@@ -98,7 +99,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
                     self.refund(&taken, taken.cells(), || now);
                 }
             }
-            () => drop(self.check_at(n, now)),
+            () => drop(self.decide_at(n, now)),
         }
         Err(denied)
     }

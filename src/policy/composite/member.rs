@@ -124,9 +124,9 @@ where
 
     fn check(&self, Target { probe, now }: Target, n: u64, given: Option<Tick>) -> Decision {
         let limiter = self.limiter.borrow();
-        match limiter.shares {
+        match limiter.shares() {
             // The end of a share is judged by a time that is not behind.
-            Some(_) => limiter.decide_sharing(probe, n, || time(given, limiter.clock())),
+            Some(_) => limiter.decide_leasing(probe, n, || time(given, limiter.clock())),
             None => limiter.decide_begun(probe, n, now),
         }
     }
@@ -187,7 +187,7 @@ where
     }
 
     fn check(&self, target: Target, n: u64, _: Option<Tick>) -> Decision {
-        self.limiter.borrow().check_at(n, target.now)
+        self.limiter.borrow().decide_at(n, target.now)
     }
 
     fn take(&self, target: Target, n: u64) -> Result<(Taken, Permit), Denied> {
@@ -202,6 +202,6 @@ where
     fn count_admitted(&self) {}
 
     fn peek(&self, target: Target, n: u64) -> Decision {
-        self.limiter.borrow().peek_at(n, target.now)
+        self.limiter.borrow().ask().cells(n).at(target.now).peek()
     }
 }

@@ -12,6 +12,7 @@ pub use builder::{CompositeBuilder, CompositeError};
 
 use crate::charge::refund::Taken;
 use crate::decision::{Denied, Permit};
+use crate::limiter::ask::{Ask, sealed::Gate};
 use crate::sync::{Fault, planted};
 use crate::table::Tally;
 use crate::time::Tick;
@@ -20,16 +21,16 @@ use member::{Member, Target};
 /// Limits in a composite, at most.
 const MEMBERS_MAX: usize = 8;
 
-/// Several limits that are asked at once: for example per second, per minute and per tenant.
+/// Several limits for one request: for example per second, per minute and per tenant.
 ///
 /// A request goes ahead if every enforced limit admits it. A decision has three steps:
 ///
-/// 1. The keys of all limits are found, and their clocks are read. A key function that panics leaves
+/// 1. It finds the keys of all limits and reads their clocks. A key function that panics leaves
 ///    nothing charged.
-/// 2. All limits are looked at, in the order in which they were named. If one would deny, it denies the
+/// 2. It looks at all limits, in the order in which they were named. If one would deny, it denies the
 ///    request, and nothing is charged.
-/// 3. All limits are charged, in the same order. If another request was faster and a limit denies after
-///    all, what the limits before it were charged is given back.
+/// 3. It charges all limits, in the same order. If another request was faster and a limit denies after
+///    all, the limits before it are refunded.
 ///
 /// Each limit may have a key of its own, an algorithm of its own, and users beside the composite. A
 /// *shadow* limit is asked and counted, and never denies.
@@ -38,28 +39,28 @@ const MEMBERS_MAX: usize = 8;
 ///
 /// **Guarantee.** No limit grants more than it would by itself, under any interleaving of threads.
 /// After a denial, every limit holds what it would hold if it had not been asked, to the time unit,
-/// unless another request took the cells between the look and the charge (see below). A denial tells
+/// unless another request took the cells between the look and the charge (see below). A denial carries
 /// the longest wait and the fewest cells left of all enforced limits, also of those after the one that
-/// denied. A decision takes no lock, allocates nothing, and waits for nobody.
+/// denied. A decision takes no lock, allocates nothing, and waits for no other thread.
 ///
 /// **Not guaranteed.**
 ///
 /// - If another request takes a limit's last cells between the look and the charge, the limits before it
-///   are charged for that long: for well under a microsecond, or as long as the system stops the thread.
+///   are charged until the refund: for well under a microsecond, or as long as the system stops the thread.
 ///   A third request may be denied meanwhile that would have been admitted. Each of those limits may
 ///   lose what time restores meanwhile, at most the cells that were asked for. This happens at most once
 ///   for each request under way whenever the later limit grants cells, not whenever it denies. It also
 ///   happens whenever one bucket is named twice, or two keys of a request are one key of a limiter, and
 ///   it has cells for one of them only.
-/// - The limits are not read at one instant: what is told of them (the tightest, the longest wait)
-///   may be of slightly different moments while other threads charge them.
+/// - The limits are not read at one instant: while other threads charge them, the tightest limit and the
+///   longest wait may be of slightly different moments.
 /// - In [compact slots](crate::limiter::SlotLayout), and where a key was forgotten to make room for another and
-///   has come back meanwhile, what is given back may reach the key's later life.
+///   has come back meanwhile, a refund may reach the key's later life.
 /// - If the clocks of two threads differ by `s`, or a thread is stopped for `s` after it has read its
-///   clock, such a denial may give back `rate * s` cells too many, but no more than were asked for. So it
-///   may where threads call [`check_at`](Self::check_at) with times that differ by `s`.
+///   clock, such a denial may refund `rate * s` cells too many, but no more than were asked for. So it
+///   may where threads [ask at](Ask::at) times that differ by `s`.
 /// - Where a [`DynamicGcra`](crate::dynamic::DynamicGcra) quota changes while a request is being denied, what was charged
-///   before may not be given back, or although the change has restored it.
+///   before may not be refunded, or may be refunded although the change has restored it.
 /// - A request that is denied in step 3 may have claimed a slot in the limiters before, and, with
 ///   [`EvictNearestIdle`](crate::OnFull::EvictNearestIdle), another key may have lost its own to it.
 /// - Cells that threads hold by [`lease_hot_keys`](crate::Builder::lease_hot_keys) or in
@@ -68,13 +69,13 @@ const MEMBERS_MAX: usize = 8;
 /// # Which algorithms
 ///
 /// [`Gcra`](crate::Gcra), [`DynamicGcra`](crate::dynamic::DynamicGcra) and [`FixedWindow`](crate::FixedWindow) anywhere. The
-/// others cannot take a charge back, so they may be the last enforced limit, or shadows; else
-/// [`build`] denies.
+/// others cannot refund a charge, so they may be the last enforced limit, or shadows; otherwise
+/// [`build`] is an error.
 ///
 /// # Time
 ///
 /// [`check`](Self::check) has each limit read its own clock, so it does not matter which clocks they
-/// have and when they were made. [`check_at`](Self::check_at) asks all of them at one [`Tick`]: that
+/// have and when they were made. [`Ask::at`] asks all of them at one [`Tick`]: that
 /// needs limits whose clocks have one origin (clones of one clock), if they are also used beside the
 /// composite, or have windows aligned to the wall clock.
 ///
@@ -82,9 +83,9 @@ const MEMBERS_MAX: usize = 8;
 ///
 /// A shadow limit sees the requests that it would see if it were the last enforced limit: those that
 /// all enforced ones admit. It is charged for those that it admits. What it answers is counted (see
-/// [`trials`](Self::trials)) and told by [`CompositePermit::would_deny`], and changes nothing else. What
-/// enforcing it would change for the others is not seen: they would be charged less. Several shadows
-/// do not see each other. To compare two quotas on the same keys, see [`Shadow`](crate::shadow::Shadow).
+/// [`shadows`](Self::shadows)) and reported by [`CompositePermit::would_deny`], and changes nothing else. Its effect
+/// on the other limits is not seen: if it were enforced, they would be charged less. Several shadows do
+/// not see each other. To compare two quotas on the same keys, see [`Shadow`](crate::shadow::Shadow).
 ///
 /// ```
 /// use tollgate::composite::Composite;
@@ -110,9 +111,9 @@ const MEMBERS_MAX: usize = 8;
 ///
 /// [`build`]: CompositeBuilder::build
 pub struct Composite<'a, R: ?Sized> {
-    /// The enforced limits but the last, whose charges can be given back.
+    /// The enforced limits but the last, whose charges can be refunded.
     taken: Box<[Named<'a, R>]>,
-    /// The last one: what it is charged stays charged.
+    /// The last one, which is never refunded.
     last: Named<'a, R>,
     shadows: Box<[Shadowed<'a, R>]>,
 }
@@ -142,6 +143,22 @@ impl<'a, R: ?Sized> Composite<'a, R> {
         CompositeBuilder::new()
     }
 
+    /// Begins a request: one cell of every limit, now, unless the [`Ask`] says otherwise.
+    ///
+    /// ```
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota, Tick};
+    /// let gate = Direct::new(Quota::per_second(1))?;
+    /// let one = Composite::<()>::builder().shared("all", gate).build()?;
+    /// assert!(one.ask(&()).at(Tick::ZERO).check().is_ok());
+    /// assert!(one.ask(&()).at(Tick::from_nanos(999_999_999)).check().is_err());
+    /// assert!(one.ask(&()).at(Tick::from_nanos(1_000_000_000)).check().is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn ask<'g, 'k>(&'g self, request: &'k R) -> Ask<'g, 'k, Self> {
+        Ask::new(self, request)
+    }
+
     /// Asks every limit for one cell, now.
     ///
     /// # Errors
@@ -158,7 +175,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn check(&self, request: &R) -> Result<CompositePermit, CompositeDenied> {
-        self.check_n(request, 1)
+        self.ask(request).check()
     }
 
     /// Asks every limit for `n` cells, now.
@@ -177,33 +194,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn check_n(&self, request: &R, n: u64) -> Result<CompositePermit, CompositeDenied> {
-        self.decide(request, n, None)
-    }
-
-    /// Asks every limit for `n` cells at the instant `now`, which the caller reads from its own
-    /// clock: see [Time](Self#time).
-    ///
-    /// # Errors
-    ///
-    /// The denial, with the limit that denied and the time to come back.
-    ///
-    /// ```
-    /// # use tollgate::composite::Composite;
-    /// # use tollgate::{Direct, Quota, Tick};
-    /// let gate = Direct::new(Quota::per_second(1))?;
-    /// let one = Composite::<()>::builder().shared("all", gate).build()?;
-    /// assert!(one.check_at(&(), 1, Tick::ZERO).is_ok());
-    /// assert!(one.check_at(&(), 1, Tick::from_nanos(999_999_999)).is_err());
-    /// assert!(one.check_at(&(), 1, Tick::from_nanos(1_000_000_000)).is_ok());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn check_at(
-        &self,
-        request: &R,
-        n: u64,
-        now: Tick,
-    ) -> Result<CompositePermit, CompositeDenied> {
-        self.decide(request, n, Some(now))
+        self.ask(request).cells(n).check()
     }
 
     /// What the shadow limits would have decided so far, in the order in which they were named.
@@ -213,10 +204,10 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::new(Quota::per_hour(1))?;
     /// let one = Composite::<()>::builder().shared("all", gate).build()?;
-    /// assert_eq!(one.trials().count(), 0);
+    /// assert_eq!(one.shadows().count(), 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn trials(&self) -> impl Iterator<Item = CompositeShadow> {
+    pub fn shadows(&self) -> impl Iterator<Item = CompositeShadow> {
         self.shadows.iter().map(|Shadowed { named, tally }| CompositeShadow {
             name: named.name,
             admitted: tally.total(true),
@@ -359,6 +350,22 @@ struct Tightest {
     permit: Permit,
     /// Worked out once: it takes a division.
     remaining: u64,
+}
+
+impl<R: ?Sized> Gate for Composite<'_, R> {
+    type Key = R;
+    type Params = ();
+}
+
+impl<R: ?Sized> Ask<'_, '_, Composite<'_, R>> {
+    /// Charges the cells to every limit if all enforced ones admit them: see [`Composite`].
+    ///
+    /// # Errors
+    ///
+    /// The denial, with the limit that denied and the time to come back.
+    pub fn check(self) -> Result<CompositePermit, CompositeDenied> {
+        self.gate.decide(self.key, self.cells, self.at)
+    }
 }
 
 impl Tightest {

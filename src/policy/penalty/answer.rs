@@ -39,8 +39,8 @@ impl PenaltyDenied {
     /// # use tollgate::{Limiter, Quota, Tick};
     /// let gate: Limiter<u64> = Limiter::builder(Quota::per_second(1)).build()?;
     /// let gate = Penalties::builder(gate, Quota::per_hour(2), Duration::from_secs(60)).build()?;
-    /// assert!(gate.check_at(&7, 1, Tick::ZERO).is_ok());
-    /// let waits = [(); 2].map(|()| gate.check_at(&7, 1, Tick::ZERO).unwrap_err().retry_after());
+    /// assert!(gate.ask(&7).at(Tick::ZERO).check().is_ok());
+    /// let waits = [(); 2].map(|()| gate.ask(&7).at(Tick::ZERO).check().unwrap_err().retry_after());
     /// assert_eq!(waits, [Some(Duration::from_secs(1)), Some(Duration::from_secs(60))]);
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
@@ -76,7 +76,7 @@ impl core::error::Error for PenaltyDenied {}
 /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
 /// let later = Tick::from_duration(Duration::from_secs(50));
 /// for (now, begins, ends_in) in [(Tick::ZERO, true, 60), (later, false, 10)] {
-///     let Err(PenaltyDenied::Banned(ban)) = gate.check_at(&7, 10, now) else { panic!() };
+///     let Err(PenaltyDenied::Banned(ban)) = gate.ask(&7).cells(10).at(now).check() else { panic!() };
 ///     assert_eq!((ban.begins(), ban.ends_in().as_secs()), (begins, ends_in));
 /// }
 /// # Ok::<(), tollgate::BuildError>(())
@@ -96,7 +96,7 @@ impl Ban {
     /// # use tollgate::{Limiter, Quota, Tick};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
-    /// let Err(PenaltyDenied::Banned(ban)) = gate.check_at(&7, 10, Tick::ZERO) else { panic!() };
+    /// let Err(PenaltyDenied::Banned(ban)) = gate.ask(&7).cells(10).at(Tick::ZERO).check() else { panic!() };
     /// assert_eq!(ban.ends_in(), Duration::from_secs(60));
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```

@@ -1,8 +1,8 @@
 //! Bans for keys that are denied again and again.
 //!
-//! Two more limiters: one of *strikes*, with a window that a key's first denial opens, and one of
-//! *bans*, in which a key that is banned has spent its only cell, and time gives it back. So a ban is
-//! looked up without writing, ends by itself, and its end is known.
+//! There are two more limiters. One counts *strikes*, in a window that a key's first denial opens. In
+//! the other, of *bans*, a banned key has spent its only cell, which time restores. So a ban is looked
+//! up without writing, ends by itself, and its end is known.
 
 mod answer;
 mod strike;
@@ -20,6 +20,7 @@ use crate::algo::gcra::Gcra;
 use crate::algo::sliding_log::SlidingLog;
 use crate::decision::Permit;
 use crate::limiter::Limiter;
+use crate::limiter::ask::{Ask, sealed::Gate};
 use crate::limiter::builder::{BuildError, OnFull};
 use crate::limiter::slot_layout::SlotLayout;
 use crate::quota::Quota;
@@ -27,15 +28,15 @@ use crate::table::Tally;
 use crate::time::clocks::QuantaClock;
 use crate::time::{Clock, Tick};
 
-/// Keys with strikes, or with a ban, that there is room for unless told otherwise.
+/// Default number of keys with strikes, and of keys with a ban, that there is room for.
 const CAPACITY_DEFAULT: u64 = 100_000;
 
-/// A limiter that bans a key for a while when it was denied too often.
+/// A limiter that bans a key for a while when the key is denied too often.
 ///
 /// Each denial is a strike, and so is each failure that is [reported](Self::strike), such as a wrong
-/// password. The first opens a period; with the last of the allowed number in that
-/// period the key is banned, and its strikes are forgotten. While it is banned, everything is denied
-/// without asking the limiter, and the denial carries the time until the ban ends.
+/// password. The first strike opens a period. With the last of the allowed number in that period the
+/// key is banned, and its strikes are forgotten. While it is banned, every request is denied without
+/// asking the limiter, and the denial carries the time until the ban ends.
 ///
 /// **Guarantee.** No key is banned before its last strike, and then at once, over all threads. A key
 /// that is banned is denied until its ban ends. Memory is bounded, nothing is ever allocated, no
@@ -43,19 +44,19 @@ const CAPACITY_DEFAULT: u64 = 100_000;
 ///
 /// **Not guaranteed.**
 ///
-/// - A request that was on its way when the ban began may still be admitted.
+/// - A request that was under way when the ban began may still be admitted.
 /// - Strikes are counted in periods that the first of them opens: a key may be denied up to twice
 ///   the allowed number, less two, around the end of one without being banned.
 /// - When there are more keys with strikes, or bans, than the [capacity](PenaltiesBuilder::capacity),
-///   the one is forgotten that has the fewest strikes, or whose ban ends first. So a flood of banned
+///   the key with the fewest strikes, or the earliest end of a ban, is forgotten. So a flood of banned
 ///   keys ends some bans early.
 /// - Every denial is a strike, for whatever reason, unless
 ///   [failures alone](PenaltiesBuilder::failures_only) are. If the limiter [denies keys](OnFull::Deny)
-///   that find no place, or has them share an overflow limiter, they are punished for it: choose
+///   that find no slot, or has them share an overflow limiter, such keys are punished for it: choose
 ///   another policy.
 /// - Like all keys, two that coincide (see [`Limiter`]) share their strikes and bans.
 ///
-/// Who is not banned pays for one lookup, in a table that is read and not written. Beside the
+/// A key that is not banned costs one lookup, in a table that is read and not written. Beside the
 /// limiter it takes 8 KB, and about 58 bytes for each key of the capacity (102 if attempts
 /// [prolong](PenaltiesBuilder::prolonged) bans).
 ///
@@ -92,7 +93,7 @@ pub struct Penalties<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
     tally: Tally,
 }
 
-/// Strikes and bans are told the time by the limiter's clock.
+/// The clock of strikes and bans, which are always asked at the time of the limiter's clock.
 #[derive(Debug)]
 struct Unread;
 
@@ -127,6 +128,27 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
         PenaltiesBuilder { limiter, strikes, ban, capacity, prolonged, failures_only }
     }
 
+    /// Begins a request for `key`: one cell, now, unless the [`Ask`] says otherwise.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota, Tick};
+    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_second(1)).build()?;
+    /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
+    /// let ask_at = |seconds| gate.ask(&7).at(Tick::from_duration(Duration::from_secs(seconds)));
+    /// assert!(ask_at(0).check().is_ok());
+    /// assert!(ask_at(0).check().is_err()); // a strike, and the key is banned
+    /// let denied = ask_at(20).check().unwrap_err();
+    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(40)));
+    /// assert_eq!(denied.to_string(), "banned for another 40s");
+    /// assert!(ask_at(60).check().is_ok());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn ask<'g, 'k>(&'g self, key: &'k K) -> Ask<'g, 'k, Self> {
+        Ask::new(self, key)
+    }
+
     /// Asks for one cell for `key`, now.
     ///
     /// # Errors
@@ -144,7 +166,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn check(&self, key: &K) -> Result<Permit, PenaltyDenied> {
-        self.check_n(key, 1)
+        self.ask(key).check()
     }
 
     /// Asks for `n` cells for `key`, now.
@@ -152,60 +174,21 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     /// # Errors
     ///
     /// The denial: by the limiter, or because the key is banned.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tollgate::penalty::Penalties;
-    /// # use tollgate::{Limiter, Quota};
-    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
-    /// # let gate = Penalties::builder(gate, Quota::per_hour(2), Duration::from_secs(60)).build()?;
-    /// assert!(gate.check_n(&7, 9).is_ok());
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
     pub fn check_n(&self, key: &K, n: u64) -> Result<Permit, PenaltyDenied> {
-        self.check_at(key, n, self.limiter.clock().now())
-    }
-
-    /// Asks for `n` cells for `key` at the instant `now`, which the caller reads from its own clock:
-    /// see [`Limiter::check_at`].
-    ///
-    /// # Errors
-    ///
-    /// The denial: by the limiter, or because the key is banned.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tollgate::penalty::{Penalties, PenaltyDenied};
-    /// # use tollgate::{Limiter, Quota, Tick};
-    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_second(1)).build()?;
-    /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
-    /// let at = |seconds| Tick::from_duration(Duration::from_secs(seconds));
-    /// assert!(gate.check_at(&7, 1, at(0)).is_ok());
-    /// assert!(gate.check_at(&7, 1, at(0)).is_err()); // a strike, and out
-    /// let denied = gate.check_at(&7, 1, at(20)).unwrap_err();
-    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(40)));
-    /// assert_eq!(denied.to_string(), "banned for another 40s");
-    /// assert!(gate.check_at(&7, 1, at(60)).is_ok());
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
-    pub fn check_at(&self, key: &K, n: u64, now: Tick) -> Result<Permit, PenaltyDenied> {
-        if let Some(ends_in) = self.banned_at(key, now) {
-            return Err(self.deny_banned(key, ends_in, now));
-        }
-        self.limiter.check_at(key, n, now).map_err(|denied| self.deny(key, denied, now))
+        self.ask(key).cells(n).check()
     }
 
     #[cold]
     #[inline(never)]
     fn deny_banned(&self, key: &K, mut ends_in: Duration, now: Tick) -> PenaltyDenied {
-        if self.prolonged && self.bans.check_at(key, 1, now).is_err() {
-            ends_in = self.banned_at(key, now).unwrap_or(ends_in);
+        if self.prolonged && self.bans.ask(key).at(now).check().is_err() {
+            ends_in = self.ban_ends_in(key, now).unwrap_or(ends_in);
         }
         self.tally.count(false);
         PenaltyDenied::Banned(Ban { ends_in, begins: false })
     }
 
-    /// For how long `key` is banned yet; `None` if it is not.
+    /// For how much longer `key` is banned; `None` if it is not.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -217,24 +200,12 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn banned(&self, key: &K) -> Option<Duration> {
-        self.banned_at(key, self.limiter.clock().now())
+        self.ask(key).banned()
     }
 
-    /// As [`banned`](Self::banned), at the instant `now`.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tollgate::penalty::Penalties;
-    /// # use tollgate::{Limiter, Quota, Tick};
-    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
-    /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
-    /// assert!(gate.check_at(&7, 10, Tick::ZERO).is_err());
-    /// assert_eq!(gate.banned_at(&7, Tick::ZERO), Some(Duration::from_secs(60)));
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
-    pub fn banned_at(&self, key: &K, now: Tick) -> Option<Duration> {
-        // Asked for nothing, since where attempts prolong a ban one would be told what it made of it.
-        let seen = self.bans.peek_at(key, 0, now).ok()?;
+    fn ban_ends_in(&self, key: &K, now: Tick) -> Option<Duration> {
+        // It asks for no cells: where attempts prolong a ban, one cell would be an attempt.
+        let seen = self.bans.ask(key).cells(0).at(now).peek().ok()?;
         (seen.remaining() == 0).then(|| seen.reset_after())
     }
 
@@ -284,7 +255,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     /// # use tollgate::{Limiter, Quota, Tick};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
-    /// assert!(gate.check_at(&7, 10, Tick::ZERO).is_err());
+    /// assert!(gate.ask(&7).cells(10).at(Tick::ZERO).check().is_err());
     /// assert_eq!(gate.stats_at(Tick::from_duration(Duration::from_secs(60))).banned_now, 0);
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
@@ -292,7 +263,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
         PenaltyStats {
             bans: self.tally.total(true),
             denied_banned: self.tally.total(false),
-            banned_now: self.bans.table.estimate_live(&self.bans.params, now, u32::MAX),
+            banned_now: self.bans.table().estimate_live(self.bans.params(), now, u32::MAX),
             forgotten: self.bans.stats().evicted,
         }
     }
@@ -310,6 +281,50 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     /// ```
     pub fn limiter(&self) -> &Limiter<K, A, C> {
         &self.limiter
+    }
+}
+
+impl<K: ?Sized, A: Algorithm, C> Gate for Penalties<K, A, C> {
+    type Key = K;
+    type Params = ();
+}
+
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Penalties<K, A, C>> {
+    /// Charges the cells if the key is not banned and they are there. A denial is a strike, unless
+    /// [only failures](PenaltiesBuilder::failures_only) are.
+    ///
+    /// # Errors
+    ///
+    /// The denial: by the limiter, or because the key is banned.
+    pub fn check(self) -> Result<Permit, PenaltyDenied> {
+        let (gate, key, now) = (self.gate, self.key, self.now());
+        if let Some(ends_in) = gate.ban_ends_in(key, now) {
+            return Err(gate.deny_banned(key, ends_in, now));
+        }
+        let decision = gate.limiter.ask(key).cells(self.cells).at(now).check();
+        decision.map_err(|denied| gate.deny(key, denied, now))
+    }
+
+    /// For how much longer the key is banned; `None` if it is not.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota, Tick};
+    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
+    /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
+    /// let ask = gate.ask(&7).at(Tick::ZERO);
+    /// assert!(ask.cells(10).check().is_err());
+    /// assert_eq!(ask.banned(), Some(Duration::from_secs(60)));
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn banned(self) -> Option<Duration> {
+        self.gate.ban_ends_in(self.key, self.now())
+    }
+
+    /// The time given, or that of the limiter's clock.
+    fn now(&self) -> Tick {
+        self.gate.limiter.or_now(self.at)
     }
 }
 
@@ -378,9 +393,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
     ///     .prolonged()
     ///     .build()?;
     /// let at = |seconds| Tick::from_duration(Duration::from_secs(seconds));
-    /// assert!(gate.check_at(&7, 10, at(0)).is_err());
-    /// assert!(gate.check_at(&7, 1, at(59)).is_err());
-    /// assert_eq!(gate.banned_at(&7, at(61)), Some(Duration::from_secs(58)));
+    /// assert!(gate.ask(&7).cells(10).at(at(0)).check().is_err());
+    /// assert!(gate.ask(&7).at(at(59)).check().is_err());
+    /// assert_eq!(gate.ask(&7).at(at(61)).banned(), Some(Duration::from_secs(58)));
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn prolonged(self) -> Self {
@@ -424,7 +439,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
     /// ```
     pub fn build(self) -> Result<Penalties<K, A, C>, BuildError> {
         let Self { limiter, strikes, ban, capacity, prolonged, failures_only } = self;
-        let skew = limiter.table.skew();
+        let skew = limiter.table().skew();
         let limit = |quota| {
             let begun = Limiter::builder(quota).clock(Unread).capacity(capacity);
             // Only wide slots keep the end of a ban to the microsecond.

@@ -5,6 +5,7 @@ use core::hash::Hash;
 use super::{Ban, Penalties, PenaltyDenied};
 use crate::algo::Algorithm;
 use crate::decision::Denied;
+use crate::limiter::ask::Ask;
 use crate::time::{Clock, Tick};
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
@@ -24,24 +25,24 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
 
     /// Counts a strike. `None`: the key is not banned.
     fn add_strike(&self, key: &K, now: Tick) -> Option<Ban> {
-        let is_last = match self.strikes.check_at(key, 1, now) {
+        let is_last = match self.strikes.ask(key).at(now).check() {
             Ok(permit) => permit.remaining() == 0,
             // Another thread had the last strike, or the key has found no place for its own.
-            Err(_) => self.strikes.peek_at(key, 1, now).is_err(),
+            Err(_) => self.strikes.ask(key).at(now).peek().is_err(),
         };
         if !is_last {
             // Another thread may have banned the key meanwhile. A strike that came after the others
             // were forgotten does not open a period.
-            let ends_in = self.banned_at(key, now)?;
+            let ends_in = self.ban_ends_in(key, now)?;
             self.strikes.reset(key);
             return Some(Ban { ends_in, begins: false });
         }
-        let begins = self.bans.check_at(key, 1, now).is_ok();
+        let begins = self.bans.ask(key).at(now).check().is_ok();
         if begins {
             self.strikes.reset(key);
         }
         // `None`: it has found no place, or was pardoned already.
-        let ends_in = self.banned_at(key, now)?;
+        let ends_in = self.ban_ends_in(key, now)?;
         if begins {
             self.tally.count(true);
         }
@@ -49,7 +50,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     }
 
     /// Counts a failure of `key` that is no denial, such as a wrong password, as a strike, now: see
-    /// [`strike_at`](Self::strike_at).
+    /// [`Ask::strike`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -73,10 +74,12 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn strike(&self, key: &K) -> Option<Ban> {
-        self.strike_at(key, self.limiter.clock().now())
+        self.ask(key).strike()
     }
+}
 
-    /// Counts a failure of `key` at the instant `now` as a strike, as a denial counts. Returns the ban
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Penalties<K, A, C>> {
+    /// Counts a failure of the key as a strike, as a denial counts. Returns the ban
     /// that it begins, or under which the key is already; a key that is banned gets no strike, and its
     /// ban is not prolonged.
     ///
@@ -89,17 +92,18 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     /// # use tollgate::{Limiter, Quota, Tick};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// # let gate = Penalties::builder(gate, Quota::per_hour(2), Duration::from_secs(60)).build()?;
-    /// let at = |seconds| Tick::from_duration(Duration::from_secs(seconds));
-    /// assert!(gate.strike_at(&7, at(0)).is_none());
-    /// assert!(gate.strike_at(&7, at(1)).is_some_and(|ban| ban.begins()));
-    /// assert!(gate.strike_at(&7, at(2)).is_some_and(|ban| !ban.begins()));
-    /// assert_eq!(gate.banned_at(&7, at(2)), Some(Duration::from_secs(59)));
+    /// let ask_at = |seconds| gate.ask(&7).at(Tick::from_duration(Duration::from_secs(seconds)));
+    /// assert!(ask_at(0).strike().is_none());
+    /// assert!(ask_at(1).strike().is_some_and(|ban| ban.begins()));
+    /// assert!(ask_at(2).strike().is_some_and(|ban| !ban.begins()));
+    /// assert_eq!(ask_at(2).banned(), Some(Duration::from_secs(59)));
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
-    pub fn strike_at(&self, key: &K, now: Tick) -> Option<Ban> {
-        match self.banned_at(key, now) {
+    pub fn strike(self) -> Option<Ban> {
+        let (gate, key, now) = (self.gate, self.key, self.now());
+        match gate.ban_ends_in(key, now) {
             Some(ends_in) => Some(Ban { ends_in, begins: false }),
-            None => self.add_strike(key, now),
+            None => gate.add_strike(key, now),
         }
     }
 }
