@@ -4,6 +4,7 @@
 //! the time. With 16 slots (two buckets) every slot is a candidate for every key, and what
 //! happens can be told beforehand.
 
+mod asks;
 mod batch;
 #[path = "../bodies/mod.rs"]
 mod bodies;
