@@ -11,6 +11,7 @@ use tollgate::composite::{
 };
 use tollgate::decision::DecisionParts;
 use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::internals::DynamicGcraParams;
 use tollgate::internals::any::{AnyParams, AnySeen};
 use tollgate::internals::dynamic_gcra::PacedParams;
 use tollgate::internals::fixed_window::FixedWindowParams;
@@ -22,7 +23,6 @@ use tollgate::internals::oracle::{
 use tollgate::internals::sliding_log::{SlidingLogParams, SlidingLogSeen};
 use tollgate::internals::sub_windows::{SubWindowParams, SubWindowSeen};
 use tollgate::internals::warm_up::WarmUpParams;
-use tollgate::internals::{BucketSource, DynamicGcraParams, KeySource};
 use tollgate::internals::{Grid, Moment, NoRing, Rebased, Receipt, Restart, Standing, Step};
 use tollgate::lease::LocalLease;
 use tollgate::limiter::{DirectBuilder, SlotLayout};
@@ -52,9 +52,9 @@ const _: () = {
     // A key is asked for by reference and never kept, so it need not be shared itself.
     shared::<Limiter<Rc<str>>>();
     shared::<Builder<Rc<str>>>();
-    shared::<LocalLease<KeySource<&Limiter<Rc<str>>>>>();
-    shared::<LocalLease<BucketSource<&Direct>>>();
-    shared::<Reservation<KeySource<&Limiter<Rc<str>>>>>();
+    shared::<LocalLease<'static, Limiter<Rc<str>>>>();
+    shared::<LocalLease<'static, Direct>>();
+    shared::<Reservation<'static, Limiter<Rc<str>>>>();
     shared::<(Plan<Gcra>, Inherit)>();
 
     shared::<(Composite<'static, str>, CompositeBuilder<'static, str>, CompositeError)>();

@@ -65,15 +65,15 @@ fn use_it<A: Algorithm>(gate: &Limiter<str, A, ManualClock>) {
         let name = NAMES[usize::try_from(turn % 5).expect("below 5")];
         let name = &name[..name.len().min(usize::try_from(turn % 23).expect("below 23"))];
         let now = Tick::from_nanos(turn * 10_000_000);
-        let told = match gate.check_at(name, turn % 4, now) {
+        let told = match gate.ask(name).cells(turn % 4).at(now).check() {
             Ok(permit) => (permit.remaining(), permit.reset_after()),
             Err(denied) => (denied.remaining(), denied.retry_after().unwrap_or_default()),
         };
         std::hint::black_box(told);
         let _ = std::hint::black_box(gate.check(name));
-        let _ = std::hint::black_box(gate.peek_at(name, 1, now));
+        let _ = std::hint::black_box(gate.ask(name).at(now).peek());
         if turn % 50 == 0 {
-            gate.check_batch_at(&NAMES, 1, now, |_, decision| {
+            gate.ask_each(&NAMES, |key| key).at(now).check(|_, decision| {
                 std::hint::black_box(decision.is_ok());
             });
             gate.reset(name);
@@ -154,8 +154,8 @@ fn a_check_allocates_nothing_after_the_build() {
     let counted = allocations(|| {
         for turn in 0..10_000_u64 {
             let now = Tick::from_nanos(turn * 7_000_000);
-            let _ = std::hint::black_box(log.check_at(turn % 4, now));
-            let _ = std::hint::black_box(log.peek_at(50, now));
+            let _ = std::hint::black_box(log.ask().cells(turn % 4).at(now).check());
+            let _ = std::hint::black_box(log.ask().cells(50).at(now).peek());
         }
         log.reset();
     });
@@ -199,17 +199,20 @@ fn limiters_made_of_several_allocate_nothing_either() {
     let counted = allocations(|| {
         for turn in 0..20_000_u64 {
             let (key, n, now) = (turn % 29, turn % 4, Tick::from_nanos(turn * 1_000_000));
-            let told = match composite.check_at(&key, n, now) {
+            let told = match composite.ask(&key).cells(n).at(now).check() {
                 Ok(granted) => (granted.remaining(), granted.delay()),
                 Err(denied) => (denied.remaining(), denied.retry_after().unwrap_or_default()),
             };
             std::hint::black_box(told);
-            std::hint::black_box((shadow.check_at(&key, n, now).is_ok(), shadow.counts()));
-            std::hint::black_box(banning.check_at(&key, n, now).is_ok());
-            std::hint::black_box(prolonging.check_at(&key, n, now).is_ok());
+            std::hint::black_box((
+                shadow.ask(&key).cells(n).at(now).check().is_ok(),
+                shadow.counts(),
+            ));
+            std::hint::black_box(banning.ask(&key).cells(n).at(now).check().is_ok());
+            std::hint::black_box(prolonging.ask(&key).cells(n).at(now).check().is_ok());
             if turn % 100 == 0 {
                 banning.pardon(&key);
-                std::hint::black_box((banning.stats_at(now), composite.trials().count()));
+                std::hint::black_box((banning.stats_at(now), composite.shadows().count()));
             }
         }
     });

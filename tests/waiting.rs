@@ -120,7 +120,7 @@ fn tasks_of_tokio_wait_and_give_up() {
         assert!(gave_up.is_err(), "its turn comes in a second");
     });
     let gate = line.limiter();
-    let left = gate.peek_at(0, gate.clock().now()).expect("nothing is asked for");
+    let left = gate.ask().cells(0).peek().expect("nothing is asked for");
     assert!(left.reset_after() <= Duration::from_secs(1), "the booking was taken back");
     assert_eq!(line.waiting(), 0);
 }

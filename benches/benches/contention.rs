@@ -198,7 +198,7 @@ fn run(options: &Options, case: Case) {
     });
     rows.limiter(OURS_GIVEN, |rows| {
         let gate = rows.gate();
-        move |key, now| gate.check_at(&key, 1, Tick::from_nanos(now)).is_ok()
+        move |key, now| gate.ask(&key).at(Tick::from_nanos(now)).check().is_ok()
     });
     rows.limiter(THEIRS, |_| {
         let gate = peer::keyed(case.governor_quota());

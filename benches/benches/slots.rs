@@ -48,7 +48,7 @@ fn limiter(answers: Answers, slots: SlotLayout, keys: &[u64]) -> Limiter<u64> {
     let begun = Limiter::builder(black_box(answers.quota())).capacity(keys.len() as u64);
     let gate = begun.slots(slots).build().expect("in range");
     for key in keys {
-        assert!(gate.check_at(key, 1, Tick::ZERO).is_ok());
+        assert!(gate.ask(key).at(Tick::ZERO).check().is_ok());
     }
     gate
 }
@@ -65,7 +65,7 @@ fn both(options: &Options, answers: Answers, keys: usize, threads: usize) {
         let (first, second) = turn.part(&sequence, threads);
         for key in first.iter().chain(second) {
             now = Turn::later(now);
-            let decision = gate.check_at(key, 1, Tick::from_nanos(black_box(now)));
+            let decision = gate.ask(key).at(Tick::from_nanos(black_box(now))).check();
             admitted += usize::from(black_box(decision.is_ok()));
         }
         admitted

@@ -104,7 +104,7 @@ fn within_one_window() {
         let other = Arc::clone(&gate);
         let thread = thread::spawn(move || {
             other.reset(&OLD);
-            let first = 2 * u64::from(other.check_at(&NEW, 2, at(2)).is_ok());
+            let first = 2 * u64::from(other.ask(&NEW).cells(2).at(at(2)).check().is_ok());
             (first, ask(&other, NEW, at(3)))
         });
         let charged = ask(&gate, OLD, at(2));
@@ -245,7 +245,7 @@ fn both_evict_for_one_key() {
     let quota = Quota::new(3, Duration::from_secs(10));
     let gate = keyed(SlidingLog::new(), quota, ONE_BUCKET, OnFull::EvictNearestIdle);
     for key in [OLD, NEIGHBOUR] {
-        assert!(gate.check_at(&key, 2, at(1)).is_ok());
+        assert!(gate.ask(&key).cells(2).at(at(1)).check().is_ok());
     }
     let granted = each_of(2, &gate, |gate, _| ask(gate, NEW, at(2)));
     assert_eq!(granted, [1, 1], "a new key is served");

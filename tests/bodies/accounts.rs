@@ -8,10 +8,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tollgate::algorithm::Algorithm;
-use tollgate::internals::{KeySource, Source};
 use tollgate::internals::{Rebase, Refund, StateMachine};
 use tollgate::limiter::SlotLayout;
-use tollgate::reservation::Reservation;
+use tollgate::reservation::{Chargeable, Reservation};
 use tollgate::{Builder, FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, Tick};
 
 use super::choice::Cost;
@@ -155,10 +154,10 @@ struct Accounts<L> {
 }
 
 /// A charge that may be taken back; `None`, if the key has lost the life that was charged.
-struct Reserved<S: Source> {
+struct Reserved<'a, S: Chargeable> {
     key: u8,
     model: Option<Held>,
-    reservation: Reservation<S>,
+    reservation: Reservation<'a, S>,
 }
 
 /// What became of an operation.
@@ -221,7 +220,7 @@ impl<L: Ledger + Clone> Accounts<L> {
         kind: u8,
         key: u8,
         n: u64,
-        held: &mut Vec<Reserved<KeySource<&'a Gate<A>>>>,
+        held: &mut Vec<Reserved<'a, Gate<A>>>,
     ) -> bool
     where
         A: Algorithm<Params: Rebase + Refund>,
@@ -229,15 +228,15 @@ impl<L: Ledger + Clone> Accounts<L> {
         let (now, before) = (self.time.tick(), gate.stats());
         let mut reserved = None;
         let said = match kind {
-            0..=49 => Said::Granted(gate.check_at(&key, n, now).is_ok()),
+            0..=49 => Said::Granted(gate.ask(&key).cells(n).at(now).check().is_ok()),
             50..=99 if held.len() < HELD_MAX => {
-                reserved = gate.reserve_at(&key, n, now).ok();
+                reserved = gate.ask(&key).cells(n).at(now).reserve().ok();
                 Said::Granted(reserved.is_some())
             }
-            50..=119 => Said::Owed(gate.charge_at(&key, n, now)),
-            120..=134 => Said::Drained(gate.drain_at(&key, n, now)),
+            50..=119 => Said::Owed(gate.ask(&key).cells(n).at(now).charge()),
+            120..=134 => Said::Drained(gate.ask(&key).cells(n).at(now).charge_available()),
             _ => {
-                gate.add_at(&key, n, now);
+                gate.ask(&key).cells(n).at(now).refund();
                 Said::Nothing
             }
         };
@@ -280,10 +279,10 @@ impl<L: Ledger + Clone> Accounts<L> {
         gate: &Gate<A>,
         key: u8,
         claimed: u64,
-        held: &mut Vec<Reserved<S>>,
+        held: &mut Vec<Reserved<'_, S>>,
     ) where
         A: Algorithm,
-        S: Source,
+        S: Chargeable,
     {
         if gate.stats().claimed == claimed {
             return;
@@ -312,10 +311,10 @@ impl<L: Ledger + Clone> Accounts<L> {
         &mut self,
         gate: &Gate<A>,
         cursor: &mut Cursor<'_>,
-        held: &mut Vec<Reserved<S>>,
+        held: &mut Vec<Reserved<'_, S>>,
     ) where
         A: Algorithm<Params: Refund>,
-        S: Source,
+        S: Chargeable,
     {
         let (place, cost, how) = (usize::from(cursor.byte()), cursor.cost(), cursor.byte());
         if held.is_empty() {
@@ -336,7 +335,7 @@ impl<L: Ledger + Clone> Accounts<L> {
             _ => reservation.settle_at(actual, now),
         }
         if planted(Mistake::GivenBackTwice) {
-            gate.add_at(&key, n.saturating_sub(actual), now);
+            gate.ask(&key).cells(n.saturating_sub(actual)).at(now).refund();
         }
         self.begins_again(gate, key, claimed, held);
         let mut ledger = self.ledger(key).clone();
@@ -378,11 +377,11 @@ impl<L: Ledger + Clone> Accounts<L> {
 }
 
 fn told<A: Algorithm>(gate: &Gate<A>, key: u8, now: Tick) -> (u64, Duration) {
-    let permit = gate.peek_at(&key, 0, now).expect("nothing is asked for");
+    let permit = gate.ask(&key).cells(0).at(now).peek().expect("nothing is asked for");
     (permit.remaining(), permit.reset_after())
 }
 
 /// Its cells are given back to nobody.
-fn forget<S: Source>(reserved: Reserved<S>) {
+fn forget<S: Chargeable>(reserved: Reserved<'_, S>) {
     std::mem::forget(reserved.reservation);
 }

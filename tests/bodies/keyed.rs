@@ -227,8 +227,8 @@ impl<A: Algorithm> Keyed<A> {
     /// Peeks twice, which changes nothing.
     fn peek(&self, key: u16, n: u64) -> Verdict {
         let before = self.gate.stats();
-        let peeked = Verdict::from(&self.gate.peek_at(&key, n, self.tick()));
-        assert_eq!(peeked, Verdict::from(&self.gate.peek_at(&key, n, self.tick())));
+        let peeked = Verdict::from(&self.gate.ask(&key).cells(n).at(self.tick()).peek());
+        assert_eq!(peeked, Verdict::from(&self.gate.ask(&key).cells(n).at(self.tick()).peek()));
         assert_eq!(self.gate.stats(), before, "a peek is counted nowhere");
         assert_eq!(peeked, self.oracle(key).decide(self.tick(), n), "peek {n} of {key}");
         peeked
@@ -236,13 +236,13 @@ impl<A: Algorithm> Keyed<A> {
 
     fn told(&self, key: u16, n: u64, _: Verdict) -> Verdict {
         let n = if planted(Mistake::CostCut) { n & 0xff } else { n };
-        Verdict::from(&self.gate.check_at(&key, n, self.tick()))
+        Verdict::from(&self.gate.ask(&key).cells(n).at(self.tick()).check())
     }
 
     /// What a peek said that would be told, if it is allowed as that said; else what is told of a
     /// key that finds no place.
     fn allowed(&self, key: u16, n: u64, peeked: Verdict) -> Verdict {
-        let allowed = self.gate.allow_at(&key, n, self.tick());
+        let allowed = self.gate.ask(&key).cells(n).at(self.tick()).allow();
         match (allowed, peeked.admitted) {
             (true, false) => Verdict { admitted: true, retry_after: None, ..peeked },
             (false, true) => {
@@ -336,7 +336,7 @@ impl<A: Algorithm> Keyed<A> {
             let mut kept = true;
             // What a weighed count has left may be less than a cell: only when it is over tells.
             for (now, n) in [(stalest, 1), (stalest, 0), (later, 1)] {
-                let peeked = Verdict::from(&self.gate.peek_at(key, n, now));
+                let peeked = Verdict::from(&self.gate.ask(key).cells(n).at(now).peek());
                 if peeked != oracle.clone().decide(now, n) {
                     assert_eq!(peeked, self.fresh.clone().decide(now, n), "{key} tampered with");
                     kept = false;

@@ -9,8 +9,8 @@ use tollgate::internals::StateMachine;
 use tollgate::internals::oracle::{AnyOracle, Oracle, Verdict};
 use tollgate::limiter::SlotLayout;
 use tollgate::{
-    AnyAlgorithm, Clock, Direct, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, OnFull,
-    Quota, SlidingCounter, SlidingLog, SubWindows, Tick, WarmUp,
+    AnyAlgorithm, Direct, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, OnFull, Quota,
+    SlidingCounter, SlidingLog, SubWindows, Tick, WarmUp,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -158,7 +158,7 @@ fn expected(models: &mut [Model], request: &Request, now: Tick, n: u64) -> Told 
 
 fn told(all: &Composite<'_, Request>, request: &Request, n: u64, now: Option<Tick>) -> Told {
     let decided = match now {
-        Some(now) => all.check_at(request, n, now),
+        Some(now) => all.ask(request).cells(n).at(now).check(),
         None => all.check_n(request, n),
     };
     match decided {
@@ -203,7 +203,7 @@ fn says_what_the_oracles_say(limits: &[Limit], acts: &[Act]) {
         assert_eq!(told, expected(&mut models, request, tick, *n), "{n} for {request:?} at {now}");
     }
     let shadows = models.iter().filter(|model| model.is_shadow);
-    let trials = all.trials().map(|trial| (trial.name, (trial.admitted, trial.would_deny)));
+    let trials = all.shadows().map(|trial| (trial.name, (trial.admitted, trial.would_deny)));
     assert!(trials.eq(shadows.map(|model| (model.name, model.counted))));
     for (model, gate) in models.iter().zip(&gates).filter(|(model, _)| !model.is_shadow) {
         assert_eq!(gate.stats().admitted, Some(model.counted.0), "counted by {}", model.name);
@@ -269,7 +269,7 @@ fn default_clocks_do_not_lend_each_other_their_origin() {
     // By the early one's clock, 5 ms ahead, it would be 5 ms less than what its own clock says.
     let own = late.check(&7).expect_err("none left").retry_after().expect("an hour");
     assert!(denied.retry_after().expect("an hour") >= own);
-    assert!(early.peek_at(&7, 1, early.clock().now()).is_ok(), "given back");
+    assert!(early.ask(&7).peek().is_ok(), "given back");
 }
 
 const ONE: Tick = Tick::from_nanos(SECOND);
@@ -284,7 +284,7 @@ fn full(on_full: OnFull) -> Limiter<u32, Gcra, ManualClock> {
         .build();
     let gate: Limiter<u32, Gcra, ManualClock> = built.expect("in range");
     for key in 0..16 {
-        assert!(gate.check_at(&key, 1, ONE).is_ok());
+        assert!(gate.ask(&key).at(ONE).check().is_ok());
     }
     gate
 }
@@ -298,10 +298,11 @@ fn after_a_denial(gate: &Limiter<u32, Gcra, ManualClock>) -> Vec<u64> {
         let all = Composite::<u32>::builder().keyed("full", gate, |key| key);
         all.shared("second", second).shared("again", second).build().expect("token buckets")
     };
-    let denied = both(&closed).check_at(&99, 2, ONE).expect_err("too few for both");
+    let denied = both(&closed).ask(&99).cells(2).at(ONE).check().expect_err("too few for both");
     let mut said = vec![u64::from(denied.limit_name() == "full")];
-    let admitted =
-        |_| both(&open).check_at(&99, 2, ONE).map_or(0, |granted| 1 + granted.remaining());
+    let admitted = |_| {
+        both(&open).ask(&99).cells(2).at(ONE).check().map_or(0, |granted| 1 + granted.remaining())
+    };
     said.extend((0..3).map(admitted));
     said
 }
@@ -332,7 +333,7 @@ fn what_cannot_be_built_says_why() {
     };
     let nine = NAMES.into_iter().chain(["i"]);
     let nine = nine.fold(Composite::<()>::builder(), |all, name| all.shared(name, bucket()));
-    assert_eq!(nine.build().unwrap_err(), CompositeError::TooMany { most: 8 });
+    assert_eq!(nine.build().unwrap_err(), CompositeError::TooMany { max: 8 });
     let eight = NAMES.into_iter();
     let eight = eight.fold(Composite::<()>::builder(), |all, name| all.shared(name, bucket()));
     assert_eq!(

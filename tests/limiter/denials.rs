@@ -66,14 +66,14 @@ fn state<K: Hash + ?Sized, A: Algorithm, C: Clock>(
     key: &K,
     now: Tick,
 ) -> State {
-    match gate.peek_at(key, 0, now) {
+    match gate.ask(key).cells(0).at(now).peek() {
         Ok(permit) => (permit.remaining(), permit.reset_after()),
         Err(denied) => (denied.remaining(), denied.reset_after()),
     }
 }
 
 fn state_of<A: Algorithm, C: Clock>(gate: &Direct<A, C>, now: Tick) -> State {
-    match gate.peek_at(0, now) {
+    match gate.ask().cells(0).at(now).peek() {
         Ok(permit) => (permit.remaining(), permit.reset_after()),
         Err(denied) => (denied.remaining(), denied.reset_after()),
     }
@@ -89,7 +89,7 @@ fn a_thread_that_is_denied_all_the_time_costs_an_earlier_limit_no_refill() {
     let both = both.build().expect("token buckets");
     assert!(second.check().is_ok());
     let start = clock.time();
-    assert!(first.check_at(1_000, start).is_ok());
+    assert!(first.ask().cells(1_000).at(start).check().is_ok());
     for millis in [1, 10, 500, 999, 1_000] {
         let end = start.saturating_add(Duration::from_millis(millis));
         while clock.time() < end {

@@ -44,8 +44,8 @@ fn run<A: Algorithm + Copy>(algorithm: A) {
     let direct = direct.build().expect("in range");
     lives_are_apart(
         &direct.params().oracle(),
-        |n, now| direct.check_at(n, now),
-        |n, now| direct.peek_at(n, now),
+        |n, now| direct.ask().cells(n).at(now).check(),
+        |n, now| direct.ask().cells(n).at(now).peek(),
         || direct.reset(),
     );
     // A key that is reset gives its slot up, and takes the same one again.
@@ -58,8 +58,8 @@ fn run<A: Algorithm + Copy>(algorithm: A) {
         .expect("in range");
     lives_are_apart(
         &keyed.params().oracle(),
-        |n, now| keyed.check_at(&1, n, now),
-        |n, now| keyed.peek_at(&1, n, now),
+        |n, now| keyed.ask(&1).cells(n).at(now).check(),
+        |n, now| keyed.ask(&1).cells(n).at(now).peek(),
         || keyed.reset(&1),
     );
     assert_eq!(keyed.stats().claimed, LIVES + 1);

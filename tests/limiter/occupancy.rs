@@ -32,7 +32,7 @@ fn live_keys_are_those_that_time_has_not_restored() {
     let at = |minutes: u64| Tick::from_nanos(minutes * 60_000_000_000);
     for key in 0..500 {
         // A tenth of an hour for each cell: the first half of them is idle before the other.
-        assert!(gate.check_at(&key, 1 + key / 250, at(0)).is_ok());
+        assert!(gate.ask(&key).cells(1 + key / 250).at(at(0)).check().is_ok());
     }
     let live = [0, 5, 7, 11, 13].map(|minutes| gate.occupancy_at(at(minutes)).live);
     assert_eq!(live, [500, 500, 250, 250, 0]);

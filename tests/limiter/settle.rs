@@ -39,14 +39,14 @@ macro_rules! gate {
                 self.params().skew_tolerance()
             }
             fn check(&self, n: u64, now: Tick) -> bool {
-                self.check_at($($key,)? n, now).is_ok()
+                self.ask($($key)?).cells(n).at(now).check().is_ok()
             }
             fn left(&self, now: Tick) -> (u64, Duration) {
-                let permit = self.peek_at($($key,)? 0, now).expect("nothing is asked for");
+                let permit = self.ask($($key)?).cells(0).at(now).peek().expect("nothing is asked for");
                 (permit.remaining(), permit.reset_after())
             }
             fn reserve(&self, n: u64, now: Tick) -> Option<End<'_>> {
-                let held = self.reserve_at($($key,)? n, now).ok()?;
+                let held = self.ask($($key)?).cells(n).at(now).reserve().ok()?;
                 assert_eq!(held.cells(), n);
                 Some(Box::new(move |actual, now| match actual {
                     Some(actual) => held.settle_at(actual, now),
@@ -54,13 +54,13 @@ macro_rules! gate {
                 }))
             }
             fn charge(&self, n: u64, now: Tick) -> Duration {
-                self.charge_at($($key,)? n, now)
+                self.ask($($key)?).cells(n).at(now).charge()
             }
             fn drain(&self, most: u64, now: Tick) -> u64 {
-                self.drain_at($($key,)? most, now)
+                self.ask($($key)?).cells(most).at(now).charge_available()
             }
             fn add(&self, n: u64, now: Tick) {
-                self.add_at($($key,)? n, now);
+                self.ask($($key)?).cells(n).at(now).refund();
             }
         }
     };
@@ -482,20 +482,20 @@ fn a_key_that_starts_empty_may_be_charged_what_is_not_there() {
 #[test]
 fn at_its_bound_a_debt_tells_how_long_it_lasts() {
     let gate = keyed(Gcra::new(), Quota::per_second(10), SlotLayout::Compact);
-    let charge = |n| gate.charge_at(KEY, n, Tick::ZERO);
+    let charge = |n| gate.ask(KEY).cells(n).at(Tick::ZERO).charge();
     assert_eq!(charge(u64::MAX), Duration::from_secs(15), "sixteen bursts");
     assert_eq!(charge(1), Duration::from_secs(15));
     assert_eq!(charge(0), Duration::ZERO, "nothing is owed for nothing");
     let gate = direct(FixedWindow::anchored(), Quota::per_second(6));
-    assert_eq!(gate.charge_at(9, Tick::ZERO), Duration::from_secs(1));
-    assert_eq!(gate.charge_at(1, Tick::from_nanos(SECOND / 2)), Duration::from_millis(500));
+    assert_eq!(gate.ask().cells(9).at(Tick::ZERO).charge(), Duration::from_secs(1));
+    assert_eq!(gate.ask().at(Tick::from_nanos(SECOND / 2)).charge(), Duration::from_millis(500));
 }
 
 /// The debt of a quota whose burst takes a month to come back is not cut off at the burst.
 #[test]
 fn long_bursts_may_be_overdrawn_in_compact_slots() {
     let gate = keyed(Gcra::new(), quota("1000/30d"), SlotLayout::Compact);
-    let days = gate.charge_at(KEY, 3_000, Tick::ZERO).as_secs() / 86_400;
+    let days = gate.ask(KEY).cells(3_000).at(Tick::ZERO).charge().as_secs() / 86_400;
     assert!((59..=60).contains(&days), "two bursts beyond the first: {days} days");
 }
 
@@ -510,8 +510,8 @@ fn what_keys_without_a_place_have_spent_is_charged_to_what_they_share() {
         .build()
         .expect("in range");
     for other in 0..64 {
-        let _ = gate.check_at(&other, 12, Tick::ZERO);
+        let _ = gate.ask(&other).cells(12).at(Tick::ZERO).check();
     }
-    assert_eq!(gate.charge_at(&1_000, 100, Tick::ZERO), Duration::from_secs(9 * 3_600));
-    assert!(gate.reserve_at(&1_000, 1, Tick::from_nanos(SECOND)).is_err(), "they share a debt");
+    assert_eq!(gate.ask(&1_000).cells(100).at(Tick::ZERO).charge(), Duration::from_secs(9 * 3_600));
+    assert!(gate.ask(&1_000).at(Tick::from_nanos(SECOND)).reserve().is_err(), "they share a debt");
 }

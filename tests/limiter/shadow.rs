@@ -32,7 +32,7 @@ fn counts_what_the_oracles_say<A: Algorithm, B: Algorithm>(
         nanos += gap;
         let now = Tick::from_nanos(nanos);
         let (our, their) = (ours[key].decide(now, n), theirs[key].decide(now, n));
-        let decision = gate.check_at(&key, n, now);
+        let decision = gate.ask(&key).cells(n).at(now).check();
         assert_eq!(tollgate::internals::oracle::Verdict::from(&decision), our, "{n} for {key}");
         counted[usize::from(our.admitted)][usize::from(their.admitted)] += 1;
     }

@@ -49,7 +49,7 @@ fn granted<A: Algorithm + Clone>(algorithm: A, requests: &[Request]) -> Vec<(u64
         now += gap;
         tiers.precise.set(Tick::from_nanos(now));
         tiers.coarse.set(Tick::from_nanos(now - lag));
-        let before = gate.peek_at("key", n, tiers.now());
+        let before = gate.ask("key").cells(n).at(tiers.now()).peek();
         let decision = gate.check_n("key", n);
         assert_eq!(decision.is_ok(), direct.check_n(n).is_ok());
         match decision {
@@ -117,6 +117,9 @@ fn a_denial_that_counts_is_counted_once() {
     assert!(twin.check_n(1).is_ok());
     for _ in 0..3 {
         assert_eq!(gate.check_n(2), twin.check_n(2));
-        assert_eq!(gate.peek_at(0, tiers.now()), twin.peek_at(0, tiers.now()));
+        assert_eq!(
+            gate.ask().cells(0).at(tiers.now()).peek(),
+            twin.ask().cells(0).at(tiers.now()).peek()
+        );
     }
 }

@@ -36,7 +36,7 @@ fn a_caller_stamped_in_the_window_before_is_decided_by_the_next_one_and_charged_
         let quota = Quota::per_minute(LIMIT);
         let gate = Direct::builder(quota).algorithm(window).clock(ManualClock::new()).build();
         let gate = gate.expect("in range");
-        is_counted_in_the_next_window(|n, now| gate.check_at(n, now));
+        is_counted_in_the_next_window(|n, now| gate.ask().cells(n).at(now).check());
         for slots in [SlotLayout::Wide, SlotLayout::Compact] {
             let gate: Limiter<u64, _, _> = Limiter::builder(quota)
                 .algorithm(window)
@@ -45,7 +45,7 @@ fn a_caller_stamped_in_the_window_before_is_decided_by_the_next_one_and_charged_
                 .slots(slots)
                 .build()
                 .expect("in range");
-            is_counted_in_the_next_window(|n, now| gate.check_at(&7, n, now));
+            is_counted_in_the_next_window(|n, now| gate.ask(&7).cells(n).at(now).check());
         }
     }
 }
@@ -59,10 +59,10 @@ fn cells_stamped_in_one_window_may_be_its_limit_and_what_the_next_one_counts() {
             .clock(ManualClock::new())
             .build()
             .expect("in range");
-        assert!(gate.check_at(LIMIT, at(0)).is_ok());
-        assert!(gate.check_at(1, at(60)).is_ok());
-        let granted = (0..100).filter(|_| gate.check_at(1, at(59)).is_ok()).count();
+        assert!(gate.ask().cells(LIMIT).at(at(0)).check().is_ok());
+        assert!(gate.ask().at(at(60)).check().is_ok());
+        let granted = (0..100).filter(|_| gate.ask().at(at(59)).check().is_ok()).count();
         assert_eq!(granted as u64, LIMIT - 1);
-        assert!(gate.check_at(1, at(119)).is_err());
+        assert!(gate.ask().at(at(119)).check().is_err());
     }
 }

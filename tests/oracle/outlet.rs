@@ -38,7 +38,7 @@ proptest! {
                 let (least, most) = horizon(gate.params(), written);
                 now = now.clamp(least, most);
             }
-            let answer = Verdict::from(&gate.check_at(1, Tick::from_nanos(now)));
+            let answer = Verdict::from(&gate.ask().at(Tick::from_nanos(now)).check());
             let arrival = unit(now.into());
             let free = turns.last().map_or(arrival, |turn| arrival.max(turn + cell));
             if answer.admitted {

@@ -54,7 +54,8 @@ impl<A: Algorithm> Metered<A> {
             self.now = self.now.min(word).min(ring);
         }
         let n = cost.cells(choice.fits(&quota), self.rest);
-        let answer = Verdict::from(&self.gate.check_at(n, Tick::from_nanos(self.now)));
+        let answer =
+            Verdict::from(&self.gate.ask().cells(n).at(Tick::from_nanos(self.now)).check());
         self.rest = answer.remaining;
         self.last = Last {
             retry_after: answer.retry_after.unwrap_or_default(),

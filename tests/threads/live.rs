@@ -39,7 +39,7 @@ fn what_grows_by_a_hundred_changes_is_granted_to_the_last_cell() {
         done.store(true, Ordering::Relaxed);
     });
     for (key, granted) in granted.iter().enumerate() {
-        let left = gate.drain(&(key as u64), u64::MAX);
+        let left = gate.ask(&(key as u64)).cells(u64::MAX).charge_available();
         assert_eq!(granted.load(Ordering::Relaxed) + left, 6_000, "key {key}");
     }
 }

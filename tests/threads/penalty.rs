@@ -29,7 +29,7 @@ fn no_key_is_banned_before_its_last_strike_and_each_is_then() {
             let mut counted = vec![[0_u64; 4]; 50];
             for _ in 0..20_000 {
                 let key = random.below(KEYS);
-                let which = match gate.check_at(&key, 1, NOW) {
+                let which = match gate.ask(&key).at(NOW).check() {
                     Ok(_) => 0,
                     Err(PenaltyDenied::Limited(_)) => 1,
                     Err(PenaltyDenied::Banned(ban)) if ban.begins() => 2,
@@ -66,7 +66,7 @@ fn a_candidate_is_charged_what_it_admits() {
     together(4, |index| {
         let mut random = Random::new(index);
         for _ in 0..20_000 {
-            let _ = gate.check_at(&random.below(KEYS), 1, NOW);
+            let _ = gate.ask(&random.below(KEYS)).at(NOW).check();
         }
     });
     let counts = gate.counts();

@@ -45,9 +45,9 @@ fn exact_while_time_stands_still<A: Algorithm + Copy + Sync>(
                 let mut sum = 0;
                 for _ in 0..2_000 {
                     let n = random.below(6);
-                    sum += gate.check_at(n, *now).map_or(0, |_| n);
+                    sum += gate.ask().cells(n).at(*now).check().map_or(0, |_| n);
                 }
-                sum + drain(|| gate.check_at(1, *now).is_ok())
+                sum + drain(|| gate.ask().at(*now).check().is_ok())
             })
             .iter()
             .sum();
@@ -110,7 +110,7 @@ fn a_log_that_counts_denials_grants_its_limit_and_no_more() {
             let mut random = Random::new(index);
             (0..20_000)
                 .map(|_| after(random.below(4_000) * 1_000))
-                .map(|now| u64::from(gate.check_at(1, now).is_ok()))
+                .map(|now| u64::from(gate.ask().at(now).check().is_ok()))
                 .sum::<u64>()
         })
         .iter()
@@ -163,7 +163,7 @@ fn no_window_of_a_log_is_over_while_time_moves() {
                 let now = clock.fetch_add(random.below(step), Ordering::Relaxed);
                 let now = now - random.below(4_001);
                 let n = 1 + random.below(3);
-                if gate.check_at(n, Tick::from_nanos(now)).is_ok() {
+                if gate.ask().cells(n).at(Tick::from_nanos(now)).check().is_ok() {
                     granted.push((now, n));
                 }
             }
@@ -193,7 +193,7 @@ fn no_row_of_sub_windows_is_over_while_time_moves() {
             for _ in 0..15 {
                 let now = START.as_nanos() + phase * 17_000 - random.below(4_001);
                 let n = 1 + random.below(3);
-                if gate.check_at(n, Tick::from_nanos(now)).is_ok() {
+                if gate.ask().cells(n).at(Tick::from_nanos(now)).check().is_ok() {
                     granted.push((now, n));
                 }
             }
@@ -234,7 +234,7 @@ fn with_eviction_each_eviction_costs_at_most_a_limit() {
                     for _ in 0..1_500 {
                         let key = usize::try_from(random.below(48)).expect("below 48");
                         let now = after(phase * 150 * SECOND);
-                        granted[key] += u64::from(gate.check_at(&key, 1, now).is_ok());
+                        granted[key] += u64::from(gate.ask(&key).at(now).check().is_ok());
                     }
                     granted
                 });

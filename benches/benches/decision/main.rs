@@ -74,7 +74,7 @@ fn roomy() -> Direct {
 /// A bucket that is empty for the next hour, at both clocks.
 fn exhausted() -> Direct {
     let gate = Direct::new(black_box(Quota::per_hour(1))).expect("in range");
-    assert!(gate.check_at(1, Tick::from_nanos(2_000_000_000)).is_ok());
+    assert!(gate.ask().at(Tick::from_nanos(2_000_000_000)).check().is_ok());
     gate
 }
 
@@ -100,16 +100,16 @@ fn decisions(options: &Options) {
             bare_at(turn, |now| cell.charge(now, black_box(10_000)));
         }),
         Row::new("admit, time given", 1, |turn| {
-            time_given(turn, |now| given.check_at(1, Tick::from_nanos(now)).is_ok())
+            time_given(turn, |now| given.ask().at(Tick::from_nanos(now)).check().is_ok())
         }),
         Row::new("admit, time given, reads remaining", 1, |turn| {
-            time_given(turn, |now| match told.check_at(1, Tick::from_nanos(now)) {
+            time_given(turn, |now| match told.ask().at(Tick::from_nanos(now)).check() {
                 Ok(permit) => black_box(permit.remaining()) < u64::MAX,
                 Err(_) => false,
             })
         }),
         Row::new("deny, time given", 1, |turn| {
-            time_given(turn, |now| empty.check_at(1, Tick::from_nanos(now)).is_ok())
+            time_given(turn, |now| empty.ask().at(Tick::from_nanos(now)).check().is_ok())
         }),
     ];
     let figures = compare(options, DECISIONS, &rows);

@@ -69,7 +69,7 @@ fn without<'a, C: Clock + Sync + 'a>(how: &str, gate: Limiter<u64, Gcra, C>) -> 
 
 fn without_given<'a>(gate: Limiter<u64>) -> Row<'a> {
     Row::new(&plain_name(HOWS[2]), THREADS, move |turn| {
-        at_times(turn, |at| gate.check_at(&KEY, 1, at).is_ok())
+        at_times(turn, |at| gate.ask(&KEY).at(at).check().is_ok())
     })
 }
 

@@ -159,7 +159,7 @@ impl<O> Default for Model<O> {
 impl<A: tollgate::algorithm::Algorithm> Judge for Bench<A> {
     fn judge(&mut self, key: &str, cost: u64, unix_nanos: u64) -> Verdict {
         let now = Tick::from_nanos(unix_nanos.saturating_sub(self.origin_unix_nanos));
-        let verdict = Verdict::from(&self.limiter.check_at(key, cost, now));
+        let verdict = Verdict::from(&self.limiter.ask(key).cells(cost).at(now).check());
         if let Some(model) = &mut self.model {
             let expected = model.decide(key, cost, now, || self.limiter.params().oracle());
             if verdict != expected {

@@ -316,7 +316,7 @@ where
         let Ok(key) = self.key.extract(request) else { return };
         let Ask { cells, max_delay } = self.ask(request, max_waiting);
         let now = self.limiter.clock().now();
-        let seen = self.limiter.peek_within_at(key.borrow(), cells, max_delay, now);
+        let seen = self.limiter.ask(key.borrow()).cells(cells).max_delay(max_delay).at(now).peek();
         if let Err(denied) = seen {
             report.note(Reading::of_denial(self.policy.clone(), &denied));
         }
@@ -343,7 +343,7 @@ where
     A: Algorithm,
     C: Clock,
 {
-    let permit: Permit = limiter.check_within(key, cells, max_delay)?;
+    let permit: Permit = limiter.ask(key).cells(cells).max_delay(max_delay).check()?;
     Ok(Taken {
         limit: permit.limit(),
         remaining: permit.remaining(),

@@ -217,7 +217,7 @@ where
             return report.note(self.banned(ends_in));
         }
         let limiter = self.penalties.limiter();
-        if let Err(denied) = limiter.peek_at(key.borrow(), 1, limiter.clock().now()) {
+        if let Err(denied) = limiter.ask(key.borrow()).peek() {
             report.note(self.denied(&denied));
         }
     }

@@ -138,5 +138,5 @@ async fn a_client_that_a_later_limit_denies_all_the_time_costs_an_earlier_limit_
         time.advance(Duration::from_millis(5));
         assert_eq!(ask(&layer).await.0, 429);
     }
-    assert_eq!(limiter.peek_at(&(), 0, time.now()).expect("no cells").remaining(), 10);
+    assert_eq!(limiter.ask(&()).cells(0).at(time.now()).peek().expect("no cells").remaining(), 10);
 }

@@ -78,7 +78,7 @@ where
         }
     }
     for (name, count) in
-        [(CLAIMS, stats.claimed), (EVICTIONS, stats.evicted), (SHARES, stats.shared)]
+        [(CLAIMS, stats.claimed), (EVICTIONS, stats.evicted), (SHARES, stats.leased)]
     {
         counter!(name, "limiter" => limiter()).absolute(count);
     }

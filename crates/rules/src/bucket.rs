@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::dynamic::{DynamicGcra, Inherit};
-use tollgate::internals::Source;
-use tollgate::reservation::Reservation;
+use tollgate::reservation::{Chargeable, Reservation};
 use tollgate::stats::{Occupancy, Stats};
 use tollgate::{
     AnyAlgorithm, BuildError, Clock, Decision, Denied, FixedWindow, Limiter, OnFull, Quota, Tick,
@@ -76,16 +75,20 @@ impl<C: Clock> Bucket<C> {
     /// Charges the cells, or none.
     pub(crate) fn check(&self, key: &[u8], Cost { n, max_delay }: Cost, now: Tick) -> Decision {
         match max_delay {
-            None => whichever!(self, gate => gate.check_at(key, n, now)),
-            Some(max) => whichever!(self, gate => gate.check_within_at(key, n, max, now)),
+            None => whichever!(self, gate => gate.ask(key).cells(n).at(now).check()),
+            Some(max) => {
+                whichever!(self, gate => gate.ask(key).cells(n).max_delay(max).at(now).check())
+            }
         }
     }
 
     /// What [`check`](Self::check) would answer.
     pub(crate) fn peek(&self, key: &[u8], Cost { n, max_delay }: Cost, now: Tick) -> Decision {
         match max_delay {
-            None => whichever!(self, gate => gate.peek_at(key, n, now)),
-            Some(max) => whichever!(self, gate => gate.peek_within_at(key, n, max, now)),
+            None => whichever!(self, gate => gate.ask(key).cells(n).at(now).peek()),
+            Some(max) => {
+                whichever!(self, gate => gate.ask(key).cells(n).max_delay(max).at(now).peek())
+            }
         }
     }
 
@@ -118,8 +121,8 @@ impl<C: Clock> Bucket<C> {
         rest: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), E> {
         match self {
-            Self::Gcra(gate) => hold(gate.reserve_at(key, cost.n, now)?, now, rest),
-            Self::Window(gate) => hold(gate.reserve_at(key, cost.n, now)?, now, rest),
+            Self::Gcra(gate) => hold(gate.ask(key).cells(cost.n).at(now).reserve()?, now, rest),
+            Self::Window(gate) => hold(gate.ask(key).cells(cost.n).at(now).reserve()?, now, rest),
             Self::Other(_) => {
                 let _ = self.check(key, cost, now)?;
                 rest()
@@ -142,8 +145,8 @@ impl<C: Clock> Bucket<C> {
 
 /// Keeps what is reserved if the rest succeeds. A reservation that is dropped gives back by the
 /// limiter's clock, read at that moment.
-fn hold<S: Source, E>(
-    held: Reservation<S>,
+fn hold<G: Chargeable, E>(
+    held: Reservation<'_, G>,
     now: Tick,
     rest: impl FnOnce() -> Result<(), E>,
 ) -> Result<(), E> {
@@ -185,16 +188,16 @@ impl<C: Clock> Ban<C> {
 
     /// Whether the key is banned, and until when.
     pub(crate) fn of(&self, key: &[u8], now: Tick) -> Option<Denied> {
-        self.banned.peek_at(key, 1, now).err()
+        self.banned.ask(key).at(now).peek().err()
     }
 
     /// Counts a denial.
     pub(crate) fn note(&self, key: &[u8], now: Tick) {
         let is_enough =
-            self.denied.as_ref().is_none_or(|denied| denied.check_at(key, 1, now).is_err());
+            self.denied.as_ref().is_none_or(|denied| denied.ask(key).at(now).check().is_err());
         if is_enough {
             // Where it fails, another thread has begun the ban.
-            let _ = self.banned.check_at(key, 1, now);
+            let _ = self.banned.ask(key).at(now).check();
         }
     }
 

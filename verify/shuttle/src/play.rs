@@ -97,11 +97,11 @@ where
     }
 
     fn check(&self, key: u64, n: u64, now: Tick) -> Decision {
-        self.check_at(&key, n, now)
+        self.ask(&key).cells(n).at(now).check()
     }
 
     fn peek(&self, key: u64, n: u64, now: Tick) -> Decision {
-        self.peek_at(&key, n, now)
+        self.ask(&key).cells(n).at(now).peek()
     }
 
     fn reset(&self, key: u64) {
@@ -126,11 +126,11 @@ where
     }
 
     fn check(&self, _: u64, n: u64, now: Tick) -> Decision {
-        self.check_at(n, now)
+        self.ask().cells(n).at(now).check()
     }
 
     fn peek(&self, _: u64, n: u64, now: Tick) -> Decision {
-        self.peek_at(n, now)
+        self.ask().cells(n).at(now).peek()
     }
 
     fn reset(&self, _: u64) {

@@ -128,8 +128,8 @@ fn ask(
 ) -> Call<Option<u64>, Said> {
     recorder.call(thread, cells, |cells| {
         let decision = match *cells {
-            Some(n) => gate.check_at(n, at(BEGIN)),
-            None => gate.peek_at(0, at(BEGIN)),
+            Some(n) => gate.ask().cells(n).at(at(BEGIN)).check(),
+            None => gate.ask().cells(0).at(at(BEGIN)).peek(),
         };
         match decision {
             Ok(permit) => (true, permit.remaining()),

@@ -258,11 +258,14 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> Share<R, C> {
     pub fn check_at(&self, key: &[u8], n: u64, now: Tick) -> Answer {
         let Shared { limiter, alone, counts, .. } = &*self.shared;
         if self.shared.has_part(now) {
-            return Answer { decision: limiter.check_at(key, n, now), origin: Origin::Local };
+            return Answer {
+                decision: limiter.ask(key).cells(n).at(now).check(),
+                origin: Origin::Local,
+            };
         }
         counts.alone.add(1);
         let decision = match alone {
-            Some(limiter) => limiter.check_at(key, n, now),
+            Some(limiter) => limiter.ask(key).cells(n).at(now).check(),
             None => self.shared.deny(now),
         };
         Answer { decision, origin: Origin::Fallback }
