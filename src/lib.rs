@@ -86,45 +86,30 @@ pub mod top;
 pub mod wait;
 mod word;
 
-/// A limiter with a bucket for every key, in fixed memory.
-#[cfg(feature = "std")]
-#[doc(inline)]
-pub use limiter::Limiter;
-/// One request: cells, time, plan and the longest delay to accept, ended by a verb.
-#[cfg(feature = "std")]
-#[doc(inline)]
-pub use limiter::ask::Ask;
-/// The builder of a limiter, its errors, and what to do when a key finds no slot.
-#[cfg(feature = "std")]
-#[doc(inline)]
-pub use limiter::builder::{BuildError, Builder, OnFull};
-/// A limiter with one bucket.
-#[cfg(feature = "std")]
-#[doc(inline)]
-pub use limiter::direct::Direct;
-
-/// How many cells may be spent in a span of time.
-#[doc(inline)]
-pub use quota::{Quota, QuotaError};
-
-/// What a limiter answers.
-#[doc(inline)]
-pub use decision::{Decision, Denied, Permit};
-
-/// Time, as an argument.
-#[cfg(target_has_atomic = "64")]
-#[doc(inline)]
-pub use time::ManualClock;
-#[doc(inline)]
-pub use time::{Clock, Tick};
-
-/// The algorithms.
+// The summary of a re-export is the first line of the item's own documentation.
 #[doc(inline)]
 pub use algo::{
     any::AnyAlgorithm, fixed_window::FixedWindow, gcra::Gcra, leaky_queue::LeakyQueue,
     sliding_counter::SlidingCounter, sliding_log::SlidingLog, sub_windows::SubWindows,
     warm_up::WarmUp,
 };
+#[doc(inline)]
+pub use decision::{Decision, Denied, Permit};
+#[cfg(feature = "std")]
+#[doc(inline)]
+pub use limiter::{
+    Limiter,
+    ask::Ask,
+    builder::{BuildError, Builder, OnFull},
+    direct::Direct,
+};
+#[doc(inline)]
+pub use quota::{Quota, QuotaError};
+#[cfg(target_has_atomic = "64")]
+#[doc(inline)]
+pub use time::ManualClock;
+#[doc(inline)]
+pub use time::{Clock, Tick};
 
 /// The trait that all algorithms implement, and the error of an unknown name.
 pub mod algorithm {
@@ -132,7 +117,7 @@ pub mod algorithm {
     pub use crate::algo::any::UnknownAlgorithm;
 }
 
-/// Clocks that read the system's time. [`ManualClock`](crate::ManualClock) is for tests.
+/// Clocks that read the system's time. [`ManualClock`] is for tests.
 #[cfg(feature = "std")]
 pub mod clock {
     pub use crate::time::clocks::{CoarseClock, QuantaClock, TieredClock};

@@ -24,18 +24,18 @@ use tollgate::internals::sliding_log::{SlidingLogParams, SlidingLogSeen};
 use tollgate::internals::sub_windows::{SubWindowParams, SubWindowSeen};
 use tollgate::internals::warm_up::WarmUpParams;
 use tollgate::internals::{Grid, Moment, NoRing, Rebased, Receipt, Restart, Standing, Step};
-use tollgate::lease::LocalLease;
-use tollgate::limiter::{DirectBuilder, SlotLayout};
+use tollgate::lease::{LocalLease, OwnedLocalLease};
+use tollgate::limiter::{AskEach, DirectBuilder, SlotLayout};
 use tollgate::penalty::{Ban, Penalties, PenaltiesBuilder, PenaltyDenied, PenaltyStats};
 use tollgate::plan::Plan;
-use tollgate::reservation::Reservation;
+use tollgate::reservation::{OwnedReservation, Reservation};
 use tollgate::shadow::{Shadow, ShadowCounts};
 use tollgate::snapshot::RestoreError;
 use tollgate::stats::{DecisionCount, Occupancy, Stats};
 use tollgate::top::{TopKey, TopKeys};
 use tollgate::wait::{Sleep, Timer, Wait, WaitError, WaitQueue, Waited};
 use tollgate::{
-    AnyAlgorithm, BuildError, Builder, Denied, Direct, FixedWindow, Gcra, LeakyQueue, Limiter,
+    AnyAlgorithm, Ask, BuildError, Builder, Denied, Direct, FixedWindow, Gcra, LeakyQueue, Limiter,
     ManualClock, OnFull, Permit, Quota, QuotaError, SlidingCounter, SlidingLog, SubWindows, Tick,
     WarmUp,
 };
@@ -55,6 +55,11 @@ const _: () = {
     shared::<LocalLease<'static, Limiter<Rc<str>>>>();
     shared::<LocalLease<'static, Direct>>();
     shared::<Reservation<'static, Limiter<Rc<str>>>>();
+    shared::<OwnedLocalLease<Direct>>();
+    shared::<OwnedReservation<Limiter<Rc<str>>>>();
+    // A request borrows its key.
+    shared::<Ask<'static, 'static, Limiter<str>>>();
+    shared::<AskEach<'static, str, Gcra, QuantaClock, String, fn(&String) -> &str>>();
     shared::<(Plan<Gcra>, Inherit)>();
 
     shared::<(Composite<'static, str>, CompositeBuilder<'static, str>, CompositeError)>();
@@ -89,7 +94,7 @@ const _: () = {
 
 /// What the source calls public, and nobody outside can name.
 const NOT_EXPORTED: [&str; 9] =
-    ["Busy", "Fault", "Loads", "Numbers", "Paid", "Place", "Probe", "Shelf", "Taken"];
+    ["Busy", "Fault", "Loads", "Paid", "Place", "Probe", "Taken", "ThreadSlots", "VersionedCell"];
 
 /// A new public type has to be asserted above.
 #[test]

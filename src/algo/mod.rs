@@ -260,7 +260,7 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
     fn read<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> Self::View;
 
     /// The same, of which only what decides is wanted and not what there is to tell: the step, and
-    /// what is published, are those of [`read`](Self::look).
+    /// what is published, are those of [`read`](Self::read).
     #[inline(always)]
     fn read_brief<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> Self::View {
         self.read(word, ring, now, n)

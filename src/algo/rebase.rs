@@ -124,7 +124,7 @@ pub trait Rebase: StateMachine {
     /// `unix_origin_nanos` is that of the clock that the machine was made for.
     fn figures(&self, unix_origin_nanos: u64) -> [u64; FIGURES];
 
-    /// Works out what [`rebase`](Self::carry) needs, once for all words. The machine must have been
+    /// Works out what [`rebase`](Self::rebase) needs, once for all words. The machine must have been
     /// made for the clock of [`Restart::now`].
     fn passage(&self, restart: &Restart) -> Rebased {
         Rebased::on(self.grid(), restart)

@@ -24,8 +24,8 @@ use crate::limiter::direct::Direct;
 use crate::sync::{Fault, planted};
 use crate::time::{Clock, Tick};
 
-/// What one worker (a thread, a connection, an event loop) has taken ahead of one key's cells, so
-/// that most of its requests for that key touch no shared memory.
+/// Cells of one key that one worker (a thread, a connection, an event loop) has taken ahead, so that
+/// most of its requests for that key touch no shared memory.
 ///
 /// It is for a key so hot that several threads contend for its word. The limiter must be built
 /// with [`Gcra::leases`], which says how many cells a lease takes at a time. With other limiters a

@@ -20,7 +20,7 @@ use crate::sync::{Fault, planted};
 use crate::table::{Event, Probe};
 use crate::time::{Clock, Tick};
 
-/// What was charged, and from where.
+/// A charge, and where it was made.
 #[derive(Clone, Copy, Debug)]
 pub enum Taken {
     /// From the key's slot.

@@ -9,7 +9,7 @@ use crate::limiter::Limiter;
 use crate::limiter::direct::Direct;
 use crate::time::{Clock, Tick};
 
-/// What a request is put to: a [`Limiter`], a [`Direct`], or something built on them.
+/// A [`Limiter`], a [`Direct`], or something built on them that answers an [`Ask`].
 ///
 /// It is sealed: a method may be added.
 pub trait Gate: sealed::Gate {}
@@ -178,19 +178,33 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
     /// ```
     #[inline(always)]
     pub fn check(self) -> Decision {
-        let Self { gate, key, cells, at, plan, max_delay } = self;
-        if let (true, Some(max_delay)) = (A::Params::MAY_DELAY, max_delay) {
-            let probe = gate.probe(key);
-            return gate.decide_within(gate.or_own(plan), probe, cells, gate.or_now(at), max_delay);
+        if self.is_plain() {
+            return match self.at {
+                None => self.gate.decide_now(self.key, self.cells),
+                Some(now) => self.gate.decide_at(self.key, self.cells, now),
+            };
         }
-        match (plan, at) {
-            (None, None) => gate.decide_now(key, cells),
-            (None, Some(now)) => gate.decide_at(key, cells, now),
-            (Some(plan), at) => {
-                let now = gate.or_now(at);
-                let (probe, lookup) = gate.look_up(key);
-                gate.decide_by(plan, probe, lookup, cells, now)
+        self.check_planned()
+    }
+
+    /// Whether the limiter's own quota decides, with no bound on the delay.
+    #[inline(always)]
+    fn is_plain(&self) -> bool {
+        self.plan.is_none() && !(A::Params::MAY_DELAY && self.max_delay.is_some())
+    }
+
+    /// Decides by a plan, or with a bound on the delay. It is apart from [`check`](Self::check) so
+    /// that the compiler need not remove it from every plain request.
+    #[inline]
+    fn check_planned(self) -> Decision {
+        let Self { gate, key, cells, at, plan, max_delay } = self;
+        let (algo, now) = (gate.or_own(plan), gate.or_now(at));
+        let found = gate.look_up(key);
+        match max_delay {
+            Some(max_delay) if A::Params::MAY_DELAY => {
+                gate.decide_within(algo, found, cells, now, max_delay)
             }
+            _ => gate.decide_by(algo, found, cells, now),
         }
     }
 
@@ -207,11 +221,11 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
     /// ```
     #[inline(always)]
     pub fn allow(self) -> bool {
-        let Self { gate, key, cells, at, plan, max_delay } = self;
-        if plan.is_some() || (A::Params::MAY_DELAY && max_delay.is_some()) {
-            return self.check().is_ok();
+        if !self.is_plain() {
+            return self.check_planned().is_ok();
         }
-        match at {
+        let Self { gate, key, cells, .. } = self;
+        match self.at {
             None => gate.allow_now(key, cells),
             Some(now) => {
                 let (probe, lookup) = gate.look_up(key);

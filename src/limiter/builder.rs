@@ -6,12 +6,12 @@ use core::time::Duration;
 
 use crate::algo::Algorithm;
 use crate::algo::gcra::Gcra;
-use crate::limiter::direct::Direct;
+pub use crate::limiter::build_error::BuildError;
 use crate::limiter::hash_seeds::Seeds;
 use crate::limiter::hot_keys;
 use crate::limiter::slot_layout::SlotLayout;
 use crate::limiter::{Limiter, WhenFull};
-use crate::quota::{Quota, QuotaError};
+use crate::quota::Quota;
 use crate::table::{HugePages, RingLayout, Table, Tally};
 use crate::time::Clock;
 use crate::time::clocks::QuantaClock;
@@ -21,7 +21,7 @@ const CAPACITY_DEFAULT: u64 = 100_000;
 /// Far above the 4 microseconds that two cores' counters were seen to differ by.
 const SKEW_DEFAULT: Duration = Duration::from_millis(1);
 
-/// What a [`Limiter`] does when a key finds no place, because all 16 slots that it could have
+/// The policy of a [`Limiter`] for a key that finds no slot, because all 16 slots that it could have
 /// are taken by live keys.
 ///
 /// A key is live while it has any debt, so at the capacity that was asked for this is rare (about one
@@ -69,91 +69,6 @@ pub enum OnFull {
     SharedOverflow(Quota),
 }
 
-/// Why a limiter cannot be built; its text says what to do instead.
-///
-/// ```
-/// use tollgate::{BuildError, Limiter, Quota};
-///
-/// let built: Result<Limiter<u64>, _> = Limiter::builder(Quota::per_second(1)).capacity(0).build();
-/// assert_eq!(built.unwrap_err(), BuildError::ZeroCapacity);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// The quota is out of range.
-    Quota(QuotaError),
-    /// The overflow quota is out of range.
-    OverflowQuota(QuotaError),
-    /// A capacity of zero keys.
-    ZeroCapacity,
-    /// More keys than 2^32 buckets hold, about 18 thousand million.
-    CapacityTooLarge,
-    /// The clocks are allowed to differ by so much that the algorithm's time grid cannot tell a clock
-    /// that is behind from an old state.
-    SkewTooLarge {
-        /// The most that can be allowed with this quota and algorithm.
-        max: Duration,
-    },
-    /// The algorithm, or the quota, needs more than a compact slot has: see [`SlotLayout`].
-    NotCompact,
-    /// Hot keys are to be leased, and the algorithm takes no cells ahead.
-    NothingToLease,
-    /// The system has no memory for that capacity.
-    OutOfMemory,
-}
-
-impl From<QuotaError> for BuildError {
-    fn from(error: QuotaError) -> Self {
-        Self::Quota(error)
-    }
-}
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Quota(error) => write!(f, "quota: {error}"),
-            Self::OverflowQuota(error) => write!(f, "overflow quota: {error}"),
-            Self::ZeroCapacity => f.write_str(
-                "the capacity is 0 keys: give the number of keys that are active at one time \
-                 (use Direct for a limiter without keys)",
-            ),
-            Self::CapacityTooLarge => {
-                f.write_str("the capacity is above 18 thousand million keys: lower it")
-            }
-            Self::SkewTooLarge { max } => write!(
-                f,
-                "max_clock_skew is above {max:?}, the maximum by which states of this quota can be told \
-                 from old ones: lower it, or give the quota a longer period or a larger burst",
-            ),
-            Self::NotCompact => f.write_str(
-                "compact slots were asked for, but this algorithm or quota does not fit them: use \
-                 SlotLayout::Auto or SlotLayout::Wide. Leases (Gcra::leases, lease_hot_keys), \
-                 Gcra::for_plans and all algorithms but Gcra, LeakyQueue and FixedWindow need wide slots. Gcra and \
-                 LeakyQueue fit with at most 1.5 million cells a second and a burst of at most \
-                 2^31 that takes 0.64 ms or longer to come back; FixedWindow with a lower limit or \
-                 a longer period",
-            ),
-            Self::NothingToLease => f.write_str(
-                "lease_hot_keys needs to know how many cells a thread may take ahead: choose them \
-                 with Gcra::leases, for example .algorithm(Gcra::new().leases(64))",
-            ),
-            Self::OutOfMemory => f.write_str(
-                "the system has no memory for this capacity (about 29 bytes a key, 15 in compact \
-                 slots, and 15 for each word of its ring, where the algorithm has one): lower it",
-            ),
-        }
-    }
-}
-
-impl core::error::Error for BuildError {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            Self::Quota(error) | Self::OverflowQuota(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
 /// A clock, or how to make one when it is needed.
 #[derive(Clone)]
 pub(crate) enum ClockSource<C> {
@@ -162,7 +77,7 @@ pub(crate) enum ClockSource<C> {
 }
 
 impl<C> ClockSource<C> {
-    fn into_clock(self) -> C {
+    pub(super) fn into_clock(self) -> C {
         match self {
             Self::Given(clock) => clock,
             Self::Made(make) => make(),
@@ -476,80 +391,6 @@ impl<K: ?Sized, A: fmt::Debug, C> fmt::Debug for Builder<K, A, C> {
             .field("algorithm", &self.algorithm)
             .field("capacity", &self.capacity)
             .field("on_full", &self.on_full)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Builds a [`Direct`]. Made by [`Direct::builder`].
-///
-/// ```
-/// use tollgate::{Direct, FixedWindow, Quota};
-/// let gate = Direct::builder(Quota::per_day(5)).algorithm(FixedWindow::anchored()).build()?;
-/// # Ok::<(), tollgate::QuotaError>(())
-/// ```
-#[must_use = "a builder does nothing until `build` is called"]
-pub struct DirectBuilder<A = Gcra, C = QuantaClock> {
-    quota: Quota,
-    algorithm: A,
-    clock: ClockSource<C>,
-}
-
-impl<A, C> DirectBuilder<A, C> {
-    pub(crate) fn new(quota: Quota, algorithm: A, clock: ClockSource<C>) -> Self {
-        Self { quota, algorithm, clock }
-    }
-
-    /// Chooses the algorithm; [`Gcra`] unless called.
-    ///
-    /// ```
-    /// # use tollgate::{Direct, FixedWindow, Quota};
-    /// let gate = Direct::builder(Quota::per_day(5)).algorithm(FixedWindow::aligned()).build()?;
-    /// # Ok::<(), tollgate::QuotaError>(())
-    /// ```
-    pub fn algorithm<B: Algorithm>(self, algorithm: B) -> DirectBuilder<B, C> {
-        DirectBuilder { algorithm, quota: self.quota, clock: self.clock }
-    }
-
-    /// Chooses the clock; [`QuantaClock`] unless called.
-    ///
-    /// ```
-    /// # use tollgate::{Direct, ManualClock, Quota};
-    /// let gate = Direct::builder(Quota::per_day(5)).clock(ManualClock::new()).build()?;
-    /// # Ok::<(), tollgate::QuotaError>(())
-    /// ```
-    pub fn clock<D: Clock>(self, clock: D) -> DirectBuilder<A, D> {
-        DirectBuilder {
-            clock: ClockSource::Given(clock),
-            quota: self.quota,
-            algorithm: self.algorithm,
-        }
-    }
-}
-
-impl<A: Algorithm, C: Clock> DirectBuilder<A, C> {
-    /// Checks the quota.
-    ///
-    /// # Errors
-    ///
-    /// The quota is out of range; the error says what to do.
-    ///
-    /// ```
-    /// # use tollgate::{Direct, Quota};
-    /// assert!(Direct::builder(Quota::per_second(0)).build().is_err());
-    /// ```
-    pub fn build(self) -> Result<Direct<A, C>, QuotaError> {
-        self.quota.validate()?;
-        let clock = self.clock.into_clock();
-        let params = self.algorithm.params(&self.quota, clock.unix_origin_nanos())?;
-        Ok(Direct::from_parts(params, clock))
-    }
-}
-
-impl<A: fmt::Debug, C> fmt::Debug for DirectBuilder<A, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DirectBuilder")
-            .field("quota", &self.quota)
-            .field("algorithm", &self.algorithm)
             .finish_non_exhaustive()
     }
 }

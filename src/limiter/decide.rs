@@ -78,7 +78,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 
     #[inline(always)]
     pub(super) fn decide(&self, probe: Probe, lookup: Lookup<'_>, n: u64, now: Tick) -> Decision {
-        self.decide_by(&self.params, probe, lookup, n, now)
+        self.decide_by(&self.params, (probe, lookup), n, now)
     }
 
     /// Decides by an algorithm that works on the same states as the limiter's own.
@@ -86,8 +86,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     pub(super) fn decide_by(
         &self,
         algo: &A::Params,
-        probe: Probe,
-        lookup: Lookup<'_>,
+        (probe, lookup): (Probe, Lookup<'_>),
         n: u64,
         now: Tick,
     ) -> Decision {
@@ -98,12 +97,11 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     pub(super) fn decide_within(
         &self,
         algo: &A::Params,
-        probe: Probe,
+        (probe, lookup): (Probe, Lookup<'_>),
         n: u64,
         now: Tick,
         max_delay: Duration,
     ) -> Decision {
-        let lookup = self.table.find_at_once(probe);
         let decide = Decide { limiter: self, probe, lookup, now, n, evict: self.evicts() };
         algo.dispatch(DecideWithin { decide, max_delay })
     }
@@ -234,7 +232,7 @@ impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
     }
 }
 
-/// What `n` cells of a key that was never seen are judged by.
+/// The view by which `n` cells of a key that was never seen are judged.
 pub(crate) fn unseen<M: StateMachine>(algo: &M, n: u64, now: Tick) -> M::View {
     algo.read(algo.fresh(now), NoRing, now, n)
 }

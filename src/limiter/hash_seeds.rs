@@ -4,7 +4,7 @@ use core::hash::BuildHasher;
 
 use ahash::RandomState;
 
-/// What makes one limiter's hash different from another's.
+/// The seeds that make one limiter's hash different from another's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seeds([u64; Self::COUNT]);
 

@@ -2,9 +2,11 @@
 
 pub(crate) mod ask;
 mod batch;
+mod build_error;
 pub(crate) mod builder;
 mod decide;
 pub(crate) mod direct;
+mod direct_builder;
 pub(crate) mod hash_seeds;
 mod hot_keys;
 pub(crate) mod slot_layout;
@@ -12,8 +14,8 @@ pub(crate) mod stats;
 
 pub use ask::Gate;
 pub use batch::AskEach;
-pub use builder::DirectBuilder;
 pub(crate) use decide::unseen;
+pub use direct_builder::DirectBuilder;
 pub use slot_layout::SlotLayout;
 
 use core::hash::Hash;
@@ -91,7 +93,7 @@ pub struct Limiter<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
     key: PhantomData<fn(&K)>,
 }
 
-/// What to do when a key finds no slot: [`OnFull`](builder::OnFull) with the overflow limiter built.
+/// The policy for a key that finds no slot: [`OnFull`](builder::OnFull) with the overflow limiter built.
 #[derive(Debug)]
 pub(crate) enum WhenFull<P> {
     Evict,

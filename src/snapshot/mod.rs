@@ -29,7 +29,7 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Limiter<K, A, C> {
     /// [`AnyAlgorithm`](crate::AnyAlgorithm) is saved as the algorithm that it is.
     ///
     /// Time is the [clock](Self::clock)'s: times that are passed to
-    /// [`check`](Ask::check) must count from its origin.
+    /// [`check`](crate::Ask::check) must count from its origin.
     ///
     /// Other threads may go on deciding: no decision waits for it, and it changes nothing. Each
     /// key's state is that of one moment during the call.

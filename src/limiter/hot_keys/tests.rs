@@ -1,4 +1,5 @@
-//! Threads that take turns: each is told which one it is, and when it has lost a race.
+//! Leases of hot keys, with threads that take turns: the test decides which thread acts, and when its
+//! compare-and-swap loses a race.
 
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../tests/bodies/span.rs"]
@@ -26,7 +27,7 @@ fn at(nanos: u64) -> Tick {
     Tick::from_nanos(nanos)
 }
 
-/// What this thread is given that has lost a race.
+/// The permit of a thread that has lost a race.
 fn after_race(
     gate: &Limiter<u64, Gcra, impl Clock>,
     key: u64,
@@ -38,7 +39,7 @@ fn after_race(
     permit
 }
 
-/// What a thread is told whose first try loses a race, if it comes to a try.
+/// The decision for a thread whose first try, if it makes one, loses a race.
 fn ask_and_lose(gate: &Gate, key: u64, n: u64, now: Tick) -> Decision {
     let probe = gate.probe(&key);
     if gate.shares.as_ref().is_some_and(|shares| shares.of(probe).is_none())
@@ -49,7 +50,7 @@ fn ask_and_lose(gate: &Gate, key: u64, n: u64, now: Tick) -> Decision {
     gate.ask(&key).cells(n).at(now).check()
 }
 
-/// Two keys whose shares have the same place.
+/// Two keys whose leases have the same place.
 fn rivals(gate: &Gate) -> (u64, u64) {
     act_as_thread(0);
     let shares = gate.shares.as_ref().expect("chosen");
@@ -61,8 +62,7 @@ fn rivals(gate: &Gate) -> (u64, u64) {
     (0, rival)
 }
 
-/// What is done after so many nanoseconds: which thread asks for how many cells, and whether its
-/// first try loses a race.
+/// After so many nanoseconds, a thread asks for so many cells, and its first try may lose a race.
 type Act = (u64, usize, u64, bool);
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
@@ -70,7 +70,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec((gaps, 0..3_usize, 0_u64..5, any::<bool>()), 1..120)
 }
 
-/// When how many cells of one key were spent.
+/// The times at which cells of one key were spent, and how many.
 fn spent(take: u64, acts: &[Act]) -> Vec<(u64, u64)> {
     let gate = gate(Quota::per_second(LIMIT), take);
     let mut time = SECOND;
@@ -94,7 +94,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn threads_with_shares_are_granted_the_quota_and_no_more(
+    fn threads_with_leases_are_granted_the_quota_and_no_more(
         take in 1..=LIMIT / 2, acts in acts(),
     ) {
         prop_assert!(worst_excess_of_bucket(&spent(take, &acts), LIMIT, LIMIT) <= 0.0);
@@ -102,8 +102,8 @@ proptest! {
 }
 
 #[test]
-fn the_test_would_notice_shares_that_are_not_set_off_against_the_burst() {
-    // A thread takes 2 of 10 and spends one; just before its other one is too old, all is
+fn the_test_would_notice_leases_that_do_not_lower_the_burst() {
+    // A thread takes 2 of 10 and spends one. Just before its other one is too old, everything is
     // restored, and another thread spends that.
     let acts =
         [(0, 0, 1, false), (0, 0, 1, true), (SECOND / 2 - 1, 1, 10, false), (0, 0, 1, false)];
@@ -112,12 +112,12 @@ fn the_test_would_notice_shares_that_are_not_set_off_against_the_burst() {
     assert!(worst_excess_of_bucket(&spent, LIMIT, LIMIT) <= 0.0);
     assert!(
         worst_excess_of_bucket(&spent, LIMIT, LIMIT - 10) > 0.0,
-        "of the lowered burst it is too much"
+        "it exceeds the lowered burst"
     );
 }
 
 #[test]
-fn a_share_is_a_quarter_of_what_is_left_and_the_last_cells_are_not_shared() {
+fn a_lease_is_a_quarter_of_what_is_left_and_the_last_cells_are_not_leased() {
     let gate = gate(Quota::per_hour(100), 20);
     let now = at(0);
     act_as_thread(0);
@@ -127,7 +127,7 @@ fn a_share_is_a_quarter_of_what_is_left_and_the_last_cells_are_not_shared() {
         assert_eq!(gate.ask(&7).cells(0).at(now).peek().expect("no cells").remaining(), left);
         assert!(ask_and_lose(&gate, 7, 1, now).is_ok());
         assert_eq!(gate.ask(&7).at(now).held(), held);
-        act_as_thread(64); // one that has no shares
+        act_as_thread(64); // a thread without leases
         assert!(ask_and_lose(&gate, 7, 0, now).is_ok());
         assert_eq!(gate.ask(&7).at(now).held(), 0);
         act_as_thread(0);
@@ -140,7 +140,7 @@ fn a_share_is_a_quarter_of_what_is_left_and_the_last_cells_are_not_shared() {
 }
 
 #[test]
-fn the_permits_are_those_of_a_key_that_nobody_else_charges() {
+fn permits_of_a_lease_are_those_of_a_key_that_no_other_thread_charges() {
     let shared = gate(Quota::per_second(1_000), 64);
     let plain: Limiter<u64, Gcra, _> = Limiter::builder(Quota::per_second(1_000).burst(936))
         .clock(ManualClock::new())
@@ -157,7 +157,7 @@ fn the_permits_are_those_of_a_key_that_nobody_else_charges() {
 }
 
 #[test]
-fn a_share_is_spent_until_time_has_restored_it() {
+fn a_lease_is_spent_until_time_has_restored_it() {
     let gate = gate(Quota::per_second(LIMIT).burst(100), 5);
     let life = SECOND / 4;
     act_as_thread(0);
@@ -176,7 +176,7 @@ fn a_share_is_spent_until_time_has_restored_it() {
 }
 
 #[test]
-fn one_that_is_too_small_is_used_up_and_replaced() {
+fn a_lease_that_is_too_small_is_used_up_and_replaced() {
     let gate = gate(Quota::per_hour(1_000), 10);
     let (now, left) =
         (at(0), |gate: &Gate| gate.ask(&7).cells(0).at(at(0)).peek().expect("0").remaining());
@@ -189,13 +189,13 @@ fn one_that_is_too_small_is_used_up_and_replaced() {
     assert_eq!((gate.ask(&7).at(now).held(), left(&gate)), (7, 969));
     assert!(
         gate.ask(&7).cells(11).at(now).check().is_ok(),
-        "more than a share has leaves it alone"
+        "a request for more than a lease can hold leaves it alone"
     );
     assert_eq!((gate.ask(&7).at(now).held(), left(&gate)), (7, 958));
 }
 
 #[test]
-fn no_share_is_spent_by_another_key() {
+fn no_lease_is_spent_by_another_key() {
     let gate = gate(Quota::per_hour(100), 10);
     let (a, b) = rivals(&gate);
     assert!(
@@ -208,7 +208,7 @@ fn no_share_is_spent_by_another_key() {
 }
 
 #[test]
-fn a_share_yields_its_place_when_it_is_not_spent() {
+fn a_lease_yields_its_place_when_it_is_not_spent() {
     let gate = gate(Quota::per_hour(1_000), 10);
     let now = at(0);
     let (a, b) = rivals(&gate);
@@ -227,7 +227,7 @@ fn a_share_yields_its_place_when_it_is_not_spent() {
 }
 
 #[test]
-fn a_clock_of_two_tiers_judges_shares_by_the_precise_time() {
+fn a_tiered_clock_judges_leases_by_the_precise_time() {
     struct Tiers(ManualClock);
     impl Clock for Tiers {
         fn now(&self) -> Tick {
@@ -253,12 +253,12 @@ fn a_clock_of_two_tiers_judges_shares_by_the_precise_time() {
     assert_eq!(gate.ask(&7).at(at(SECOND)).held(), 8);
     gate.clock().0.set(at(2 * SECOND));
     assert!(gate.check(&7).is_ok());
-    assert_eq!(gate.ask(&7).at(at(SECOND)).held(), 0, "its time was over");
+    assert_eq!(gate.ask(&7).at(at(SECOND)).held(), 0, "the lease had ended");
     assert_eq!(gate.stats().admitted, Some(3), "spent or charged, each is counted once");
 }
 
 #[test]
-fn without_anything_to_share_there_is_no_limiter() {
+fn a_limiter_without_cells_to_lease_cannot_be_built() {
     let builder = || Limiter::<u64>::builder(Quota::per_second(9)).lease_hot_keys();
     assert_eq!(builder().build().unwrap_err(), BuildError::NothingToLease);
     let windows = builder().algorithm(crate::FixedWindow::anchored()).build();

@@ -101,11 +101,11 @@ impl CompositePermit {
     /// # use tollgate::{Direct, Quota};
     /// let gate = Composite::<()>::builder()
     ///     .shared("all", Direct::new(Quota::per_hour(9))?)
-    ///     .shared("trial", Direct::new(Quota::per_hour(1))?)
+    ///     .shared("candidate", Direct::new(Quota::per_hour(1))?)
     ///     .shadow()
     ///     .build()?;
     /// assert_eq!(gate.check(&())?.would_deny(), None);
-    /// assert_eq!(gate.check(&())?.would_deny(), Some("trial"));
+    /// assert_eq!(gate.check(&())?.would_deny(), Some("candidate"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -174,8 +174,8 @@ impl CompositeDenied {
     }
 
     /// The least time after which all enforced limits would admit the same request if nothing else
-    /// happened to its keys, rounded up to a nanosecond; `None` where it asks for more cells than
-    /// fit one of them.
+    /// happened to its keys, rounded up to a nanosecond. `None` if it asks for more cells than one of
+    /// them can ever hold.
     ///
     /// ```
     /// # use tollgate::composite::Composite;
@@ -227,12 +227,12 @@ impl core::error::Error for CompositeDenied {}
 ///
 /// let gate = Composite::<()>::builder()
 ///     .shared("all", Direct::new(Quota::per_hour(9))?)
-///     .shared("trial", Direct::new(Quota::per_hour(2))?)
+///     .shared("candidate", Direct::new(Quota::per_hour(2))?)
 ///     .shadow()
 ///     .build()?;
 /// while gate.check(&()).is_ok() {}
-/// let trial = gate.shadows().next().expect("one");
-/// assert_eq!((trial.name, trial.admitted, trial.would_deny), ("trial", 2, 7));
+/// let shadow = gate.shadows().next().expect("one");
+/// assert_eq!((shadow.name, shadow.admitted, shadow.would_deny), ("candidate", 2, 7));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,7 +28,7 @@ pub enum CompositeError {
         /// The maximum, shadow limits included.
         max: usize,
     },
-    /// A limit's charges cannot be given back, and an enforced limit comes after it.
+    /// A limit's charges cannot be refunded, and an enforced limit comes after it.
     NotLast {
         /// The limit.
         name: &'static str,
@@ -41,16 +41,16 @@ impl fmt::Display for CompositeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NothingEnforced => f.write_str(
-                "there is no enforced limit: add one with keyed or shared (use Shadow to try a \
-                 quota beside one limiter)",
+                "there is no enforced limit: add one with keyed or shared (use Shadow to compare \
+                 a quota with one limiter)",
             ),
             Self::TooMany { max } => {
                 write!(f, "there are more than {max} limits: leave some out")
             }
             Self::NotLast { name } => write!(
                 f,
-                "charges of the limit {name:?} cannot be given back when a later one denies: name \
-                 it last of the enforced limits, or use Gcra, Live or FixedWindow for it",
+                "charges of the limit {name:?} cannot be refunded when a later one denies: name it \
+                 last of the enforced limits, or use Gcra, DynamicGcra or FixedWindow for it",
             ),
             Self::ShadowOfNothing => {
                 f.write_str("shadow was called first: call it after the limit that it is about")
@@ -64,11 +64,11 @@ impl core::error::Error for CompositeError {}
 /// Builds a [`Composite`]. Made by [`Composite::builder`].
 ///
 /// A limiter is given by value, by reference or in an `Arc`. Enforced limits are asked in the order
-/// in which they are named: best first the one that denies most often, and last the one that the
-/// most requests share.
+/// in which they are named. Name the one that denies most often first, and the one that the most
+/// requests share last.
 ///
-/// The key functions of all limits are called once for each request, before anything is charged, also
-/// where an earlier limit denies. A panic in one of them reaches the caller and leaves nothing behind.
+/// The key functions of all limits are called once for each request, before anything is charged, even
+/// if an earlier limit denies. A panic in one of them reaches the caller and leaves nothing charged.
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct CompositeBuilder<'a, R: ?Sized> {
     members: Vec<(Named<'a, R>, bool)>,
@@ -105,7 +105,7 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
         self.with(name, Keyed::new(limiter, Borrowed(key)))
     }
 
-    /// As [`keyed`](Self::keyed), for a key that is not in the request as such, but made from it.
+    /// As [`keyed`](Self::keyed), for a key that is computed from the request.
     ///
     /// ```
     /// use tollgate::composite::Composite;
@@ -160,7 +160,7 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
     ///
     /// let gate = Composite::<()>::builder()
     ///     .shared("now", Direct::new(Quota::per_hour(9))?)
-    ///     .shared("trial", Direct::new(Quota::per_hour(1))?)
+    ///     .shared("shadow", Direct::new(Quota::per_hour(1))?)
     ///     .shadow()
     ///     .build()?;
     /// assert!(gate.check(&()).is_ok() && gate.check(&()).is_ok());
@@ -180,12 +180,12 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
         self
     }
 
-    /// Checks that all or nothing can be kept.
+    /// Checks that the limits can be charged all or none.
     ///
     /// # Errors
     ///
-    /// There is nothing to enforce or too much; or the charges of a limit that is not the last
-    /// enforced one cannot be given back, as is so with all algorithms but [`Gcra`](crate::Gcra),
+    /// There is no enforced limit, or too many; or the charges of a limit that is not the last
+    /// enforced one cannot be refunded. They can with [`Gcra`](crate::Gcra),
     /// [`DynamicGcra`](crate::dynamic::DynamicGcra) and [`FixedWindow`](crate::FixedWindow).
     ///
     /// ```

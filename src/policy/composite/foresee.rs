@@ -21,17 +21,17 @@ use crate::table::{Event, Probe};
 use crate::time::{Clock, Tick};
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
-    /// Says whether `n` cells would be denied at `now`, and charges nothing. A denial is counted, and
-    /// remembered, as that of a check is. `with_share`: cells that this thread has taken ahead can be
+    /// Returns the denial if `n` cells would be denied at `now`, and charges nothing. A denial is counted, and
+    /// remembered, as that of a check is. `with_lease`: cells that this thread has taken ahead can be
     /// spent.
     pub(super) fn foresee(
         &self,
         probe: Probe,
         n: u64,
         now: Tick,
-        with_share: bool,
+        with_lease: bool,
     ) -> Result<(), Denied> {
-        let held = if with_share { self.held_for(probe, n, now) } else { 0 };
+        let held = if with_lease { self.held_for(probe, n, now) } else { 0 };
         if held > 0 && held >= n {
             return Ok(());
         }
@@ -87,7 +87,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 }
 
 impl<A: Algorithm, C: Clock> Direct<A, C> {
-    /// Says whether `n` cells would be denied at `now`, and charges nothing. A denial is remembered as
+    /// Returns the denial if `n` cells would be denied at `now`, and charges nothing. A denial is remembered as
     /// that of a check is.
     pub(super) fn foresee(&self, n: u64, now: Tick) -> Result<(), Denied> {
         let Err(denied) = self.ask().cells(n).at(now).peek() else { return Ok(()) };

@@ -22,28 +22,27 @@ pub(super) struct Target {
 
 /// One limit of a [`Composite`](super::Composite), whatever its key, algorithm and clock.
 pub(super) trait Member<R: ?Sized>: Send + Sync {
-    /// Whether charges can be given back.
+    /// Whether charges can be refunded.
     fn is_revocable(&self) -> bool;
 
     /// Finds the key in the request, and reads the limit's own clock if no time is given. Runs the
     /// caller's code, which may panic.
     fn target(&self, request: &R, now: Option<Tick>) -> Target;
 
-    /// Says whether `n` cells would be denied, and charges nothing. A denial is counted, and
+    /// Returns the denial if `n` cells would be denied, and charges nothing. A denial is counted, and
     /// remembered, as that of a check is. `is_last`: the limit is going to be asked by `check`.
     fn foresee(&self, target: Target, n: u64, is_last: bool) -> Result<(), Denied>;
 
     /// Asks for `n` cells in the usual way.
     fn check(&self, target: Target, n: u64, given: Option<Tick>) -> Decision;
 
-    /// Asks for `n` cells in such a way that they can be given back. The charges must be revocable.
+    /// Asks for `n` cells so that they can be refunded. The charges must be revocable.
     fn take(&self, target: Target, n: u64) -> Result<(Taken, Permit), Denied>;
 
-    /// Gives back all of a charge that time has not restored, by the time that is given, or by the
-    /// present.
+    /// Refunds all of a charge that time has not restored by the time given, or by the present.
     fn refund(&self, taken: &Taken, given: Option<Tick>);
 
-    /// Counts what was taken and not given back, where the limiter counts.
+    /// Counts what was taken and not refunded, where the limiter counts.
     fn count_admitted(&self);
 
     fn peek(&self, target: Target, n: u64) -> Decision;
@@ -125,7 +124,7 @@ where
     fn check(&self, Target { probe, now }: Target, n: u64, given: Option<Tick>) -> Decision {
         let limiter = self.limiter.borrow();
         match limiter.shares() {
-            // The end of a share is judged by a time that is not behind.
+            // The end of a lease is judged by a time that is not behind.
             Some(_) => limiter.decide_leasing(probe, n, || time(given, limiter.clock())),
             None => limiter.decide_begun(probe, n, now),
         }

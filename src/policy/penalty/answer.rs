@@ -1,4 +1,4 @@
-//! What a limiter with penalties answers.
+//! The answers of a limiter with penalties.
 
 use core::fmt;
 use core::time::Duration;
@@ -29,9 +29,8 @@ pub enum PenaltyDenied {
 }
 
 impl PenaltyDenied {
-    /// The least time after which the same request would be admitted if nothing else happened to the
-    /// key, as far as the limiter, or the ban, alone tells; `None` where it asks the limiter for more
-    /// cells than fit.
+    /// The least time after which the limiter alone, or the ban alone, would admit the same request if
+    /// nothing else happened to the key. `None` if it asks the limiter for more cells than can ever fit.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -105,7 +104,7 @@ impl Ban {
         self.ends_in
     }
 
-    /// Whether the request that was denied is the one that the key was banned for.
+    /// Whether the ban began with the denied request.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -123,7 +122,7 @@ impl Ban {
     }
 }
 
-/// What [`Penalties`](super::Penalties) have counted.
+/// Counts of [`Penalties`](super::Penalties).
 ///
 /// ```
 /// assert_eq!(tollgate::penalty::PenaltyStats::default().bans, 0);

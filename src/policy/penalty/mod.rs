@@ -5,6 +5,7 @@
 //! up without writing, ends by itself, and its end is known.
 
 mod answer;
+mod builder;
 mod strike;
 
 use core::fmt;
@@ -12,24 +13,19 @@ use core::hash::Hash;
 use core::time::Duration;
 
 pub use answer::{Ban, PenaltyDenied, PenaltyStats};
+pub use builder::PenaltiesBuilder;
 
 use crate::algo::Algorithm;
 use crate::algo::any::AnyAlgorithm;
 use crate::algo::fixed_window::FixedWindow;
 use crate::algo::gcra::Gcra;
-use crate::algo::sliding_log::SlidingLog;
 use crate::decision::Permit;
 use crate::limiter::Limiter;
 use crate::limiter::ask::{Ask, sealed::Gate};
-use crate::limiter::builder::{BuildError, OnFull};
-use crate::limiter::slot_layout::SlotLayout;
 use crate::quota::Quota;
 use crate::table::Tally;
 use crate::time::clocks::QuantaClock;
 use crate::time::{Clock, Tick};
-
-/// Default number of keys with strikes, and of keys with a ban, that there is room for.
-const CAPACITY_DEFAULT: u64 = 100_000;
 
 /// A limiter that bans a key for a while when the key is denied too often.
 ///
@@ -51,7 +47,7 @@ const CAPACITY_DEFAULT: u64 = 100_000;
 ///   the key with the fewest strikes, or the earliest end of a ban, is forgotten. So a flood of banned
 ///   keys ends some bans early.
 /// - Every denial is a strike, for whatever reason, unless
-///   [failures alone](PenaltiesBuilder::failures_only) are. If the limiter [denies keys](OnFull::Deny)
+///   [failures alone](PenaltiesBuilder::failures_only) are. If the limiter [denies keys](crate::OnFull::Deny)
 ///   that find no slot, or has them share an overflow limiter, such keys are punished for it: choose
 ///   another policy.
 /// - Like all keys, two that coincide (see [`Limiter`]) share their strikes and bans.
@@ -123,9 +119,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
         strikes: Quota,
         ban: Duration,
     ) -> PenaltiesBuilder<K, A, C> {
-        let capacity = CAPACITY_DEFAULT;
-        let (prolonged, failures_only) = (false, false);
-        PenaltiesBuilder { limiter, strikes, ban, capacity, prolonged, failures_only }
+        PenaltiesBuilder::new(limiter, strikes, ban)
     }
 
     /// Begins a request for `key`: one cell, now, unless the [`Ask`] says otherwise.
@@ -227,8 +221,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
         self.bans.reset(key);
     }
 
-    /// Counts of bans, now. To count those that are banned it looks at all places for them, which
-    /// takes about a millisecond for each 100,000 of the capacity.
+    /// Counts of bans, now. To count the banned keys it looks at all their slots, which takes about a
+    /// millisecond for each 100,000 of the capacity.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -335,140 +329,5 @@ impl<K: ?Sized, A: Algorithm, C: fmt::Debug> fmt::Debug for Penalties<K, A, C> {
             .field("strikes", &self.strikes)
             .field("bans", &self.bans)
             .finish_non_exhaustive()
-    }
-}
-
-/// Builds [`Penalties`]. Made by [`Penalties::builder`].
-///
-/// ```
-/// use std::time::Duration;
-/// use tollgate::penalty::Penalties;
-/// use tollgate::{Limiter, Quota};
-///
-/// let gate: Limiter<u64> = Limiter::builder(Quota::per_second(100)).build()?;
-/// let gate = Penalties::builder(gate, Quota::per_minute(20), Duration::from_secs(600))
-///     .capacity(10_000)
-///     .prolonged()
-///     .build()?;
-/// assert!(gate.check(&7).is_ok());
-/// # Ok::<(), tollgate::BuildError>(())
-/// ```
-#[must_use = "a builder does nothing until `build` is called"]
-pub struct PenaltiesBuilder<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
-    limiter: Limiter<K, A, C>,
-    strikes: Quota,
-    ban: Duration,
-    capacity: u64,
-    prolonged: bool,
-    failures_only: bool,
-}
-
-impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
-    /// For how many keys with strikes, and as many with a ban, there is room; 100,000 unless called.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tollgate::penalty::Penalties;
-    /// # use tollgate::{Limiter, Quota};
-    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
-    /// let gate = Penalties::builder(gate, Quota::per_hour(3), Duration::from_secs(60))
-    ///     .capacity(1_000)
-    ///     .build()?;
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
-    pub fn capacity(self, keys: u64) -> Self {
-        Self { capacity: keys, ..self }
-    }
-
-    /// Makes every request of a banned key begin its ban anew; not unless called.
-    ///
-    /// A client that keeps on trying is then banned for ever. Each such request writes.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tollgate::penalty::Penalties;
-    /// # use tollgate::{Limiter, Quota, Tick};
-    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
-    /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60))
-    ///     .prolonged()
-    ///     .build()?;
-    /// let at = |seconds| Tick::from_duration(Duration::from_secs(seconds));
-    /// assert!(gate.ask(&7).cells(10).at(at(0)).check().is_err());
-    /// assert!(gate.ask(&7).at(at(59)).check().is_err());
-    /// assert_eq!(gate.ask(&7).at(at(61)).banned(), Some(Duration::from_secs(58)));
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
-    pub fn prolonged(self) -> Self {
-        Self { prolonged: true, ..self }
-    }
-
-    /// Counts as strikes only the failures that are [reported](Penalties::strike), and no denials; not
-    /// unless called.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tollgate::penalty::{Penalties, PenaltyDenied};
-    /// # use tollgate::{Limiter, Quota};
-    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
-    /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60))
-    ///     .failures_only()
-    ///     .build()?;
-    /// assert!(matches!(gate.check_n(&7, 10), Err(PenaltyDenied::Limited(_))));
-    /// assert!(gate.strike(&7).is_some());
-    /// assert!(matches!(gate.check_n(&7, 10), Err(PenaltyDenied::Banned(_))));
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
-    pub fn failures_only(self) -> Self {
-        Self { failures_only: true, ..self }
-    }
-
-    /// Checks everything and takes the memory.
-    ///
-    /// # Errors
-    ///
-    /// The strikes are out of range as a [`FixedWindow`]'s quota is, the time of a ban as the period
-    /// of a quota is, or the capacity is.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tollgate::penalty::Penalties;
-    /// # use tollgate::{Limiter, Quota};
-    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
-    /// assert!(Penalties::builder(gate, Quota::per_hour(3), Duration::ZERO).build().is_err());
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
-    pub fn build(self) -> Result<Penalties<K, A, C>, BuildError> {
-        let Self { limiter, strikes, ban, capacity, prolonged, failures_only } = self;
-        let skew = limiter.table().skew();
-        let limit = |quota| {
-            let begun = Limiter::builder(quota).clock(Unread).capacity(capacity);
-            // Only wide slots keep the end of a ban to the microsecond.
-            begun.slots(SlotLayout::Wide).max_clock_skew(skew).on_full(OnFull::EvictNearestIdle)
-        };
-        let one_ban: AnyAlgorithm = match prolonged {
-            true => SlidingLog::new().count_denials().into(),
-            false => Gcra::new().into(),
-        };
-        Ok(Penalties {
-            strikes: limit(strikes).algorithm(FixedWindow::anchored()).build()?,
-            bans: limit(Quota::new(1, ban)).algorithm(one_ban).build()?,
-            tally: Tally::new(),
-            limiter,
-            prolonged,
-            failures_only,
-        })
-    }
-}
-
-impl<K: ?Sized, A: Algorithm, C: fmt::Debug> fmt::Debug for PenaltiesBuilder<K, A, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PenaltiesBuilder")
-            .field("limiter", &self.limiter)
-            .field("strikes", &self.strikes)
-            .field("ban", &self.ban)
-            .field("capacity", &self.capacity)
-            .field("prolonged", &self.prolonged)
-            .field("failures_only", &self.failures_only)
-            .finish()
     }
 }

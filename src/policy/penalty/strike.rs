@@ -9,7 +9,7 @@ use crate::limiter::ask::Ask;
 use crate::time::{Clock, Tick};
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
-    /// The limiter has denied.
+    /// Counts a denial by the limiter as a strike, if denials are.
     #[cold]
     #[inline(never)]
     pub(super) fn deny(&self, key: &K, denied: Denied, now: Tick) -> PenaltyDenied {
@@ -27,12 +27,12 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     fn add_strike(&self, key: &K, now: Tick) -> Option<Ban> {
         let is_last = match self.strikes.ask(key).at(now).check() {
             Ok(permit) => permit.remaining() == 0,
-            // Another thread had the last strike, or the key has found no place for its own.
+            // Another thread had the last strike, or the key has found no slot for its strikes.
             Err(_) => self.strikes.ask(key).at(now).peek().is_err(),
         };
         if !is_last {
-            // Another thread may have banned the key meanwhile. A strike that came after the others
-            // were forgotten does not open a period.
+            // Another thread may have banned the key meanwhile. Then this strike came after the others
+            // were forgotten, and opens no period.
             let ends_in = self.ban_ends_in(key, now)?;
             self.strikes.reset(key);
             return Some(Ban { ends_in, begins: false });
@@ -41,7 +41,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
         if begins {
             self.strikes.reset(key);
         }
-        // `None`: it has found no place, or was pardoned already.
+        // `None`: the key has found no slot, or was pardoned already.
         let ends_in = self.ban_ends_in(key, now)?;
         if begins {
             self.tally.count(true);
@@ -79,9 +79,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
 }
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Penalties<K, A, C>> {
-    /// Counts a failure of the key as a strike, as a denial counts. Returns the ban
-    /// that it begins, or under which the key is already; a key that is banned gets no strike, and its
-    /// ban is not prolonged.
+    /// Counts a failure of the key as a strike, as a denial counts. Returns the ban that it begins, or
+    /// the one that has begun before; a banned key gets no strike, and its ban is not prolonged.
     ///
     /// **Not guaranteed.** Attempts that are under way at the same time are all admitted before the
     /// first of them fails: only the limiter bounds their number.
