@@ -10,7 +10,6 @@ use loom_tests::{
     explore_two_to, explore_two_whole, keyed, left,
 };
 use tollgate::internals::{Fault, plant};
-use tollgate::lease::LocalLease;
 use tollgate::{Gcra, OnFull};
 
 const KEY: u64 = 7;
