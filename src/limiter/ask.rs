@@ -178,33 +178,14 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
     /// ```
     #[inline(always)]
     pub fn check(self) -> Decision {
-        if self.is_plain() {
-            return match self.at {
-                None => self.gate.decide_now(self.key, self.cells),
-                Some(now) => self.gate.decide_at(self.key, self.cells, now),
-            };
-        }
-        self.check_planned()
-    }
-
-    /// Whether the limiter's own quota decides, with no bound on the delay.
-    #[inline(always)]
-    fn is_plain(&self) -> bool {
-        self.plan.is_none() && !(A::Params::MAY_DELAY && self.max_delay.is_some())
-    }
-
-    /// Decides by a plan, or with a bound on the delay. It is apart from [`check`](Self::check) so
-    /// that the compiler need not remove it from every plain request.
-    #[inline]
-    fn check_planned(self) -> Decision {
         let Self { gate, key, cells, at, plan, max_delay } = self;
-        let (algo, now) = (gate.or_own(plan), gate.or_now(at));
-        let found = gate.look_up(key);
-        match max_delay {
-            Some(max_delay) if A::Params::MAY_DELAY => {
-                gate.decide_within(algo, found, cells, now, max_delay)
-            }
-            _ => gate.decide_by(algo, found, cells, now),
+        if let (true, Some(max_delay)) = (A::Params::MAY_DELAY, max_delay) {
+            let (probe, now) = (gate.probe(key), gate.or_now(at));
+            return gate.decide_within(gate.or_own(plan), probe, cells, now, max_delay);
+        }
+        match at {
+            None => gate.decide_now(plan, key, cells),
+            Some(now) => gate.decide_at(plan, key, cells, now),
         }
     }
 
@@ -221,16 +202,13 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
     /// ```
     #[inline(always)]
     pub fn allow(self) -> bool {
-        if !self.is_plain() {
-            return self.check_planned().is_ok();
+        let Self { gate, key, cells, at, plan, max_delay } = self;
+        if A::Params::MAY_DELAY && max_delay.is_some() {
+            return self.check().is_ok();
         }
-        let Self { gate, key, cells, .. } = self;
-        match self.at {
-            None => gate.allow_now(key, cells),
-            Some(now) => {
-                let (probe, lookup) = gate.look_up(key);
-                gate.allow_found(probe, lookup, cells, now)
-            }
+        match at {
+            None => gate.allow_now(plan, key, cells),
+            Some(now) => gate.allow_at(plan, key, cells, now),
         }
     }
 

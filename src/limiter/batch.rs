@@ -93,7 +93,7 @@ where
         let now = gate.or_now(at);
         if !gate.begins_ahead() {
             for (index, item) in items.iter().enumerate() {
-                each(index, gate.decide_at(key(item), cells, now));
+                each(index, gate.decide_at(None, key(item), cells, now));
             }
             return;
         }

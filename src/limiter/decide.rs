@@ -15,28 +15,35 @@ use crate::table::{Event, Lookup, Probe};
 use crate::time::{Clock, Tick};
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
-    /// Decides by the limiter's clock.
+    /// Decides by the limiter's clock, and by the plan's algorithm if there is a plan. Leases and coarse
+    /// times serve the limiter's own algorithm only.
     #[inline(always)]
-    pub(super) fn decide_now(&self, key: &K, n: u64) -> Decision {
-        if self.shares.is_some() {
+    pub(super) fn decide_now(&self, plan: Option<&A::Params>, key: &K, n: u64) -> Decision {
+        if plan.is_none() && self.shares.is_some() {
             // The end of a lease is judged by a time that is not behind.
             return self.decide_leasing(self.probe(key), n, || self.clock.now());
         }
-        if let Some(coarse) = self.clock.coarse() {
+        if let (None, Some(coarse)) = (plan, self.clock.coarse()) {
             return self.decide_by_coarse(key, n, coarse);
         }
         let (probe, lookup, now) = self.look_up_now(key);
-        self.decide(probe, lookup, n, now)
+        self.decide_by(self.or_own(plan), (probe, lookup), n, now)
     }
 
     /// Decides by a time that the caller gives.
     #[inline(always)]
-    pub(super) fn decide_at(&self, key: &K, n: u64, now: Tick) -> Decision {
+    pub(super) fn decide_at(
+        &self,
+        plan: Option<&A::Params>,
+        key: &K,
+        n: u64,
+        now: Tick,
+    ) -> Decision {
         let probe = self.probe(key);
-        if self.shares.is_some() {
+        if plan.is_none() && self.shares.is_some() {
             return self.decide_leasing(probe, n, || now);
         }
-        self.decide_begun(probe, n, now)
+        self.decide_by(self.or_own(plan), (probe, self.table.find_at_once(probe)), n, now)
     }
 
     /// Looks a key up, and reads the clock.
@@ -97,36 +104,43 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     pub(super) fn decide_within(
         &self,
         algo: &A::Params,
-        (probe, lookup): (Probe, Lookup<'_>),
+        probe: Probe,
         n: u64,
         now: Tick,
         max_delay: Duration,
     ) -> Decision {
+        let lookup = self.table.find_at_once(probe);
         let decide = Decide { limiter: self, probe, lookup, now, n, evict: self.evicts() };
         algo.dispatch(DecideWithin { decide, max_delay })
     }
 
     /// Answers yes or no by the limiter's clock.
     #[inline(always)]
-    pub(super) fn allow_now(&self, key: &K, n: u64) -> bool {
+    pub(super) fn allow_now(&self, plan: Option<&A::Params>, key: &K, n: u64) -> bool {
         if self.clock.coarse().is_some() {
-            return self.decide_now(key, n).is_ok();
+            return self.decide_now(plan, key, n).is_ok();
         }
         let (probe, lookup, now) = self.look_up_now(key);
-        self.allow_found(probe, lookup, n, now)
+        self.allow_found(plan, (probe, lookup), n, now)
     }
 
-    /// Answers yes or no for a key that was looked up.
+    /// Answers yes or no by a time that the caller gives.
     #[inline(always)]
-    pub(super) fn allow_found(&self, probe: Probe, lookup: Lookup<'_>, n: u64, now: Tick) -> bool {
-        let decide = Decide { limiter: self, probe, lookup, now, n, evict: self.evicts() };
-        self.params.dispatch(Allow(decide))
-    }
-
-    #[inline(always)]
-    pub(super) fn look_up(&self, key: &K) -> (Probe, Lookup<'_>) {
+    pub(super) fn allow_at(&self, plan: Option<&A::Params>, key: &K, n: u64, now: Tick) -> bool {
         let probe = self.probe(key);
-        (probe, self.table.find_at_once(probe))
+        self.allow_found(plan, (probe, self.table.find_at_once(probe)), n, now)
+    }
+
+    #[inline(always)]
+    fn allow_found(
+        &self,
+        plan: Option<&A::Params>,
+        (probe, lookup): (Probe, Lookup<'_>),
+        n: u64,
+        now: Tick,
+    ) -> bool {
+        let decide = Decide { limiter: self, probe, lookup, now, n, evict: self.evicts() };
+        self.or_own(plan).dispatch(Allow(decide))
     }
 
     /// Whether it pays to begin lookups ahead: a key's slot is likely to be in no near cache, and
