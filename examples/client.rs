@@ -1,4 +1,4 @@
-//! A client of a service that limits its callers: it waits for its turn, so that it is never denied.
+//! A client of a service that limits its callers. It waits for its turn, so the service never denies it.
 //!
 //! ```text
 //! cargo run --release --example client
@@ -8,16 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tollgate::{Direct, Quota, Timer, WaitError, WaitQueue};
+use tollgate::wait::{Timer, WaitError, WaitQueue};
+use tollgate::{Direct, Quota};
 
-/// What the provider allows.
+/// The provider's quota.
 const PER_SECOND: u64 = 100;
 const BURST: u64 = 20;
-/// Cells of the burst that are left alone. Requests reach the provider some time after their turn, and
-/// not all as late: ten cells are worth a tenth of a second of difference.
+/// Cells of the burst that the client does not use. Requests reach the provider some time after their
+/// turn, some later than others: ten cells allow for a tenth of a second of difference.
 const SPARE: u64 = 10;
 
-/// Stands for the provider: counts the requests that it would have answered with 429.
+/// Simulates the provider, and counts the requests that it would have answered with 429.
 struct Provider {
     gate: Direct,
     served: AtomicU64,
@@ -40,7 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let line = WaitQueue::new(Direct::new(Quota::per_second(PER_SECOND).burst(BURST - SPARE))?);
     let patience = Duration::from_secs(5);
 
-    // Threads, each of which sends its requests as fast as it may.
+    // Threads that send their requests as fast as the quota allows.
     thread::scope(|scope| {
         let send = || -> Result<(), WaitError> {
             for _request in 0..30 {
@@ -63,7 +64,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok::<(), WaitError>(())
     })?;
 
-    // Whoever cannot be served in time is told so at once.
+    // A caller that cannot be served before its deadline fails immediately.
     let error = line.wait(&(), BURST - SPARE, Duration::from_millis(1)).unwrap_err();
     println!("denied at once: {error}");
 

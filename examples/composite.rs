@@ -1,17 +1,20 @@
-//! Several limits in one call, a quota on trial, and bans: `cargo run --example composite`.
+//! Several limits in one call, a shadow quota, and bans: `cargo run --example composite`.
 
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::{Composite, Direct, Limiter, ManualClock, Penalties, PenaltyDenied, Quota, Shadow};
+use tollgate::composite::Composite;
+use tollgate::penalty::{Penalties, PenaltyDenied};
+use tollgate::shadow::Shadow;
+use tollgate::{Direct, Limiter, ManualClock, Quota};
 
 struct Request {
     ip: &'static str,
     tenant: u32,
 }
 
-/// Per address, per tenant and for all; and a tighter limit that is only counted.
+/// Limits per address, per tenant and for all requests, and a tighter limit that is only counted.
 fn composite(clock: &Arc<ManualClock>) -> Result<(), Box<dyn Error>> {
     let per_ip = Limiter::<str>::builder(Quota::per_second(3)).clock(Arc::clone(clock)).build()?;
     let per_tenant =
@@ -41,7 +44,7 @@ fn composite(clock: &Arc<ManualClock>) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What would 60 a minute change, where 100 are enforced?
+/// Counts what 60 a minute would change where 100 are enforced.
 fn shadow(clock: &Arc<ManualClock>) -> Result<(), Box<dyn Error>> {
     let limiter = |quota| Limiter::<u32>::builder(quota).clock(Arc::clone(clock)).build();
     let gate = Shadow::new(limiter(Quota::per_minute(100))?, limiter(Quota::per_minute(60))?);
@@ -53,7 +56,7 @@ fn shadow(clock: &Arc<ManualClock>) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Three denials within a minute are a ban for ten.
+/// Bans a key for ten minutes after three denials within one.
 fn penalties(clock: &Arc<ManualClock>) -> Result<(), Box<dyn Error>> {
     let gate = Limiter::<str>::builder(Quota::per_second(2)).clock(Arc::clone(clock)).build()?;
     let gate = Penalties::builder(gate, Quota::per_minute(3), Duration::from_secs(600)).build()?;
@@ -61,7 +64,7 @@ fn penalties(clock: &Arc<ManualClock>) -> Result<(), Box<dyn Error>> {
         match gate.check("192.0.2.7") {
             Ok(permit) => println!("go ahead, {} left", permit.remaining()),
             Err(PenaltyDenied::Limited(denied)) => println!("429: {denied}"),
-            Err(rejected @ PenaltyDenied::Banned(_)) => println!("403: {rejected}"),
+            Err(banned @ PenaltyDenied::Banned(_)) => println!("403: {banned}"),
         }
     }
     println!("{:?}", gate.stats());

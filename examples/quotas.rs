@@ -2,14 +2,16 @@
 //!
 //! `cargo run --example quotas`
 
-use tollgate::{DynamicGcra, Gcra, Inherit, Limiter, Quota, TopKeys};
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::top::TopKeys;
+use tollgate::{Gcra, Limiter, Quota};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     per_key()?;
-    live()
+    dynamic()
 }
 
-/// Three plans in one table; who is denied most is noted by name.
+/// Three plans in one table. The keys that are denied most are noted by name.
 fn per_key() -> Result<(), Box<dyn std::error::Error>> {
     // Built with the fastest quota of all.
     let gate: Limiter<str> = Limiter::builder(Quota::per_second(500))
@@ -21,8 +23,9 @@ fn per_key() -> Result<(), Box<dyn std::error::Error>> {
     let firm = gate.plan("500/s".parse()?)?;
     let top: TopKeys<String> = TopKeys::new(100);
     for (tenant, plan) in [("ada", &free), ("the team", &team), ("the firm", &firm)] {
-        let granted =
-            (0..200).filter(|_| top.watch(tenant, gate.check_with(tenant, plan)).is_ok()).count();
+        let granted = (0..200)
+            .filter(|_| top.watch(tenant, gate.ask(tenant).plan(plan).check()).is_ok())
+            .count();
         println!("{tenant:8}  {:14}  {granted:3} of 200 at once", plan.quota().to_string());
     }
     for worst in top.top(2) {
@@ -32,7 +35,7 @@ fn per_key() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// What two keys have left, before and after the quota doubles.
-fn live() -> Result<(), Box<dyn std::error::Error>> {
+fn dynamic() -> Result<(), Box<dyn std::error::Error>> {
     for inherit in [Inherit::AsIs, Inherit::Additive, Inherit::Proportional, Inherit::Reset] {
         let gate: Limiter<str, DynamicGcra> =
             Limiter::builder(Quota::per_hour(100)).algorithm(DynamicGcra::new()).build()?;

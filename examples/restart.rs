@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tollgate::{Builder, Limiter, Quota};
 
-/// The same choices before and after: that is what a snapshot is checked against.
+/// The same choices before and after: a snapshot is checked against them.
 fn builder() -> Builder<str> {
     Limiter::builder(Quota::per_minute(60).burst(5)).capacity(100_000)
 }
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let gate = builder().build()?;
     while gate.check("192.0.2.7").is_ok() {}
     assert!(gate.check("192.0.2.8").is_ok());
-    // Written beside it and renamed, so that a crash leaves the old one or the new one.
+    // Written beside the file and renamed, so that a crash leaves the old snapshot or the new one.
     let unfinished = file.with_extension("unfinished");
     fs::write(&unfinished, gate.snapshot())?;
     fs::rename(&unfinished, &file)?;
@@ -32,18 +32,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     let gate = match builder().restore(&bytes) {
         Ok(gate) => gate,
         Err(error) => {
-            eprintln!("beginning without: {error}");
+            eprintln!("starting without the snapshot: {error}");
             builder().build()?
         }
     };
-    // It has spent its burst, and not a second has passed.
-    let denied = gate.check("192.0.2.7").expect_err("in debt still");
+    // The key has spent its burst, and less than a second has passed.
+    let denied = gate.check("192.0.2.7").expect_err("still in debt");
     let wait = denied.retry_after().expect("one cell fits");
-    println!("192.0.2.7 is denied still, for {wait:?}");
+    println!("192.0.2.7 is still denied, for {wait:?}");
     assert!(wait < Duration::from_millis(800));
     println!("192.0.2.8 has {} left", gate.check("192.0.2.8")?.remaining());
 
-    // A file that was damaged is denied with the reason.
+    // A damaged file is rejected with the reason.
     let mut damaged = bytes;
     let middle = damaged.len() / 2;
     damaged[middle] ^= 1;

@@ -1,22 +1,21 @@
-//! Tokens of a language model: reserved by an estimate, settled when the answer is there.
+//! Tokens of a language model: reserved by an estimate, settled when the answer is complete.
 //!
-//! How many tokens an answer takes is known only when it is written. Who charges afterwards lets
-//! everybody in at once; who charges the most that it may take keeps most of the quota idle. A
-//! reservation charges the most, and gives back what was not used.
+//! The cost of an answer in tokens is known only when it is written. A service that charges afterwards
+//! admits everybody at once; one that charges the maximum keeps most of the quota idle. A reservation
+//! charges the maximum, and refunds what was not used.
 //!
 //! Ten workers share one tenant's quota. Time is simulated, so this ends at once:
 //! `cargo run --example tokens`
 
 use std::time::Duration;
 
-use tollgate::algo::{Algorithm, Refund};
-use tollgate::{
-    Direct, FixedWindow, Gcra, KeySource, Limiter, ManualClock, Quota, Reservation, Tick,
-};
+use tollgate::algorithm::Algorithm;
+use tollgate::reservation::{Chargeable, Reservation};
+use tollgate::{Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, Tick};
 
 const TENANT: &str = "tenant";
 const TOKENS_A_MINUTE: u64 = 60_000;
-/// At once; the rest comes at an even rate.
+/// May be spent at once; the rest comes at an even rate.
 const BURST: u64 = 20_000;
 const LONGEST_ANSWER: u64 = 2_000;
 const SECONDS: u64 = 600;
@@ -25,10 +24,10 @@ const WORKERS: usize = 10;
 type Gate<A> = Limiter<str, A, ManualClock>;
 
 /// An answer that is being written: what was reserved for it, and what it will have taken.
-struct Answer<'a, A: Algorithm<Params: Refund>> {
+struct Answer<'a, G: Chargeable> {
     done: Duration,
     tokens: u64,
-    reserved: Option<Reservation<KeySource<&'a Gate<A>>>>,
+    reserved: Option<Reservation<'a, G>>,
 }
 
 /// Prompts of 100 to 1,600 tokens, answers of 10 to 2,000, short ones more often.
@@ -43,22 +42,25 @@ impl Requests {
     }
 
     fn next(&mut self) -> (u64, u64) {
-        let (prompt, most) = (100 + self.below(1_500), self.below(LONGEST_ANSWER - 9) + 1);
-        (prompt, 10 + self.below(most))
+        let (prompt, max) = (100 + self.below(1_500), self.below(LONGEST_ANSWER - 9) + 1);
+        (prompt, 10 + self.below(max))
     }
 }
 
-/// How many answers were written, and of how many tokens, if each is charged in this way.
-fn serve<A: Algorithm<Params: Refund>>(
+/// The number of answers written and of their tokens, if each is charged in this way.
+fn serve<A: Algorithm>(
     algorithm: A,
     settles: bool,
-) -> Result<(u64, u64), Box<dyn std::error::Error>> {
+) -> Result<(u64, u64), Box<dyn std::error::Error>>
+where
+    Gate<A>: Chargeable,
+{
     let quota = Quota::per_minute(TOKENS_A_MINUTE).burst(BURST);
     let gate: Gate<A> =
         Limiter::builder(quota).algorithm(algorithm).clock(ManualClock::new()).build()?;
     let mut requests = Requests(0x9e37_79b9_7f4a_7c15);
     let mut waiting = requests.next();
-    let mut writing: Vec<Answer<'_, A>> = Vec::new();
+    let mut writing: Vec<Answer<'_, Gate<A>>> = Vec::new();
     let (mut answers, mut tokens) = (0, 0);
     for tenth in 0..SECONDS * 10 {
         let elapsed = Duration::from_millis(tenth * 100);
@@ -72,14 +74,14 @@ fn serve<A: Algorithm<Params: Refund>>(
         }
         while writing.len() < WORKERS {
             let (prompt, answer) = waiting;
-            let most = prompt + LONGEST_ANSWER;
+            let max = prompt + LONGEST_ANSWER;
             let reserved = if settles {
-                match gate.reserve_at(TENANT, most, now) {
+                match gate.ask(TENANT).cells(max).at(now).reserve() {
                     Ok(reserved) => Some(reserved),
                     Err(_) => break,
                 }
             } else {
-                if gate.check_at(TENANT, most, now).is_err() {
+                if gate.ask(TENANT).cells(max).at(now).check().is_err() {
                     break;
                 }
                 None
@@ -99,17 +101,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{how:>28}: {answers} answers, {}% of the quota", tokens * 100 / granted);
         assert!(tokens <= granted, "never more than the quota");
     };
-    report("bucket, the most charged", serve(Gcra::new(), false)?);
+    report("bucket, maximum charged", serve(Gcra::new(), false)?);
     report("bucket, settled", serve(Gcra::new(), true)?);
-    // A bucket gives back what time has not restored since; a window, while it is open, all.
+    // A bucket refunds what time has not restored since; a window refunds everything while it is open.
     let window = FixedWindow::aligned();
-    report("window, the most charged", serve(window, false)?);
+    report("window, maximum charged", serve(window, false)?);
     report("window, settled", serve(window, true)?);
 
-    // Where nothing is known beforehand, the cost is charged when it is known, and whoever comes next
-    // waits until it is paid.
+    // Where no estimate exists, the cost is charged when it is known, and the next request waits until
+    // it is paid.
     let gate = Direct::builder(Quota::per_minute(TOKENS_A_MINUTE).burst(6_000)).build()?;
-    let wait = gate.charge_at(9_000, Tick::ZERO);
+    let wait = gate.ask().cells(9_000).at(Tick::ZERO).charge();
     println!("{:>28}: 9,000 tokens, the next request waits {wait:?}", "charged afterwards");
     assert_eq!(wait, Duration::from_secs(3));
     Ok(())

@@ -1,8 +1,9 @@
 //! A lock-free, bounded, keyed rate limiter that never grants more than the quota.
 //!
-//! Start with [`Limiter`] (a bucket for every key) or [`Direct`] (one bucket). A [`Quota`] says
-//! how much, an algorithm ([`Gcra`], [`LeakyQueue`], [`WarmUp`], [`FixedWindow`]) says how it is
-//! counted, and a decision is a [`Permit`] or a [`Denied`].
+//! Start with [`Limiter`] (a bucket for every key) or [`Direct`] (one bucket). A [`Quota`] says how
+//! many *cells* (requests, bytes, tokens: any unit) may be spent in a span of time. An algorithm says
+//! how they are counted; [`Gcra`], a token bucket, is the default. A [`Decision`] is a [`Permit`] or a
+//! [`Denied`].
 //!
 //! ```
 //! use tollgate::{Limiter, Quota};
@@ -14,29 +15,46 @@
 //! # Ok::<(), tollgate::BuildError>(())
 //! ```
 //!
-//! Where it has to be faster still: [`Limiter::check_batch`], [`TieredClock`], [`LocalLease`],
-//! [`Limiter::allow`].
+//! # Features in modules
 //!
-//! # Features
+//! | module | purpose |
+//! |---|---|
+//! | [`composite`] | several limits for one request, charged all or none |
+//! | [`penalty`] | bans for keys that are denied, or fail, too often |
+//! | [`shadow`] | a candidate quota judged beside the enforced one |
+//! | [`plan`] | another quota for some keys |
+//! | [`dynamic`] | a quota that changes while it is in use |
+//! | [`reservation`] | cells charged by an estimate and settled when the cost is known |
+//! | [`lease`] | cells taken ahead by one worker, for a key that several threads contend for |
+//! | [`wait`] | waiting for one's turn, first come first served |
+//! | [`snapshot`] | the state of all keys as bytes, for a restart |
+//! | [`top`] | the keys that are seen or denied most often |
+//! | [`stats`] | counts of decisions and of occupancy |
+//! | [`clock`] | the clocks; [`CoarseClock`](clock::CoarseClock) and [`TieredClock`](clock::TieredClock) are faster |
+//! | [`limiter`] | the builder of [`Direct`], the layout of slots |
+//! | [`decision`] | decisions for limiters outside this crate |
+//! | [`algorithm`] | the trait that all algorithms implement |
 //!
-//! `std` (default): the clocks, [`Direct`] and [`Limiter`]. Without it the values and the
-//! algorithms remain, which need neither the standard library nor an allocator, and no atomics.
+//! # Cargo features
+//!
+//! `std` (default): the clocks, [`Direct`], [`Limiter`] and all that is built on them. Without it the
+//! values and the algorithms remain. They need neither the standard library nor an allocator, and
+//! no atomics.
 //!
 //! # What a minor version may add
 //!
-//! | | what | why |
+//! | | items | reason |
 //! |---|---|---|
-//! | sealed | [`Algorithm`](algo::Algorithm), [`StateMachine`](algo::Machine), [`Refund`](algo::GiveBack), [`Oracle`](algo::oracle::Oracle), [`Source`] | a method may be added; a state's word is known to the table |
-//! | open | [`Clock`], [`Visitor`](algo::Visit), [`Ring`](algo::Ring) | others write them; what is added has a default |
-//! | `#[non_exhaustive]` | all errors, choices and figures: [`BuildError`], [`QuotaError`], [`UnknownAlgorithm`], [`OnFull`], [`SlotLayout`], [`AnyAlgorithm`] and what belongs to it, [`Stats`], [`Occupancy`], [`TopKey`] | there will be more of them |
-//! | complete | [`Step`](algo::Step), [`Standing`](algo::Standing), [`Receipt`](algo::Receipt), [`Verdict`](algo::oracle::Verdict), [`NoRing`](algo::NoRing) | who drives a machine by hand makes them, or must handle each |
+//! | sealed | [`Algorithm`](algorithm::Algorithm), [`Waitable`](wait::Waitable) | a method may be added |
+//! | open | [`Clock`] | users implement it; added methods have a default |
+//! | `#[non_exhaustive]` | all errors, choices and figures: [`BuildError`], [`QuotaError`], [`OnFull`], [`AnyAlgorithm`], [`SlotLayout`](limiter::SlotLayout), [`Stats`](stats::Stats), [`TopKey`](top::TopKey) | more of them may come |
 //!
-//! All other types have private fields. All types are `Send` and `Sync` if what they are made of
-//! (clock, kept key) is; a [`Limiter`]'s key need not be.
+//! All other types have private fields. A type is `Send` and `Sync` if its parts are (clock, stored
+//! key); a [`Limiter`]'s key need not be.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// What is exhaustive is so on purpose, and says why.
+// Every type that is exhaustive gives its reason.
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
 #[cfg(all(feature = "std", not(target_has_atomic = "64")))]
@@ -45,78 +63,136 @@ compile_error!(
      for the values and the algorithms alone"
 );
 
-pub mod algo;
+mod algo;
 #[cfg(feature = "std")]
 mod cell;
 #[cfg(feature = "std")]
 mod charge;
-mod decision;
+pub mod decision;
 #[cfg(feature = "std")]
-mod limiter;
+pub mod limiter;
 #[cfg(feature = "std")]
 mod policy;
 mod quota;
 #[cfg(feature = "std")]
-mod snapshot;
+pub mod snapshot;
 mod sync;
 #[cfg(feature = "std")]
 mod table;
 mod time;
 #[cfg(feature = "std")]
-mod top;
+pub mod top;
 #[cfg(feature = "std")]
-mod wait;
+pub mod wait;
 mod word;
 
-pub use algo::any::{AnyAlgorithm, UnknownAlgorithm};
-pub use algo::dynamic_gcra::Inherit;
-pub use algo::fixed_window::FixedWindow;
-pub use algo::gcra::Gcra;
-pub use algo::leaky_queue::LeakyQueue;
-pub use algo::sliding_counter::SlidingCounter;
-pub use algo::sliding_log::SlidingLog;
-pub use algo::sub_windows::SubWindows;
-pub use algo::warm_up::WarmUp;
-pub use decision::parts::DecisionParts;
+// The summary of a re-export is the first line of the item's own documentation.
+#[doc(inline)]
+pub use algo::{
+    any::AnyAlgorithm, fixed_window::FixedWindow, gcra::Gcra, leaky_queue::LeakyQueue,
+    sliding_counter::SlidingCounter, sliding_log::SlidingLog, sub_windows::SubWindows,
+    warm_up::WarmUp,
+};
+#[doc(inline)]
 pub use decision::{Decision, Denied, Permit};
+#[cfg(feature = "std")]
+#[doc(inline)]
+pub use limiter::{
+    Limiter,
+    ask::Ask,
+    builder::{BuildError, Builder, OnFull},
+    direct::Direct,
+};
+#[doc(inline)]
 pub use quota::{Quota, QuotaError};
 #[cfg(target_has_atomic = "64")]
+#[doc(inline)]
 pub use time::ManualClock;
+#[doc(inline)]
 pub use time::{Clock, Tick};
 
+/// The trait that all algorithms implement, and the error of an unknown name.
+pub mod algorithm {
+    pub use crate::algo::Algorithm;
+    pub use crate::algo::any::UnknownAlgorithm;
+}
+
+/// Clocks that read the system's time. [`ManualClock`] is for tests.
 #[cfg(feature = "std")]
-pub use {
-    charge::lease::LocalLease,
-    charge::reservation::Reservation,
-    charge::source::{BucketSource, KeySource, Source},
-    limiter::Limiter,
-    limiter::builder::{BuildError, Builder, DirectBuilder, OnFull},
-    limiter::direct::Direct,
-    limiter::slot_layout::SlotLayout,
-    limiter::stats::{DecisionCount, Occupancy, Stats},
-    policy::composite::{
+pub mod clock {
+    pub use crate::time::clocks::{CoarseClock, QuantaClock, TieredClock};
+}
+
+/// Counts of decisions, and of how full a limiter is.
+#[cfg(feature = "std")]
+pub mod stats {
+    pub use crate::limiter::stats::{DecisionCount, Occupancy, Stats};
+}
+
+/// Cells charged by an estimate, and settled when the cost is known.
+#[cfg(feature = "std")]
+pub mod reservation {
+    pub use crate::charge::chargeable::Chargeable;
+    pub use crate::charge::reservation::{OwnedReservation, Reservation};
+}
+
+/// Cells of one key taken ahead by one worker, and spent without touching shared memory.
+#[cfg(feature = "std")]
+pub mod lease {
+    pub use crate::charge::lease::{LocalLease, OwnedLocalLease};
+}
+
+/// Several limits for one request, charged all or none.
+#[cfg(feature = "std")]
+pub mod composite {
+    pub use crate::policy::composite::{
         Composite, CompositeBuilder, CompositeDenied, CompositeError, CompositePermit,
         CompositeShadow,
-    },
-    policy::dynamic::{DynamicGcra, DynamicGcraParams},
-    policy::penalty::{Ban, Penalties, PenaltiesBuilder, PenaltyDenied, PenaltyStats},
-    policy::plan::Plan,
-    policy::shadow::{Shadow, ShadowCounts},
-    snapshot::RestoreError,
-    time::clocks::{CoarseClock, QuantaClock, TieredClock},
-    top::{TopKey, TopKeys},
-    wait::{Sleep, Timer, Wait, WaitError, WaitQueue, Waitable, Waited},
-};
+    };
+}
 
-#[cfg(tollgate_loom)]
+/// Bans for keys that are denied, or fail, too often.
+#[cfg(feature = "std")]
+pub mod penalty {
+    pub use crate::policy::penalty::{
+        Ban, Penalties, PenaltiesBuilder, PenaltyDenied, PenaltyStats,
+    };
+}
+
+/// A candidate quota judged beside the enforced one.
+#[cfg(feature = "std")]
+pub mod shadow {
+    pub use crate::policy::shadow::{Shadow, ShadowCounts};
+}
+
+/// Another quota for some of a limiter's keys.
+#[cfg(feature = "std")]
+pub mod plan {
+    pub use crate::policy::plan::Plan;
+}
+
+/// A quota that changes while it is in use.
+pub mod dynamic {
+    pub use crate::algo::dynamic_gcra::Inherit;
+    #[cfg(feature = "std")]
+    pub use crate::policy::dynamic::DynamicGcra;
+}
+
+/// The state machines of the algorithms, their oracles, and what the model checkers need.
+///
+/// No promise is made about any of it: a patch version may change it.
 #[doc(hidden)]
-pub use cell::{Busy, VersionedCell};
-#[cfg(any(tollgate_loom, tollgate_shuttle))]
-#[doc(hidden)]
-pub use sync::{Fault, ThreadSlots, plant};
-#[cfg(tollgate_loom)]
-#[doc(hidden)]
-pub use sync::{Loads, let_loads_return, model_words};
+pub mod internals {
+    pub use crate::algo::*;
+    #[cfg(tollgate_loom)]
+    pub use crate::cell::{Busy, VersionedCell};
+    #[cfg(feature = "std")]
+    pub use crate::policy::dynamic::DynamicGcraParams;
+    #[cfg(any(tollgate_loom, tollgate_shuttle))]
+    pub use crate::sync::{Fault, ThreadSlots, plant};
+    #[cfg(tollgate_loom)]
+    pub use crate::sync::{Loads, let_loads_return, model_words};
+}
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

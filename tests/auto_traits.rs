@@ -4,27 +4,40 @@ use std::path::Path;
 use std::rc::Rc;
 use std::{fs, io};
 
-use tollgate::algo::any::{AnyParams, AnyView};
-use tollgate::algo::dynamic_gcra::PacedParams;
-use tollgate::algo::fixed_window::FixedWindowParams;
-use tollgate::algo::gcra::GcraParams;
-use tollgate::algo::leaky_queue::LeakyQueueParams;
-use tollgate::algo::oracle::{
+use tollgate::algorithm::UnknownAlgorithm;
+use tollgate::clock::{CoarseClock, QuantaClock, TieredClock};
+use tollgate::composite::{
+    Composite, CompositeBuilder, CompositeDenied, CompositeError, CompositePermit, CompositeShadow,
+};
+use tollgate::decision::DecisionParts;
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::internals::DynamicGcraParams;
+use tollgate::internals::any::{AnyParams, AnyView};
+use tollgate::internals::dynamic_gcra::PacedParams;
+use tollgate::internals::fixed_window::FixedWindowParams;
+use tollgate::internals::gcra::GcraParams;
+use tollgate::internals::leaky_queue::LeakyQueueParams;
+use tollgate::internals::oracle::{
     AnyOracle, EventLog, Level, Queue, Ramp, SubWindowCounts, Verdict, Window,
 };
-use tollgate::algo::sliding_log::{SlidingLogParams, SlidingLogView};
-use tollgate::algo::sub_windows::{SubWindowParams, SubWindowView};
-use tollgate::algo::warm_up::WarmUpParams;
-use tollgate::algo::{Grid, Moment, NoRing, Rebased, Receipt, Restart, Standing, Step};
+use tollgate::internals::sliding_log::{SlidingLogParams, SlidingLogView};
+use tollgate::internals::sub_windows::{SubWindowParams, SubWindowView};
+use tollgate::internals::warm_up::WarmUpParams;
+use tollgate::internals::{Grid, Moment, NoRing, Rebased, Receipt, Restart, Standing, Step};
+use tollgate::lease::{LocalLease, OwnedLocalLease};
+use tollgate::limiter::{AskEach, DirectBuilder, SlotLayout};
+use tollgate::penalty::{Ban, Penalties, PenaltiesBuilder, PenaltyDenied, PenaltyStats};
+use tollgate::plan::Plan;
+use tollgate::reservation::{OwnedReservation, Reservation};
+use tollgate::shadow::{Shadow, ShadowCounts};
+use tollgate::snapshot::RestoreError;
+use tollgate::stats::{DecisionCount, Occupancy, Stats};
+use tollgate::top::{TopKey, TopKeys};
+use tollgate::wait::{Sleep, Timer, Wait, WaitError, WaitQueue, Waited};
 use tollgate::{
-    AnyAlgorithm, Ban, BucketSource, BuildError, Builder, CoarseClock, Composite, CompositeBuilder,
-    CompositeDenied, CompositeError, CompositePermit, CompositeShadow, DecisionCount,
-    DecisionParts, Denied, Direct, DirectBuilder, DynamicGcra, DynamicGcraParams, FixedWindow,
-    Gcra, Inherit, KeySource, LeakyQueue, Limiter, LocalLease, ManualClock, Occupancy, OnFull,
-    Penalties, PenaltiesBuilder, PenaltyDenied, PenaltyStats, Permit, Plan, QuantaClock, Quota,
-    QuotaError, Reservation, RestoreError, Shadow, ShadowCounts, Sleep, SlidingCounter, SlidingLog,
-    SlotLayout, Stats, SubWindows, Tick, TieredClock, Timer, TopKey, TopKeys, UnknownAlgorithm,
-    Wait, WaitError, WaitQueue, Waited, WarmUp,
+    AnyAlgorithm, Ask, BuildError, Builder, Denied, Direct, FixedWindow, Gcra, LeakyQueue, Limiter,
+    ManualClock, OnFull, Permit, Quota, QuotaError, SlidingCounter, SlidingLog, SubWindows, Tick,
+    WarmUp,
 };
 
 const fn shared<T: Send + Sync + Unpin + ?Sized>() {}
@@ -39,9 +52,14 @@ const _: () = {
     // A key is passed by reference and never kept, so the key type need not be `Sync`.
     shared::<Limiter<Rc<str>>>();
     shared::<Builder<Rc<str>>>();
-    shared::<LocalLease<KeySource<&Limiter<Rc<str>>>>>();
-    shared::<LocalLease<BucketSource<&Direct>>>();
-    shared::<Reservation<KeySource<&Limiter<Rc<str>>>>>();
+    shared::<LocalLease<'static, Limiter<Rc<str>>>>();
+    shared::<LocalLease<'static, Direct>>();
+    shared::<Reservation<'static, Limiter<Rc<str>>>>();
+    shared::<OwnedLocalLease<Direct>>();
+    shared::<OwnedReservation<Limiter<Rc<str>>>>();
+    // A request borrows its key.
+    shared::<Ask<'static, 'static, Limiter<str>>>();
+    shared::<AskEach<'static, str, Gcra, QuantaClock, String, fn(&String) -> &str>>();
     shared::<(Plan<Gcra>, Inherit)>();
 
     shared::<(Composite<'static, str>, CompositeBuilder<'static, str>, CompositeError)>();

@@ -7,11 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tollgate::algo::Algorithm;
+use tollgate::algorithm::Algorithm;
+use tollgate::composite::Composite;
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::limiter::SlotLayout;
+use tollgate::top::TopKeys;
+use tollgate::wait::WaitQueue;
 use tollgate::{
-    AnyAlgorithm, Clock, Composite, Direct, DynamicGcra, FixedWindow, Gcra, Inherit, LeakyQueue,
-    Limiter, ManualClock, OnFull, Quota, SlidingCounter, SlidingLog, SlotLayout, SubWindows, Tick,
-    TopKeys, WaitQueue, WarmUp,
+    AnyAlgorithm, Clock, Direct, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, OnFull,
+    Quota, SlidingCounter, SlidingLog, SubWindows, Tick, WarmUp,
 };
 
 const NOW: Tick = Tick::from_nanos(3_600_000_000_000);
@@ -40,7 +44,7 @@ where
         .algorithm(algorithm)
         .build()
         .expect("in range");
-    let ask = |n| u64::from(gate.check_at(n, NOW).is_ok()) * n;
+    let ask = |n| u64::from(gate.ask().cells(n).at(NOW).check().is_ok()) * n;
     let granted = together(|index| (0..4).map(|turn| ask(1 + (turn + index) % 2)).sum());
     let rest: u64 = (0..10).map(|_| ask(1)).sum();
     assert_eq!(granted + rest, 10);
@@ -59,7 +63,8 @@ fn one_bucket_of_each_algorithm_grants_exactly_its_burst() {
     let warm = WarmUp::new(Duration::from_secs(60));
     let gate = Direct::builder(quota()).clock(ManualClock::new()).algorithm(warm).build();
     let gate = gate.expect("in range");
-    let granted = together(|_| (0..9).filter(|_| gate.check_at(1, NOW).is_ok()).count() as u64);
+    let granted =
+        together(|_| (0..9).filter(|_| gate.ask().at(NOW).check().is_ok()).count() as u64);
     assert!((1..=10).contains(&granted));
 }
 
@@ -81,11 +86,11 @@ where
     together(|index| {
         for turn in 0..KEYS {
             let key = (turn * 7 + usize::try_from(index).expect("few")) % KEYS;
-            if gate.check_at(&key, 1, NOW).is_ok() {
+            if gate.ask(&key).at(NOW).check().is_ok() {
                 granted[key].fetch_add(1, Relaxed);
             }
             if key == 3 {
-                gate.peek_at(&key, 1, NOW).ok();
+                gate.ask(&key).at(NOW).peek().ok();
             }
         }
         0
@@ -126,7 +131,7 @@ fn leases_and_reservations_refund_what_was_not_spent() {
     let gate = begun().build().expect("in range");
     gate.clock().set(NOW);
     let spent = together(|index| {
-        (0..10).fold(0, |spent, _| match gate.reserve(&1, 5) {
+        (0..10).fold(0, |spent, _| match gate.ask(&1).cells(5).reserve() {
             Ok(held) if index == 0 => {
                 held.settle(1);
                 spent + 1

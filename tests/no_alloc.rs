@@ -7,10 +7,14 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Duration;
 
-use tollgate::algo::Algorithm;
+use tollgate::algorithm::Algorithm;
+use tollgate::composite::Composite;
+use tollgate::limiter::SlotLayout;
+use tollgate::penalty::Penalties;
+use tollgate::shadow::Shadow;
 use tollgate::{
-    Composite, Direct, FixedWindow, Gcra, Limiter, ManualClock, OnFull, Penalties, Quota, Shadow,
-    SlidingCounter, SlidingLog, SlotLayout, SubWindows, Tick,
+    Direct, FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, SlidingCounter, SlidingLog,
+    SubWindows, Tick,
 };
 
 /// The system's allocator, with a count of its calls.
@@ -61,15 +65,15 @@ fn use_it<A: Algorithm>(gate: &Limiter<str, A, ManualClock>) {
         let name = NAMES[usize::try_from(turn % 5).expect("below 5")];
         let name = &name[..name.len().min(usize::try_from(turn % 23).expect("below 23"))];
         let now = Tick::from_nanos(turn * 10_000_000);
-        let decision = match gate.check_at(name, turn % 4, now) {
+        let decision = match gate.ask(name).cells(turn % 4).at(now).check() {
             Ok(permit) => (permit.remaining(), permit.reset_after()),
             Err(denied) => (denied.remaining(), denied.retry_after().unwrap_or_default()),
         };
         std::hint::black_box(decision);
         let _ = std::hint::black_box(gate.check(name));
-        let _ = std::hint::black_box(gate.peek_at(name, 1, now));
+        let _ = std::hint::black_box(gate.ask(name).at(now).peek());
         if turn % 50 == 0 {
-            gate.check_batch_at(&NAMES, 1, now, |_, decision| {
+            gate.ask_each(&NAMES, |key| key).at(now).check(|_, decision| {
                 std::hint::black_box(decision.is_ok());
             });
             gate.reset(name);
@@ -150,8 +154,8 @@ fn a_check_allocates_nothing_after_the_build() {
     let counted = allocations(|| {
         for turn in 0..10_000_u64 {
             let now = Tick::from_nanos(turn * 7_000_000);
-            let _ = std::hint::black_box(log.check_at(turn % 4, now));
-            let _ = std::hint::black_box(log.peek_at(50, now));
+            let _ = std::hint::black_box(log.ask().cells(turn % 4).at(now).check());
+            let _ = std::hint::black_box(log.ask().cells(50).at(now).peek());
         }
         log.reset();
     });
@@ -195,14 +199,17 @@ fn composites_and_penalties_allocate_nothing_after_the_build() {
     let counted = allocations(|| {
         for turn in 0..20_000_u64 {
             let (key, n, now) = (turn % 29, turn % 4, Tick::from_nanos(turn * 1_000_000));
-            let decision = match composite.check_at(&key, n, now) {
+            let decision = match composite.ask(&key).cells(n).at(now).check() {
                 Ok(granted) => (granted.remaining(), granted.delay()),
                 Err(denied) => (denied.remaining(), denied.retry_after().unwrap_or_default()),
             };
             std::hint::black_box(decision);
-            std::hint::black_box((shadow.check_at(&key, n, now).is_ok(), shadow.counts()));
-            std::hint::black_box(banning.check_at(&key, n, now).is_ok());
-            std::hint::black_box(prolonging.check_at(&key, n, now).is_ok());
+            std::hint::black_box((
+                shadow.ask(&key).cells(n).at(now).check().is_ok(),
+                shadow.counts(),
+            ));
+            std::hint::black_box(banning.ask(&key).cells(n).at(now).check().is_ok());
+            std::hint::black_box(prolonging.ask(&key).cells(n).at(now).check().is_ok());
             if turn % 100 == 0 {
                 banning.pardon(&key);
                 std::hint::black_box((banning.stats_at(now), composite.shadows().count()));

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate::algo::Algorithm;
-use tollgate::{
-    Builder, Limiter, ManualClock, OnFull, Quota, SlidingLog, SlotLayout, SubWindows, Tick,
-};
+use tollgate::algorithm::Algorithm;
+use tollgate::limiter::SlotLayout;
+use tollgate::{Builder, Limiter, ManualClock, OnFull, Quota, SlidingLog, SubWindows, Tick};
 
 /// New keys arrive evenly, `capacity` of them a second, and old ones become idle after a second.
 /// Few of them may find no slot. Returns how many are live at the end.
@@ -25,7 +24,7 @@ fn come_and_go<A: Algorithm>(
     let spacing_nanos = 1_000_000_000 / capacity;
     let arrivals = 10 * capacity;
     for key in 0..arrivals {
-        let _ = gate.check_at(&key, cells(key), Tick::from_nanos(key * spacing_nanos));
+        let _ = gate.ask(&key).cells(cells(key)).at(Tick::from_nanos(key * spacing_nanos)).check();
     }
     let denied = gate.stats().denied_full;
     assert!(denied * 5_000 < arrivals, "{denied} of {arrivals} found no slot");
@@ -39,14 +38,14 @@ fn flood<A: Algorithm>(begun: Builder<u64, A>, newcomers: u64, min_evicted: u64)
     let now = Tick::from_nanos(1_000_000_000);
     let offenders = 0..100_u64;
     for key in offenders.clone() {
-        assert!(gate.check_at(&key, 100, now).is_ok());
+        assert!(gate.ask(&key).cells(100).at(now).check().is_ok());
     }
     for key in 1_000..1_000 + newcomers {
-        assert!(gate.check_at(&key, 1, now).is_ok(), "a new key is served during the flood");
+        assert!(gate.ask(&key).at(now).check().is_ok(), "a new key is served during the flood");
     }
     assert!(gate.stats().evicted > min_evicted);
     for key in offenders {
-        assert!(gate.check_at(&key, 1, now).is_err(), "offender {key} was evicted");
+        assert!(gate.ask(&key).at(now).check().is_err(), "offender {key} was evicted");
     }
 }
 

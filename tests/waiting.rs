@@ -10,7 +10,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use tollgate::{Clock, Direct, Limiter, Quota, Timer, WaitError, WaitQueue};
+use tollgate::wait::{Timer, WaitError, WaitQueue};
+use tollgate::{Clock, Direct, Limiter, Quota};
 
 type Gate = Arc<Direct>;
 
@@ -43,7 +44,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 /// in which they became ready.
 struct Together<F>(Vec<(usize, Pin<Box<F>>)>, Vec<usize>);
 
-impl<F: Future<Output = Result<tollgate::Waited, WaitError>>> Future for Together<F> {
+impl<F: Future<Output = Result<tollgate::wait::Waited, WaitError>>> Future for Together<F> {
     type Output = Vec<usize>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Vec<usize>> {
@@ -119,7 +120,7 @@ fn tasks_of_tokio_wait_and_a_timeout_refunds_the_booking() {
         assert!(gave_up.is_err(), "its turn comes in a second");
     });
     let gate = queue.limiter();
-    let left = gate.peek_at(0, gate.clock().now()).expect("a peek for no cells succeeds");
+    let left = gate.ask().cells(0).peek().expect("a peek for no cells succeeds");
     assert!(left.reset_after() <= Duration::from_secs(1), "the booking was refunded");
     assert_eq!(queue.waiting(), 0);
 }

@@ -3,7 +3,8 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use tollgate::{Clock, Limiter, QuantaClock, Quota, Tick};
+use tollgate::clock::QuantaClock;
+use tollgate::{Clock, Limiter, Quota, Tick};
 use tollgate_benches::keys::{self, Draw};
 use tollgate_benches::locked::{Arrival, Keyed, ParkingLot};
 use tollgate_benches::options::Options;
@@ -197,7 +198,7 @@ fn run(options: &Options, case: Case) {
     });
     rows.limiter(OURS_GIVEN, |rows| {
         let gate = rows.gate();
-        move |key, now| gate.check_at(&key, 1, Tick::from_nanos(now)).is_ok()
+        move |key, now| gate.ask(&key).at(Tick::from_nanos(now)).check().is_ok()
     });
     rows.limiter(THEIRS, |_| {
         let gate = peer::keyed(case.governor_quota());

@@ -144,7 +144,7 @@ impl Steady {
         self.step += 1;
         let now = gate.clock().now();
         let key = keys::key(Self::FIRST_KEY + index);
-        let answer = gate.check_at(&key, 1, now);
+        let answer = gate.ask(&key).at(now).check();
         self.compare(index, now, answer);
         // The counter's own rate; one tick need not be a nanosecond.
         let raw = counter.raw();
@@ -155,7 +155,7 @@ impl Steady {
     fn compare(&mut self, index: usize, now: Tick, answer: tollgate::Decision) {
         self.asked += 1;
         let exact = &self.exact[index];
-        let expected = exact.check_at(1, now);
+        let expected = exact.ask().at(now).check();
         let Ok(given) = answer else {
             self.denied += 1;
             return;
@@ -163,7 +163,7 @@ impl Steady {
         if expected.is_err() || expected.is_ok_and(|due| given.remaining() > due.remaining()) {
             self.forgotten += 1;
             exact.reset();
-            assert!(exact.check_at(1, now).is_ok(), "a bucket just reset is full");
+            assert!(exact.ask().at(now).check().is_ok(), "a bucket just reset is full");
         }
     }
 

@@ -5,7 +5,8 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use governor::clock::{Clock as _, FakeRelativeClock};
-use tollgate::{Clock, CoarseClock, Gcra, Limiter, Quota, Tick, TieredClock};
+use tollgate::clock::{CoarseClock, TieredClock};
+use tollgate::{Clock, Gcra, Limiter, Quota, Tick};
 use tollgate_benches::floor::Words;
 use tollgate_benches::keys::{self, Draw};
 use tollgate_benches::options::Options;
@@ -129,7 +130,7 @@ fn ours_as<'a, K: Hash + Sync, C: Clock + Sync>(
 /// A row of our limiter with the time given.
 fn ours_given<'a, K: Hash + Sync>(gate: &'a Limiter<K>, case: Case, keys: &'a [K]) -> Row<'a> {
     Row::new(OURS_GIVEN, case.threads, move |turn| {
-        each(turn, case, keys, |key, now| gate.check_at(key, 1, Tick::from_nanos(now)).is_ok())
+        each(turn, case, keys, |key, now| gate.ask(key).at(Tick::from_nanos(now)).check().is_ok())
     })
 }
 
@@ -180,7 +181,7 @@ fn admit(options: &Options, case: Case) -> Vec<Figures> {
     let peer_given = peer::keyed_with_time_given(their_quota, clock.clone());
     let words = Words::new(case.keys);
     for key in &all {
-        assert!(own.check(key).is_ok() && given.check_at(key, 1, Tick::ZERO).is_ok());
+        assert!(own.check(key).is_ok() && given.ask(key).at(Tick::ZERO).check().is_ok());
         assert!(tiered.check(key).is_ok() && counted.check(key).is_ok());
         assert!(peer.check_key(key).is_ok() && peer_given.check_key(key).is_ok());
     }
@@ -212,7 +213,7 @@ fn deny(options: &Options, case: Case) -> Vec<Figures> {
     let (own, given) = (limiter(quota, case.keys), limiter(quota, case.keys));
     let peer = peer::keyed(governor::Quota::per_hour(black_box(nonzero(1))));
     for key in &all {
-        assert!(own.check(key).is_ok() && given.check_at(key, 1, Tick::ZERO).is_ok());
+        assert!(own.check(key).is_ok() && given.ask(key).at(Tick::ZERO).check().is_ok());
         assert!(peer.check_key(key).is_ok());
     }
     let rows = [
@@ -245,7 +246,7 @@ fn text(options: &Options, case: Case) {
     let (own, given) = (limiter::<String>(quota, case.keys), limiter(quota, case.keys));
     let peer = peer::keyed(their_quota);
     for key in &all {
-        assert!(own.check(key).is_ok() && given.check_at(key, 1, Tick::ZERO).is_ok());
+        assert!(own.check(key).is_ok() && given.ask(key).at(Tick::ZERO).check().is_ok());
         assert!(peer.check_key(key).is_ok());
     }
     let rows =

@@ -5,7 +5,8 @@ use std::hint::black_box;
 use std::sync::Barrier;
 
 use quanta::Clock as Counter;
-use tollgate::{Clock as _, Limiter, QuantaClock, Quota};
+use tollgate::clock::QuantaClock;
+use tollgate::{Clock as _, Limiter, Quota};
 use tollgate_benches::calls::Calls;
 use tollgate_benches::keys::{self, Draw};
 use tollgate_benches::locked::{Arrival, Keyed, ParkingLot};

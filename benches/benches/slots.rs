@@ -3,7 +3,8 @@
 
 use std::hint::black_box;
 
-use tollgate::{Limiter, Quota, SlotLayout, Tick};
+use tollgate::limiter::SlotLayout;
+use tollgate::{Limiter, Quota, Tick};
 use tollgate_benches::keys::{self, Draw};
 use tollgate_benches::options::Options;
 use tollgate_benches::report::{compared, heading, table};
@@ -48,7 +49,7 @@ fn limiter(answers: Answers, slots: SlotLayout, keys: &[u64]) -> Limiter<u64> {
     let begun = Limiter::builder(black_box(answers.quota())).capacity(keys.len() as u64);
     let gate = begun.slots(slots).build().expect("in range");
     for key in keys {
-        assert!(gate.check_at(key, 1, Tick::ZERO).is_ok());
+        assert!(gate.ask(key).at(Tick::ZERO).check().is_ok());
     }
     gate
 }
@@ -65,7 +66,7 @@ fn both(options: &Options, answers: Answers, keys: usize, threads: usize) {
         let (first, second) = turn.part(&sequence, threads);
         for key in first.iter().chain(second) {
             now = Turn::later(now);
-            let decision = gate.check_at(key, 1, Tick::from_nanos(black_box(now)));
+            let decision = gate.ask(key).at(Tick::from_nanos(black_box(now))).check();
             admitted += usize::from(black_box(decision.is_ok()));
         }
         admitted

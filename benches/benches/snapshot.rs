@@ -4,7 +4,9 @@
 
 use std::hint::black_box;
 
-use tollgate::{Builder, Clock, Limiter, QuantaClock, Quota, SlotLayout};
+use tollgate::clock::QuantaClock;
+use tollgate::limiter::SlotLayout;
+use tollgate::{Builder, Clock, Limiter, Quota};
 
 const KEYS: u64 = 1_000_000;
 const ROUNDS: usize = 9;

@@ -5,7 +5,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate::{Clock, QuantaClock, Tick};
+use tollgate::clock::QuantaClock;
+use tollgate::{Clock, Tick};
 
 /// A supply of given times. Threads take runs of times from one supply, so that they stay together,
 /// and time advances with the decisions of all threads.

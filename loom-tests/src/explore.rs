@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate::{Loads, let_loads_return};
+use tollgate::internals::{Loads, let_loads_return};
 
 /// Preemptions that an interleaving has at most.
 #[derive(Clone, Copy, Debug)]

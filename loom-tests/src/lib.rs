@@ -10,9 +10,11 @@ mod explore;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::algo::oracle::{Oracle, Verdict};
-use tollgate::algo::{Algorithm, StateMachine};
-use tollgate::{Builder, Clock, Direct, Gcra, Limiter, OnFull, Quota, SlotLayout, Tick};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::{Oracle, Verdict};
+use tollgate::limiter::SlotLayout;
+use tollgate::{Builder, Clock, Direct, Gcra, Limiter, OnFull, Quota, Tick};
 
 pub use explore::{
     Preemptions, catch_latest, catch_three, catch_two, catch_two_to, explore_four, explore_four_to,
@@ -92,13 +94,13 @@ pub fn at_millis(millis: u64) -> Tick {
 /// 1 if one cell was granted.
 #[must_use]
 pub fn ask<A: Algorithm>(gate: &Keyed<A>, key: u64, now: Tick) -> u64 {
-    u64::from(gate.check_at(&key, 1, now).is_ok())
+    u64::from(gate.ask(&key).at(now).check().is_ok())
 }
 
 /// Cells that the key could spend now.
 #[must_use]
 pub fn left<A: Algorithm>(gate: &Keyed<A>, key: u64, now: Tick) -> u64 {
-    match gate.peek_at(&key, 0, now) {
+    match gate.ask(&key).cells(0).at(now).peek() {
         Ok(permit) => permit.remaining(),
         Err(denied) => denied.remaining(),
     }
@@ -227,8 +229,8 @@ fn answers<A: Algorithm>(bucket: &Bucket<A>, requests: &[Request]) -> Vec<Answer
     let answer = |&request: &Request| {
         let (cells, now) = (request.0, at_millis(request.1));
         let decision = match cells {
-            0 => bucket.peek_at(0, now),
-            _ => bucket.check_at(cells, now),
+            0 => bucket.ask().cells(0).at(now).peek(),
+            _ => bucket.ask().cells(cells).at(now).check(),
         };
         Answer { request, verdict: Verdict::from(&decision) }
     };

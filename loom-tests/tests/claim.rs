@@ -144,7 +144,7 @@ mod wide {
         Preemptions, catch_latest, catch_two, explore_four, explore_latest, explore_two,
         explore_two_to, gate as make,
     };
-    use tollgate::{Fault, plant};
+    use tollgate::internals::{Fault, plant};
 
     #[test]
     fn two_threads_that_claim_a_key_in_an_empty_bucket_share_its_cells() {
@@ -307,7 +307,7 @@ mod compact {
         Preemptions, catch_latest, catch_two, compact as make, explore_four, explore_latest,
         explore_two, explore_two_whole,
     };
-    use tollgate::{Fault, plant};
+    use tollgate::internals::{Fault, plant};
 
     const NEIGHBOUR: u64 = 3;
 

@@ -12,12 +12,14 @@ use loom_tests::{
     Bucket, Gate, ONE_BUCKET, Preemptions, ask, at, bucket, burst, catch_two, compact, each_of,
     explore_four, explore_latest, explore_three, explore_two_to, explore_two_whole, gate, left,
 };
-use tollgate::algo::Algorithm;
-use tollgate::{Clock, Composite, Direct, Fault, FixedWindow, Gcra, OnFull, Quota, Tick, plant};
+use tollgate::algorithm::Algorithm;
+use tollgate::composite::Composite;
+use tollgate::internals::{Fault, plant};
+use tollgate::{Clock, Direct, FixedWindow, Gcra, OnFull, Quota, Tick};
 
 /// Cells that the bucket could grant now.
 fn left_in<A: Algorithm, C: Clock>(bucket: &Direct<A, C>, now: Tick) -> u64 {
-    match bucket.peek_at(0, now) {
+    match bucket.ask().cells(0).at(now).peek() {
         Ok(permit) => permit.remaining(),
         Err(denied) => denied.remaining(),
     }
@@ -51,7 +53,7 @@ fn two<A: Algorithm + 'static>(algorithm: A, first: Quota, second: u64) -> Both<
 }
 
 fn ask_all(all: &Composite<'_, ()>) -> u64 {
-    u64::from(all.check_at(&(), 1, at(1)).is_ok())
+    u64::from(all.ask(&()).at(at(1)).check().is_ok())
 }
 
 /// The second limit has one cell, so one thread is denied by it and refunds the first limit.
@@ -93,9 +95,9 @@ fn one_is_denied_and_a_third_comes(cells: u64) {
     let all = in_vain(&first, &bucket(Gcra::new(), burst(cells)));
     let other = Arc::clone(&first);
     let thread = thread::spawn(move || {
-        (0..3).filter(|_| other.check_at(cells, at(1)).is_ok()).count() as u64
+        (0..3).filter(|_| other.ask().cells(cells).at(at(1)).check().is_ok()).count() as u64
     });
-    assert!(all.check_at(&(), cells, at(1)).is_err());
+    assert!(all.ask(&()).cells(cells).at(at(1)).check().is_err());
     let granted = cells * thread.join().unwrap();
     assert_eq!(granted + left_in(&*first, at(1)), 2 * cells, "granted and left in the first");
 }
@@ -158,8 +160,8 @@ fn keys_differ(first: Arc<Gate>) {
         .build();
     let both = Arc::new(built.expect("token buckets can refund"));
     let other = Arc::clone(&both);
-    let thread = thread::spawn(move || other.check_at(&(SAME, SPENT), 1, at(1)).is_ok());
-    let granted = u64::from(both.check_at(&(SAME, FRESH), 1, at(1)).is_ok());
+    let thread = thread::spawn(move || other.ask(&(SAME, SPENT)).at(at(1)).check().is_ok());
+    let granted = u64::from(both.ask(&(SAME, FRESH)).at(at(1)).check().is_ok());
     assert!(!thread.join().unwrap(), "nothing is left for that key");
     assert_eq!(granted, 1, "granted to the other");
     assert_eq!(left(&first, SAME, at(1)), 0, "left in the first");

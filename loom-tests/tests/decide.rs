@@ -20,8 +20,8 @@ fn two_threads_on_one_word_are_granted_its_cells() {
         let gate = Arc::new(built.expect("in range"));
         let other = Arc::clone(&gate);
         let thread =
-            thread::spawn(move || (0..2).filter(|_| other.check_at(1, at(1)).is_ok()).count());
-        let mine = (0..2).filter(|_| gate.check_at(1, at(1)).is_ok()).count();
+            thread::spawn(move || (0..2).filter(|_| other.ask().at(at(1)).check().is_ok()).count());
+        let mine = (0..2).filter(|_| gate.ask().at(at(1)).check().is_ok()).count();
         assert_eq!(mine + thread.join().unwrap(), 3);
     });
 }
@@ -30,7 +30,8 @@ fn two_threads_on_one_word_are_granted_its_cells() {
 fn several_on_one_word(threads: usize) {
     let cells = threads as u64 - 1;
     let gate = bucket(Gcra::new(), burst(cells));
-    let granted = each_of(threads, &gate, |gate, _| u64::from(gate.check_at(1, at(1)).is_ok()));
+    let granted =
+        each_of(threads, &gate, |gate, _| u64::from(gate.ask().at(at(1)).check().is_ok()));
     assert_eq!(granted.iter().sum::<u64>(), cells);
 }
 
@@ -70,7 +71,7 @@ fn three_charges_and_a_reset_of_a_key_lose_no_charge() {
                 gate.reset(&7);
                 0
             }
-            1 => 2 * u64::from(gate.check_at(&7, 2, at(1)).is_ok()),
+            1 => 2 * u64::from(gate.ask(&7).cells(2).at(at(1)).check().is_ok()),
             _ => ask(gate, 7, at(1)),
         });
         let granted: u64 = granted.iter().sum();

@@ -11,7 +11,8 @@ use loom_tests::{
     Gate, NoClock, ONE_BUCKET, ask, at, burst, catch_two, each_of, explore_four, explore_three,
     explore_two_whole, left,
 };
-use tollgate::{Fault, Gcra, Limiter, Tick, plant};
+use tollgate::internals::{Fault, plant};
+use tollgate::{Gcra, Limiter, Tick};
 
 const KEY: u64 = 7;
 const OTHER: u64 = 1;
@@ -38,7 +39,7 @@ fn gate() -> Arc<Gate> {
 /// Asks for one cell so many times, and returns how many were granted or are held.
 fn asked(gate: &Gate, times: u64, now: Tick) -> u64 {
     let granted: u64 = (0..times).map(|_| ask(gate, KEY, now)).sum();
-    granted + gate.held_at(&KEY, now)
+    granted + gate.ask(&KEY).at(now).held()
 }
 
 /// Two threads ask twice each: the one that loses the first race has a lease.
@@ -97,7 +98,7 @@ fn with_one_lease_for_two_threads_a_cell_is_granted_twice() {
 /// A thread that holds a cell of one key asks for another key.
 fn two_keys() {
     let gate = gate();
-    assert!(gate.check_at(&OTHER, BURST - 1, at(1)).is_ok());
+    assert!(gate.ask(&OTHER).cells(BURST - 1).at(at(1)).check().is_ok());
     let other = Arc::clone(&gate);
     let thread = thread::spawn(move || asked(&other, 1, at(1)));
     let mine = asked(&gate, 1, at(1));
@@ -128,7 +129,7 @@ fn an_old_lease() {
     let mine = asked(&gate, 1, at(1));
     assert_eq!(1 + mine + thread.join().unwrap() + left(&gate, KEY, at(1)), BURST, "before");
     let later = at(1 + BURST);
-    assert!(gate.check_at(&KEY, BURST - 1, later).is_ok());
+    assert!(gate.ask(&KEY).cells(BURST - 1).at(later).check().is_ok());
     let granted: u64 = (0..2).map(|_| ask(&gate, KEY, later)).sum();
     assert_eq!(granted, 1, "granted after its time");
 }

@@ -11,7 +11,8 @@ use loom_tests::{
     Gate, ONE_BUCKET, Preemptions, ask, at, burst, catch_two, explore_four, explore_three,
     explore_two_to, explore_two_whole, keyed, left,
 };
-use tollgate::{Fault, Gcra, LocalLease, OnFull, plant};
+use tollgate::internals::{Fault, plant};
+use tollgate::{Gcra, OnFull};
 
 const KEY: u64 = 7;
 const OTHER: u64 = 1;
@@ -29,7 +30,7 @@ fn gate(on_full: OnFull) -> Arc<Gate> {
 /// Asks a lease of its own for one cell so many times, refunds the rest, and returns how many were
 /// spent.
 fn lease(gate: &Arc<Gate>, times: u64) -> u64 {
-    let mut lease = LocalLease::of_key(Arc::clone(gate), &KEY);
+    let mut lease = gate.lease_owned(&KEY);
     let mut spent = 0;
     for _ in 0..times {
         spent += u64::from(lease.check_at(1, at(1)).is_ok());
@@ -80,12 +81,12 @@ fn three_leases_and_a_request_spend_no_cell_twice() {
 fn refunded_during_a_take_over() {
     let gate = gate(OnFull::EvictNearestIdle);
     // The third key owes more, so the lease's key is forgotten.
-    assert!(gate.check_at(&THIRD, BURST, at(1)).is_ok());
-    let mut lease = LocalLease::of_key(Arc::clone(&gate), &KEY);
+    assert!(gate.ask(&THIRD).cells(BURST).at(at(1)).check().is_ok());
+    let mut lease = gate.lease_owned(&KEY);
     assert!(lease.check_at(1, at(1)).is_ok());
     let other = Arc::clone(&gate);
     let thread = thread::spawn(move || {
-        let all = u64::from(other.check_at(&OTHER, BURST, at(1)).is_ok());
+        let all = u64::from(other.ask(&OTHER).cells(BURST).at(at(1)).check().is_ok());
         BURST * all + ask(&other, OTHER, at(1))
     });
     lease.refund_at(at(1));
@@ -114,7 +115,7 @@ fn without_the_generation_the_new_key_gets_the_refund() {
 /// A lease that is asked again only when time has restored what it holds.
 fn an_old_lease() {
     let gate = gate(OnFull::Deny);
-    let mut lease = LocalLease::of_key(Arc::clone(&gate), &KEY);
+    let mut lease = gate.lease_owned(&KEY);
     assert!(lease.check_at(1, at(1)).is_ok());
     let other = Arc::clone(&gate);
     let thread = thread::spawn(move || (0..BURST).map(|_| ask(&other, KEY, at(3))).sum::<u64>());

@@ -11,7 +11,9 @@ use loom_tests::{
     Keyed, ONE_BUCKET, Preemptions, ask, at, burst, catch_two, each_of, explore_four,
     explore_four_to, explore_three, explore_two_to, explore_two_whole, keyed,
 };
-use tollgate::{DynamicGcra, Fault, Inherit, OnFull, VersionedCell, plant};
+use tollgate::OnFull;
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::internals::{Fault, VersionedCell, plant};
 
 const KEY: u64 = 7;
 

@@ -11,7 +11,8 @@ use loom_tests::{
     Bucket, Preemptions, Story, bucket, catch_two, explore_four, explore_latest, explore_two,
     explore_two_to, explore_two_whole,
 };
-use tollgate::{Fault, Quota, SlidingLog, plant};
+use tollgate::internals::{Fault, plant};
+use tollgate::{Quota, SlidingLog};
 
 /// `limit` cells in any ten seconds.
 fn ten_seconds(limit: u64) -> Arc<Bucket<SlidingLog>> {

@@ -12,8 +12,9 @@ use loom_tests::{
     Keyed, ONE_BUCKET, Preemptions, ask, at, catch_two, each_of, explore_four, explore_latest,
     explore_two, explore_two_to, keyed, left,
 };
-use tollgate::algo::Algorithm;
-use tollgate::{Fault, OnFull, Quota, SlidingLog, SubWindows, plant};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::{Fault, plant};
+use tollgate::{OnFull, Quota, SlidingLog, SubWindows};
 
 const OLD: u64 = 1;
 const NEW: u64 = 2;
@@ -100,7 +101,7 @@ fn a_count_of_the_same_window_is_not_the_new_keys() {
         let other = Arc::clone(&gate);
         let thread = thread::spawn(move || {
             other.reset(&OLD);
-            let first = 2 * u64::from(other.check_at(&NEW, 2, at(2)).is_ok());
+            let first = 2 * u64::from(other.ask(&NEW).cells(2).at(at(2)).check().is_ok());
             (first, ask(&other, NEW, at(3)))
         });
         let charged = ask(&gate, OLD, at(2));
@@ -242,7 +243,7 @@ fn both_evict_for_one_key() {
     let quota = Quota::new(3, Duration::from_secs(10));
     let gate = keyed(SlidingLog::new(), quota, ONE_BUCKET, OnFull::EvictNearestIdle);
     for key in [OLD, NEIGHBOUR] {
-        assert!(gate.check_at(&key, 2, at(1)).is_ok());
+        assert!(gate.ask(&key).cells(2).at(at(1)).check().is_ok());
     }
     let granted = each_of(2, &gate, |gate, _| ask(gate, NEW, at(2)));
     assert_eq!(granted, [1, 1], "a new key is served");

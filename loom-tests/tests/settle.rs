@@ -11,7 +11,8 @@ use loom_tests::{
     Gate, ONE_BUCKET, Preemptions, ask, at, burst, catch_two, compact, each_of, explore_four,
     explore_three, explore_two_to, explore_two_whole, gate, left,
 };
-use tollgate::{Fault, OnFull, Quota, plant};
+use tollgate::internals::{Fault, plant};
+use tollgate::{OnFull, Quota};
 
 const KEY: u64 = 7;
 const OTHER: u64 = 1;
@@ -24,7 +25,7 @@ type Build = fn(Quota, u64, OnFull) -> Arc<Gate>;
 
 /// Reserves so many cells and settles for others; returns what was spent.
 fn settle(gate: &Gate, estimate: u64, actual: u64) -> u64 {
-    match gate.reserve_at(&KEY, estimate, at(1)) {
+    match gate.ask(&KEY).cells(estimate).at(at(1)).reserve() {
         Ok(reserved) => {
             reserved.settle_at(actual, at(1));
             actual
@@ -42,7 +43,7 @@ fn less_and_more(build: Build) {
     let spent = 1 + settle(&gate, 2, 1) + thread.join().unwrap();
     assert_eq!(spent + left(&gate, KEY, at(1)), BURST.max(spent), "spent and left");
     // Cells spent beyond the burst are a debt.
-    let cleared = gate.charge_at(&KEY, 1, at(1)).as_secs();
+    let cleared = gate.ask(&KEY).at(at(1)).charge().as_secs();
     assert_eq!(cleared, (spent + 1).saturating_sub(BURST), "owed");
 }
 
@@ -64,7 +65,7 @@ fn several(threads: usize, build: Build) {
     let spent = each_of(threads, &gate, |gate, number| match number {
         0 => ask(gate, KEY, at(1)),
         1 => settle(gate, 2, 1),
-        2 => gate.drain_at(&KEY, 2, at(1)),
+        2 => gate.ask(&KEY).cells(2).at(at(1)).charge_available(),
         _ => settle(gate, 1, 0),
     });
     let spent = 1 + spent.iter().sum::<u64>();
@@ -118,11 +119,11 @@ fn with_a_stale_revision_a_charge_is_lost_in_compact_slots() {
 fn refunded_during_a_take_over(build: Build) {
     let gate = build(burst(BURST), ONE_BUCKET, OnFull::EvictNearestIdle);
     // The third key owes more, so the first key is forgotten.
-    assert!(gate.check_at(&THIRD, BURST, at(1)).is_ok());
-    let reserved = gate.reserve_at(&KEY, 2, at(1)).unwrap();
+    assert!(gate.ask(&THIRD).cells(BURST).at(at(1)).check().is_ok());
+    let reserved = gate.ask(&KEY).cells(2).at(at(1)).reserve().unwrap();
     let other = Arc::clone(&gate);
     let thread = thread::spawn(move || {
-        let all = u64::from(other.check_at(&OTHER, BURST, at(1)).is_ok());
+        let all = u64::from(other.ask(&OTHER).cells(BURST).at(at(1)).check().is_ok());
         BURST * all + ask(&other, OTHER, at(1))
     });
     reserved.settle_at(1, at(1));
@@ -163,11 +164,11 @@ fn without_the_fingerprint_the_new_key_gets_the_refund() {
 /// The key is reset and charged again, during the refund of an earlier charge.
 fn refunded_during_a_reset(build: Build, exact: bool) {
     let gate = build(burst(BURST), ONE_BUCKET, OnFull::Deny);
-    let reserved = gate.reserve_at(&KEY, 2, at(1)).unwrap();
+    let reserved = gate.ask(&KEY).cells(2).at(at(1)).reserve().unwrap();
     let other = Arc::clone(&gate);
     let thread = thread::spawn(move || {
         other.reset(&KEY);
-        other.charge_at(&KEY, BURST, at(1));
+        other.ask(&KEY).cells(BURST).at(at(1)).charge();
     });
     reserved.settle_at(1, at(1));
     thread.join().unwrap();

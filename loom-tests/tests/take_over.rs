@@ -105,7 +105,7 @@ mod wide {
         Preemptions, catch_two, catch_two_to, explore_four, explore_latest, explore_two,
         explore_two_to, gate as make,
     };
-    use tollgate::{Fault, plant};
+    use tollgate::internals::{Fault, plant};
 
     /// One of the two keys has the slot, with all that it was granted. The other finds no place.
     fn late_charge() {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use loom_tests::{Preemptions, catch_two, explore_four_to, explore_three, explore_two_to};
-use tollgate::{Fault, ThreadSlots, plant};
+use tollgate::internals::{Fault, ThreadSlots, plant};
 
 /// So many threads, each of which owns a slot for a time, and counts in its memory.
 fn count_by(threads: u64) {

@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use loom::thread;
 use loom_tests::{Preemptions, at, burst, catch_two, each_of, explore_four, explore_two_to};
-use tollgate::{Clock, Direct, Fault, Gcra, Tick, Wait, WaitQueue, plant};
+use tollgate::internals::{Fault, plant};
+use tollgate::wait::{Wait, WaitQueue};
+use tollgate::{Clock, Direct, Gcra, Tick};
 
 const BURST: u64 = 2;
 
@@ -34,7 +36,7 @@ type Waiter<'a> = Wait<'a, Gate, fn(Duration) -> Pending<()>, Pending<()>>;
 fn empty() -> (Gate, WaitQueue<Gate>, Seconds) {
     let clock = Seconds::default();
     let gate = Direct::builder(burst(BURST)).clock(clock.clone()).build().expect("in range");
-    assert!(gate.check_at(BURST, at(0)).is_ok());
+    assert!(gate.ask().cells(BURST).at(at(0)).check().is_ok());
     let gate = Arc::new(gate);
     (Arc::clone(&gate), WaitQueue::new(gate), clock)
 }
@@ -52,7 +54,7 @@ fn look(waiter: &mut Waiter<'_>) -> bool {
 }
 
 fn left(gate: &Gate, now: Tick) -> u64 {
-    gate.peek_at(0, now).expect("nothing is asked for").remaining()
+    gate.ask().cells(0).at(now).peek().expect("nothing is asked for").remaining()
 }
 
 #[test]
@@ -60,7 +62,7 @@ fn a_booking_that_is_refunded_while_others_ask_is_granted_once() {
     explore_two_to("waiting: a booking refunded", 3, Preemptions::Any, || {
         let (gate, line, _) = empty();
         let other = Arc::clone(&gate);
-        let ask = move || (0..2).filter(|_| other.check_at(1, at(1)).is_ok()).count() as u64;
+        let ask = move || (0..2).filter(|_| other.ask().at(at(1)).check().is_ok()).count() as u64;
         let thread = thread::spawn(ask);
         let mut waiter = wait(&line);
         // At 0 the waiter books the cell of 1, unless that is spent by then.
@@ -76,7 +78,8 @@ fn left_late() {
     let mut waiter = wait(&line);
     assert!(!look(&mut waiter));
     let other = Arc::clone(&gate);
-    let thread = thread::spawn(move || u64::from(other.check_at(BURST, at(3)).is_ok()));
+    let thread =
+        thread::spawn(move || u64::from(other.ask().cells(BURST).at(at(3)).check().is_ok()));
     clock.0.store(3, Ordering::Relaxed);
     drop(waiter);
     let granted = BURST * thread.join().unwrap();
@@ -107,7 +110,7 @@ fn two_waiters_that_are_woken_late_keep_their_turns() {
         let [mut first, mut second] = [1, 2].map(wait);
         assert!(!look(&mut first) && !look(&mut second));
         let other = Arc::clone(&gate);
-        let ask = move || (0..2).filter(|_| other.check_at(1, at(2)).is_ok()).count() as u64;
+        let ask = move || (0..2).filter(|_| other.ask().at(at(2)).check().is_ok()).count() as u64;
         let thread = thread::spawn(ask);
         clock.0.store(2, Ordering::Relaxed);
         assert!(look(&mut first), "a turn that was booked is not lost");
@@ -150,7 +153,7 @@ fn cells_of_two_waiters_that_leave_are_granted_once() {
                 assert!(!look(&mut waiter), "nothing is there at 0");
                 return 0;
             }
-            u64::from(gate.check_at(1, at(1)).is_ok())
+            u64::from(gate.ask().at(at(1)).check().is_ok())
         });
         let (gate, line) = &*shared;
         assert_eq!(granted.iter().sum::<u64>() + left(gate, at(1)), 1, "granted and left");

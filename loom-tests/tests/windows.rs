@@ -11,7 +11,8 @@ use loom_tests::{
     Bucket, Preemptions, Story, at_millis, bucket, catch_two, explore_four, explore_three,
     explore_two, explore_two_to,
 };
-use tollgate::{Fault, Quota, SlidingCounter, SubWindows, plant};
+use tollgate::internals::{Fault, plant};
+use tollgate::{Quota, SlidingCounter, SubWindows};
 
 /// `limit` cells in any two successive seconds.
 fn two_seconds(limit: u64) -> Arc<Bucket<SubWindows>> {
@@ -42,7 +43,7 @@ fn a_bucket_used_again_after_all_generations_ignores_old_counts() {
     explore_two("windows: use after 1,024 resets, 2 threads", || {
         let bucket = two_seconds(3);
         for millis in [1_000, 2_000] {
-            assert!(bucket.check_at(1, at_millis(millis)).is_ok());
+            assert!(bucket.ask().at(at_millis(millis)).check().is_ok());
         }
         (0..1_024).for_each(|_| bucket.reset());
         let story = Story {

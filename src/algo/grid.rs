@@ -46,7 +46,8 @@ pub(super) const YEAR_NANOS: u128 = 365 * 24 * HOUR_NANOS;
 /// A time grid. The [module](self) states what it guarantees.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, StateMachine};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::StateMachine;
 /// use tollgate::{Gcra, Quota};
 ///
 /// let ordinary = Gcra::new().params(&Quota::per_second(100).burst(20), 0)?;
@@ -144,7 +145,8 @@ impl Grid {
     /// The unit that has begun at or before `now`.
     ///
     /// ```
-    /// # use tollgate::algo::{Algorithm, StateMachine};
+    /// # use tollgate::algorithm::Algorithm;
+    /// # use tollgate::internals::StateMachine;
     /// # use tollgate::{Gcra, Quota, Tick};
     /// let params = Gcra::new().params(&Quota::per_second(100), 0)?;
     /// let grid = params.grid();
@@ -165,7 +167,8 @@ impl Grid {
     /// How many units `instant` lies ahead of `now` (a floor of this grid); 0 where it is not.
     ///
     /// ```
-    /// # use tollgate::algo::{Algorithm, StateMachine};
+    /// # use tollgate::algorithm::Algorithm;
+    /// # use tollgate::internals::StateMachine;
     /// # use tollgate::{Gcra, Quota, Tick};
     /// let params = Gcra::new().params(&Quota::per_second(100), 0)?;
     /// assert_eq!(params.grid().ahead(7, 5), 2);
@@ -233,7 +236,8 @@ impl Grid {
     /// The grid as a fraction in lowest terms: units, and the nanoseconds they take.
     ///
     /// ```
-    /// # use tollgate::algo::{Algorithm, StateMachine};
+    /// # use tollgate::algorithm::Algorithm;
+    /// # use tollgate::internals::StateMachine;
     /// # use tollgate::{Gcra, Quota, Tick};
     /// let params = Gcra::new().params(&Quota::per_second(3), 0)?;
     /// // A third of a second is a whole number of units: 133,333.
@@ -249,7 +253,8 @@ impl Grid {
     /// if there is no bound.
     ///
     /// ```
-    /// # use tollgate::algo::{Algorithm, StateMachine};
+    /// # use tollgate::algorithm::Algorithm;
+    /// # use tollgate::internals::StateMachine;
     /// # use tollgate::{Gcra, Quota, Tick};
     /// let params = Gcra::new().params(&Quota::per_second(1_000_000_000), 0)?;
     /// assert_eq!(params.grid().skew_tolerance().unwrap().as_secs(), 1_099);
@@ -270,7 +275,8 @@ impl Grid {
     /// bound.
     ///
     /// ```
-    /// # use tollgate::algo::{Algorithm, StateMachine};
+    /// # use tollgate::algorithm::Algorithm;
+    /// # use tollgate::internals::StateMachine;
     /// # use tollgate::{Gcra, Quota, Tick};
     /// let params = Gcra::new().params(&Quota::per_second(1_000_000_000), 0)?;
     /// assert_eq!(params.grid().horizon().unwrap().as_secs() / (24 * 3600), 104);
@@ -295,7 +301,8 @@ impl Grid {
     /// The length of the ring in units; `None` where the grid is endless.
     ///
     /// ```
-    /// # use tollgate::algo::{Algorithm, StateMachine};
+    /// # use tollgate::algorithm::Algorithm;
+    /// # use tollgate::internals::StateMachine;
     /// # use tollgate::{Gcra, Quota, Tick};
     /// let params = Gcra::new().params(&Quota::per_second(1_000_000_000), 0)?;
     /// assert_eq!(params.grid().ring(), Some(1 << 53)); // nanoseconds: 104 days

@@ -66,10 +66,10 @@ use crate::time::Tick;
 ///
 /// let quota = Quota::per_second(10).burst(3);
 /// let gate = Direct::builder(quota).algorithm(LeakyQueue::new()).build()?;
-/// assert_eq!(gate.check_at(1, Tick::ZERO)?.delay(), Duration::ZERO);
-/// assert_eq!(gate.check_at(1, Tick::ZERO)?.delay(), Duration::from_millis(100));
-/// assert_eq!(gate.check_at(1, Tick::ZERO)?.delay(), Duration::from_millis(200));
-/// let denied = gate.check_at(1, Tick::ZERO).unwrap_err();
+/// assert_eq!(gate.ask().at(Tick::ZERO).check()?.delay(), Duration::ZERO);
+/// assert_eq!(gate.ask().at(Tick::ZERO).check()?.delay(), Duration::from_millis(100));
+/// assert_eq!(gate.ask().at(Tick::ZERO).check()?.delay(), Duration::from_millis(200));
+/// let denied = gate.ask().at(Tick::ZERO).check().unwrap_err();
 /// assert_eq!(denied.retry_after(), Some(Duration::from_millis(100)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -86,8 +86,8 @@ impl LeakyQueue {
     /// # use std::time::Duration;
     /// # use tollgate::{Direct, LeakyQueue, Quota, Tick};
     /// let gate = Direct::builder(Quota::per_second(4)).algorithm(LeakyQueue::new()).build()?;
-    /// assert!(gate.check_at(3, Tick::ZERO).unwrap().delay().is_zero());
-    /// let behind_three = gate.check_at(1, Tick::ZERO).unwrap();
+    /// assert!(gate.ask().cells(3).at(Tick::ZERO).check().unwrap().delay().is_zero());
+    /// let behind_three = gate.ask().at(Tick::ZERO).check().unwrap();
     /// assert_eq!(behind_three.delay(), Duration::from_millis(750));
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
@@ -108,7 +108,7 @@ impl LeakyQueue {
     /// # use tollgate::{Direct, LeakyQueue, Quota, Tick};
     /// let two_at_once = LeakyQueue::new().immediate(2);
     /// let gate = Direct::builder(Quota::per_second(4)).algorithm(two_at_once).build()?;
-    /// let mut delay = || gate.check_at(1, Tick::ZERO).unwrap().delay();
+    /// let mut delay = || gate.ask().at(Tick::ZERO).check().unwrap().delay();
     /// assert_eq!([delay(), delay()], [Duration::ZERO; 2]);
     /// assert_eq!(delay(), Duration::from_millis(250));
     /// # Ok::<(), tollgate::QuotaError>(())
@@ -150,7 +150,8 @@ impl Algorithm for LeakyQueue {
 /// A request for 0 cells has no delay.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, StateMachine};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::StateMachine;
 /// use tollgate::{LeakyQueue, Quota, Tick};
 ///
 /// let params = LeakyQueue::new().params(&Quota::per_second(2), 0)?;

@@ -71,7 +71,7 @@ pub(crate) mod sealed {
 /// The trait is sealed, so that methods can be added: no other crate implements it.
 ///
 /// ```
-/// use tollgate::algo::Algorithm;
+/// use tollgate::algorithm::Algorithm;
 /// use tollgate::{FixedWindow, Quota};
 ///
 /// let params = FixedWindow::anchored().params(&Quota::per_minute(20), 0)?;
@@ -93,7 +93,7 @@ pub trait Algorithm: sealed::Sealed {
     /// more bits.
     ///
     /// ```
-    /// use tollgate::algo::Algorithm;
+    /// use tollgate::algorithm::Algorithm;
     /// use tollgate::{Gcra, Quota, SlidingLog};
     ///
     /// let quota = Quota::per_second(100).burst(20);
@@ -125,7 +125,7 @@ pub trait Algorithm: sealed::Sealed {
 /// New methods will have a default.
 ///
 /// ```
-/// use tollgate::algo::{NoRing, Ring};
+/// use tollgate::internals::{NoRing, Ring};
 ///
 /// let cells: &[u64] = &[7, 0];
 /// assert_eq!((cells.cell(0), NoRing.cell(0)), (7, 0));
@@ -150,7 +150,7 @@ pub trait Ring: Copy {
 /// The ring of an algorithm without a ring, and of a key that was never seen.
 ///
 /// ```
-/// use tollgate::algo::{NoRing, Ring};
+/// use tollgate::internals::{NoRing, Ring};
 /// assert_eq!(NoRing.cell(3), 0);
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -180,7 +180,8 @@ impl Ring for &[u64] {
 /// same content.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, StateMachine, NoRing, Step};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::{NoRing, StateMachine, Step};
 /// use tollgate::{Gcra, Quota, Tick};
 ///
 /// let params = Gcra::new().params(&Quota::per_second(10).burst(1), 0)?;
@@ -358,7 +359,8 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
 /// A machine whose charges can be refunded.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, Refund, StateMachine, NoRing, Receipt, Step};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::{NoRing, Receipt, Refund, StateMachine, Step};
 /// use tollgate::{Gcra, Quota, Tick};
 ///
 /// let params = Gcra::new().params(&Quota::per_second(10), 0)?;
@@ -399,7 +401,8 @@ pub trait Refund: StateMachine {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::algo::{Ahead, Algorithm, Refund, StateMachine, Step};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::{Ahead, Refund, StateMachine, Step};
 /// use tollgate::{Gcra, Quota, Tick};
 ///
 /// let params = Gcra::new().params(&Quota::per_second(10).burst(1), 0)?;
@@ -420,7 +423,8 @@ pub trait Ahead: Refund {
 /// A machine whose states also serve other quotas.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, StateMachine, PerKey};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::{PerKey, StateMachine};
 /// use tollgate::{Gcra, Quota, Tick};
 ///
 /// let params = Gcra::new().params(&Quota::per_second(100), 0)?;
@@ -441,7 +445,7 @@ pub trait PerKey: StateMachine {
 ///
 /// ```
 /// use tollgate::Tick;
-/// use tollgate::algo::Receipt;
+/// use tollgate::internals::Receipt;
 /// let receipt = Receipt { cells: 3, at: Tick::ZERO, next: 7 };
 /// assert_eq!(receipt.cells, 3);
 /// ```
@@ -460,7 +464,8 @@ pub struct Receipt {
 /// open: callers write their own.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, StateMachine, Visitor};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::{StateMachine, Visitor};
 /// use tollgate::{AnyAlgorithm, Quota};
 ///
 /// struct Cells;
@@ -486,7 +491,8 @@ pub trait Visitor {
 /// refunds.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, Refund, StateMachine, VisitRevocable};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::{Refund, StateMachine, VisitRevocable};
 /// use tollgate::{AnyAlgorithm, Quota};
 ///
 /// struct IsRevocable;
@@ -511,7 +517,8 @@ pub trait VisitRevocable {
 /// What a state means at an instant.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, StateMachine, Standing};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::{Standing, StateMachine};
 /// use tollgate::{FixedWindow, Quota, Tick};
 ///
 /// let params = FixedWindow::anchored().params(&Quota::per_minute(20), 0)?;
@@ -538,7 +545,8 @@ pub enum Standing {
 /// What a step decided.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, StateMachine, Step};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::{StateMachine, Step};
 /// use tollgate::{FixedWindow, Quota, Tick};
 ///
 /// let params = FixedWindow::anchored().params(&Quota::per_minute(20), 0)?;

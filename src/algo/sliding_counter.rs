@@ -38,10 +38,10 @@ const OLDER_MAX: u32 = 256;
 ///     .clock(ManualClock::new())
 ///     .build()?;
 /// let at = |secs| Tick::from_duration(Duration::from_secs(secs));
-/// assert!(gate.check_at(5, at(30)).is_ok());
-/// assert!(gate.check_at(3, at(70)).is_ok());
-/// assert!(gate.check_at(1, at(78)).is_ok());
-/// let denied = gate.check_at(1, at(78)).unwrap_err();
+/// assert!(gate.ask().cells(5).at(at(30)).check().is_ok());
+/// assert!(gate.ask().cells(3).at(at(70)).check().is_ok());
+/// assert!(gate.ask().at(at(78)).check().is_ok());
+/// let denied = gate.ask().at(at(78)).check().unwrap_err();
 /// assert_eq!(denied.retry_after(), Some(Duration::from_nanos(6_000_000_001)));
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```

@@ -95,9 +95,9 @@ const RING_PER_REACH_MIN: u128 = 64;
 ///
 /// let ten_seconds = WarmUp::new(Duration::from_secs(10)).max_wait(Duration::from_secs(1));
 /// let gate = Direct::builder(Quota::per_second(100)).algorithm(ten_seconds).build()?;
-/// assert_eq!(gate.check_at(1, Tick::ZERO)?.delay(), Duration::ZERO);
+/// assert_eq!(gate.ask().at(Tick::ZERO).check()?.delay(), Duration::ZERO);
 /// // Cold: three times as long as the 10 ms of a warm one.
-/// assert_eq!(gate.check_at(1, Tick::ZERO)?.delay().as_millis(), 30);
+/// assert_eq!(gate.ask().at(Tick::ZERO).check()?.delay().as_millis(), 30);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,9 +119,9 @@ impl WarmUp {
     /// let gate = Direct::builder(Quota::per_second(5))
     ///     .algorithm(WarmUp::new(Duration::from_secs(60)))
     ///     .build()?;
-    /// assert!(gate.check_at(1, Tick::ZERO).is_ok());
-    /// assert!(gate.check_at(1, Tick::from_nanos(200_000_000)).is_err());
-    /// assert!(gate.check_at(1, Tick::from_nanos(600_000_000)).is_ok());
+    /// assert!(gate.ask().at(Tick::ZERO).check().is_ok());
+    /// assert!(gate.ask().at(Tick::from_nanos(200_000_000)).check().is_err());
+    /// assert!(gate.ask().at(Tick::from_nanos(600_000_000)).check().is_ok());
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     #[must_use]
@@ -156,10 +156,10 @@ impl WarmUp {
     /// # use tollgate::{Direct, Quota, Tick, WarmUp};
     /// let patient = WarmUp::new(Duration::from_secs(60)).max_wait(Duration::from_secs(1));
     /// let gate = Direct::builder(Quota::per_second(5)).algorithm(patient).build()?;
-    /// assert!(gate.check_at(1, Tick::ZERO).is_ok());
-    /// let permit = gate.check_at(1, Tick::ZERO).unwrap();
+    /// assert!(gate.ask().at(Tick::ZERO).check().is_ok());
+    /// let permit = gate.ask().at(Tick::ZERO).check().unwrap();
     /// assert!(permit.delay() > Duration::from_millis(590));
-    /// let denied = gate.check_at(1, Tick::ZERO).unwrap_err();
+    /// let denied = gate.ask().at(Tick::ZERO).check().unwrap_err();
     /// assert!(denied.retry_after() < Some(Duration::from_millis(200)));
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
@@ -242,7 +242,8 @@ impl Algorithm for WarmUp {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::algo::{Algorithm, StateMachine};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::StateMachine;
 /// use tollgate::{Quota, Tick, WarmUp};
 ///
 /// let params = WarmUp::new(Duration::from_secs(4)).params(&Quota::per_second(5), 0)?;

@@ -1,28 +1,128 @@
-//! Charges beside the straight line: those that may be taken back, those ahead of their time, and
-//! those of what has been spent already.
+//! Charges whatever the limit, charges of what is there, charges ahead of their time, and refunds
+//! that belong to no reservation.
 
 use core::hash::Hash;
 use core::time::Duration;
 
 use crate::algo::{Ahead, Algorithm, Refund, StateMachine};
 use crate::cell::{Paid, Request};
+use crate::charge::chargeable::Chargeable;
 use crate::charge::refund::Taken;
 use crate::decision::{Decision, Denied};
+use crate::limiter::ask::Ask;
 use crate::limiter::direct::Direct;
 use crate::limiter::{Limiter, WhenFull, unseen};
 use crate::table::{Charged, Event, KeyRequest, Probe};
 use crate::time::{Clock, Tick};
 
-impl<K: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Limiter<K, A, C> {
-    /// Charges `n` cells of a lane: by an algorithm that stays the same. `Err(None)`: the key finds no
-    /// place.
-    pub(crate) fn charge(&self, probe: Probe, n: u64, now: Tick) -> Result<Paid, Option<Denied>> {
-        self.charge_by(&self.params, probe, n, now)
+impl<G: Chargeable> Ask<'_, '_, G> {
+    /// Charges cells that are spent already, whatever the limit: for a cost that is known only
+    /// afterwards. Later requests wait until the debt is paid. Returns how long that takes: until no
+    /// more is owed than the burst (or the window ends). That is zero if the cells were there, or none
+    /// are asked for.
+    ///
+    /// A debt is bounded by what a state can hold. With [`Gcra`](crate::Gcra) that is at least 16
+    /// bursts, the burst itself included (for ordinary quotas in [wide slots](crate::limiter::SlotLayout)
+    /// it is a century). Only a burst larger than 2^46 units of the algorithm's time grid (2^27 in
+    /// compact slots with a unit below a microsecond) has less, down to the burst itself. With a fixed
+    /// window, what is charged beyond the limit ends with the window, and the largest count is one less
+    /// than the next power of two above `limit + 1`. Debt beyond the bound is forgiven; the returned
+    /// time is then that of the largest debt.
+    ///
+    /// **Not guaranteed.** A key that [finds no slot](crate::OnFull) is not charged. (With
+    /// [`OnFull::SharedOverflow`](crate::OnFull::SharedOverflow) the shared limiter is charged.)
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Limiter, Quota, Tick};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(10)).build()?;
+    /// let ask = || gate.ask("a").at(Tick::ZERO);
+    /// assert_eq!(ask().cells(15).charge(), Duration::from_millis(500)); // 5 more than there were
+    /// assert_eq!(ask().check().unwrap_err().retry_after(), Some(Duration::from_millis(600)));
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn charge(self) -> Duration {
+        let (gate, algo) = (self.gate, self.algo());
+        gate.charge_spent(algo, gate.spot(self.key), self.cells, self.now())
     }
 
-    /// Charges `n` cells by an algorithm that goes on as the limiter's does. `Err(None)`: the key finds
-    /// no place.
-    fn charge_by(
+    /// Charges as many of the cells as there are, and returns how many. With
+    /// [`cells(u64::MAX)`](Self::cells) it takes all that are left.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_hour(10)).build()?;
+    /// assert!(gate.check_n("a", 3).is_ok());
+    /// assert_eq!(gate.ask("a").cells(5).charge_available(), 5);
+    /// assert_eq!(gate.ask("a").cells(u64::MAX).charge_available(), 2);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn charge_available(self) -> u64 {
+        let ask = self.at(self.now());
+        charge_available(self.cells, |n| G::peek(ask.cells(n)), |n| G::check(ask.cells(n)))
+    }
+
+    /// Gives the key up to so many cells more, but no more than the burst: as a gift, beyond what the
+    /// quota grants. What was [charged](Self::charge) beyond the burst is paid first. A key that has no
+    /// state has all its cells already.
+    ///
+    /// **Not guaranteed.**
+    ///
+    /// - A key that [starts empty](crate::Gcra::start_empty) and was never asked about has no state,
+    ///   nor has a key that finds no slot: what they are given is lost.
+    /// - While a fixed window's count is at its maximum, the limiter does not know how much debt it
+    ///   forgave: nothing can be given until the window ends.
+    /// - A [reservation](crate::reservation::Reservation) from before the gift that is refunded after
+    ///   it counts as if its cells had still been owed: both together may come to as much as the two
+    ///   gifts, though never beyond the burst.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota, Tick};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(10)).build()?;
+    /// let ask = || gate.ask("a").at(Tick::ZERO);
+    /// ask().cells(15).charge();
+    /// ask().cells(6).refund();
+    /// assert_eq!(ask().cells(0).peek().unwrap().remaining(), 1);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn refund(self) {
+        let (gate, algo) = (self.gate, self.algo());
+        gate.add(algo, gate.spot(self.key), self.cells, self.now());
+    }
+
+    /// The algorithm of the plan, or the limiter's own.
+    pub(super) fn algo(&self) -> &G::Params {
+        self.plan.unwrap_or_else(|| self.gate.params())
+    }
+
+    /// The time given, or that of the limiter's clock.
+    pub(super) fn now(&self) -> Tick {
+        self.at.unwrap_or_else(|| self.gate.now())
+    }
+}
+
+/// Charges what is left, at most `max`.
+fn charge_available(
+    max: u64,
+    peek: impl Fn(u64) -> Decision,
+    check: impl Fn(u64) -> Decision,
+) -> u64 {
+    let left = peek(0).map_or_else(|denied| denied.remaining(), |permit| permit.remaining());
+    let mut n = max.min(left);
+    while n > 0 {
+        match check(n) {
+            Ok(_) => break,
+            // Other threads were faster.
+            Err(denied) => n = denied.remaining().min(n - 1),
+        }
+    }
+    n
+}
+
+impl<K: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Limiter<K, A, C> {
+    /// Charges `n` cells by an algorithm that works on the same states as the limiter's own.
+    /// `Err(None)`: the key finds no slot.
+    pub(super) fn charge(
         &self,
         algo: &A::Params,
         probe: Probe,
@@ -30,37 +130,37 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Limiter<K, A, C> 
         now: Tick,
     ) -> Result<Paid, Option<Denied>> {
         let request = Request { now, cells: n };
-        let may_evict = matches!(self.when_full, WhenFull::Evict);
-        match self.table.charge(&KeyRequest { probe, machine: algo, request, may_evict }) {
+        let asked = KeyRequest { probe, machine: algo, request, may_evict: self.evicts() };
+        match self.table().charge(&asked) {
             Charged::Paid(paid) => Ok(paid),
             Charged::Denied(denied) => Err(Some(denied)),
             Charged::Full(_) => Err(None),
         }
     }
 
-    /// Charges `n` cells that have been spent already, as far as a state can hold them. Returns what
-    /// was charged.
-    pub(crate) fn charge_anyway(&self, probe: Probe, n: u64, now: Tick) -> Taken {
-        let overdrawn = self.params.overdrawn();
-        anyway(n, |n| match self.charge_by(&overdrawn, probe, n, now) {
+    /// Charges `n` cells that are spent already, as far as a state can hold them. Returns what was
+    /// charged.
+    pub(super) fn charge_anyway(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) -> Taken {
+        let overdrawn = algo.overdrawn();
+        anyway(n, |n| match self.charge(&overdrawn, probe, n, now) {
             Err(None) => self.charge_shared(n, now),
             charged => charged.map(|paid| Taken::Slot(probe, paid)),
         })
     }
 
-    /// Charges `n` cells that have been spent already to what keys without a place share; `Err(None)`:
-    /// nothing.
+    /// Charges `n` cells that are spent already to the limiter that keys without a slot share.
+    /// `Err(None)`: there is none.
     #[cold]
     fn charge_shared(&self, n: u64, now: Tick) -> Result<Taken, Option<Denied>> {
-        let WhenFull::Share(shared) = &self.when_full else { return Err(None) };
-        self.table.counters().count(Event::Overflowed);
+        let WhenFull::Share(shared) = self.when_full() else { return Err(None) };
+        self.table().counters().count(Event::Overflowed);
         Ok(Taken::Bucket(shared.1.charge(&shared.0.overdrawn(), now, n)?))
     }
 
     /// How long until a charge could have been made in the usual way.
-    fn turn_of(&self, taken: &Taken, now: Tick) -> Duration {
-        match (taken, &self.when_full) {
-            (Taken::Slot(_, paid), _) => turn_of(&self.params, paid, now),
+    pub(super) fn turn_of(&self, algo: &A::Params, taken: &Taken, now: Tick) -> Duration {
+        match (taken, self.when_full()) {
+            (Taken::Slot(_, paid), _) => turn_of(algo, paid, now),
             (Taken::Bucket(paid), WhenFull::Share(shared)) => turn_of(&shared.0, paid, now),
             _ => Duration::ZERO,
         }
@@ -68,9 +168,8 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Limiter<K, A, C> 
 }
 
 impl<K: Hash + ?Sized, A: Algorithm<Params: Ahead>, C: Clock> Limiter<K, A, C> {
-    /// Charges `n` cells if they would be admitted within `wait`, in such a way that they may be
-    /// given back (until their turn, whole), and tells how long that is. `Err(None)`: the key finds no
-    /// place.
+    /// Charges `n` cells if they would be admitted within `wait`, and returns how long that is. Until
+    /// then the charge can be refunded in full. `Err(None)`: the key finds no slot.
     pub(crate) fn charge_within(
         &self,
         probe: Probe,
@@ -78,16 +177,45 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: Ahead>, C: Clock> Limiter<K, A, C> {
         now: Tick,
         wait: Duration,
     ) -> Result<(Paid, Duration), Option<Denied>> {
-        let ahead = self.params.within(now, wait);
-        match self.charge_by(&ahead, probe, n, now) {
-            Ok(paid) => Ok(with_turn(&self.params, paid, now)),
+        let algo = self.params();
+        match self.charge(&algo.within(now, wait), probe, n, now) {
+            Ok(paid) => Ok(with_turn(algo, paid, now)),
             Err(None) => Err(None),
-            // The denial tells of the limit as it is, and not of the one that was waited for.
+            // The denial is about the limit itself, not about the wait.
             Err(Some(_)) => {
-                let seen = self.table.peek(probe, &self.params, now, n);
-                let seen = seen.unwrap_or_else(|| unseen(&self.params, n, now));
-                Err(Some(self.params.denied(seen, now, n)))
+                let seen = self.table().peek(probe, algo, now, n);
+                let seen = seen.unwrap_or_else(|| unseen(algo, n, now));
+                Err(Some(algo.denied(seen, now, n)))
             }
+        }
+    }
+}
+
+impl<A: Algorithm<Params: Refund>, C: Clock> Direct<A, C> {
+    /// Charges `n` cells that are spent already, as far as a state can hold them. Returns how long
+    /// until the charge could have been made in the usual way.
+    pub(super) fn charge_anyway(&self, algo: &A::Params, n: u64, now: Tick) -> Duration {
+        let overdrawn = algo.overdrawn();
+        match anyway(n, |n| Ok(Taken::Bucket(self.cell().charge(&overdrawn, now, n)?))) {
+            Taken::Bucket(paid) => turn_of(algo, &paid, now),
+            Taken::Slot(..) | Taken::Nothing => Duration::ZERO,
+        }
+    }
+}
+
+impl<A: Algorithm<Params: Ahead>, C: Clock> Direct<A, C> {
+    /// Charges `n` cells if they would be admitted within `wait`, and returns how long that is. Until
+    /// then the charge can be refunded in full.
+    pub(crate) fn charge_within(
+        &self,
+        n: u64,
+        now: Tick,
+        wait: Duration,
+    ) -> Result<(Paid, Duration), Denied> {
+        let algo = self.params();
+        match self.cell().charge(&algo.within(now, wait), now, n) {
+            Ok(paid) => Ok(with_turn(algo, paid, now)),
+            Err(denied) => Err(self.cell().peek(algo, now, n).err().unwrap_or(denied)),
         }
     }
 }
@@ -99,8 +227,8 @@ fn with_turn(algo: &impl Refund, mut paid: Paid, now: Tick) -> (Paid, Duration) 
     (paid, wait)
 }
 
-/// Charges all of `n` cells, or as many as there is room for: at last none, which says what state
-/// that is.
+/// Charges all of `n` cells, or as many as there is room for. The last attempt is for no cells: it
+/// returns the state.
 fn anyway(mut n: u64, charge: impl Fn(u64) -> Result<Taken, Option<Denied>>) -> Taken {
     if n == 0 {
         return Taken::Nothing;
@@ -114,255 +242,8 @@ fn anyway(mut n: u64, charge: impl Fn(u64) -> Result<Taken, Option<Denied>>) -> 
     }
 }
 
-impl<K: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Limiter<K, A, C> {
-    /// Charges `n` cells of `key`, now, that have been spent already: see
-    /// [`charge_at`](Self::charge_at).
-    ///
-    /// ```
-    /// # use tollgate::{Limiter, Quota};
-    /// let gate: Limiter<str> = Limiter::builder(Quota::per_hour(10)).build()?;
-    /// gate.charge_n("a", 15); // 5 more than there were
-    /// assert!(gate.check("a").is_err());
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
-    pub fn charge_n(&self, key: &K, n: u64) -> Duration {
-        self.charge_at(key, n, self.clock().now())
-    }
-
-    /// Charges `n` cells of `key` at the instant `now` that have been spent already, whatever the
-    /// limit: for a cost that is known only afterwards. Later requests wait until the debt is paid.
-    /// Returns how long that takes: until no more is owed than the burst (or the window ends). That
-    /// is zero if the cells were there, or `n` is 0.
-    ///
-    /// A debt is bounded by what a state can hold. With [`Gcra`](crate::Gcra) that is at least 16
-    /// bursts, the burst itself included (for ordinary quotas in [wide slots](crate::Slots) it is a
-    /// century); only where a burst is larger than 2^46 units of its time
-    /// [`Grid`](crate::algo::Grid) (2^27 in compact slots with a unit below a microsecond) it is
-    /// less, down to the burst itself. With a fixed window, what is charged beyond the limit ends
-    /// with the window, and the most that is counted is the next power of two above the limit and
-    /// one, less one. What is beyond the bound is forgiven; the time that is returned is then that of
-    /// the largest debt.
-    ///
-    /// **Not guaranteed.** A key that [finds no place](crate::OnFull) is not charged. (With
-    /// [`OnFull::SharedOverflow`](crate::OnFull::SharedOverflow) what such keys share is.)
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Quota, Tick};
-    /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(10)).build()?;
-    /// assert_eq!(gate.charge_at("a", 15, Tick::ZERO), Duration::from_millis(500));
-    /// let denied = gate.check_at("a", 1, Tick::ZERO).unwrap_err();
-    /// assert_eq!(denied.retry_after(), Some(Duration::from_millis(600)));
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
-    pub fn charge_at(&self, key: &K, n: u64, now: Tick) -> Duration {
-        let taken = self.charge_anyway(self.probe(key), n, now);
-        self.turn_of(&taken, now)
-    }
-
-    /// Takes all the cells that `key` has left, now, but at most `most`, and returns how many.
-    ///
-    /// ```
-    /// # use tollgate::{Limiter, Quota};
-    /// let gate: Limiter<str> = Limiter::builder(Quota::per_hour(10)).build()?;
-    /// assert!(gate.check_n("a", 3).is_ok());
-    /// assert_eq!(gate.drain("a", 5), 5);
-    /// assert_eq!(gate.drain("a", u64::MAX), 2);
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
-    pub fn drain(&self, key: &K, most: u64) -> u64 {
-        self.drain_at(key, most, self.clock().now())
-    }
-
-    /// As [`drain`](Self::drain), at the instant `now`.
-    ///
-    /// ```
-    /// # use tollgate::{Limiter, Quota, Tick};
-    /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(10)).build()?;
-    /// assert_eq!(gate.drain_at("a", u64::MAX, Tick::ZERO), 10);
-    /// assert_eq!(gate.drain_at("a", u64::MAX, Tick::from_nanos(500_000_000)), 5);
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
-    pub fn drain_at(&self, key: &K, most: u64, now: Tick) -> u64 {
-        drain(most, |n| self.peek_at(key, n, now), |n| self.check_at(key, n, now))
-    }
-
-    /// Gives `key` up to `n` cells more, now, but no more than the burst: see
-    /// [`add_at`](Self::add_at).
-    ///
-    /// ```
-    /// # use tollgate::{Limiter, Quota};
-    /// let gate: Limiter<str> = Limiter::builder(Quota::per_hour(10)).build()?;
-    /// assert_eq!(gate.drain("a", 10), 10);
-    /// gate.add("a", 3);
-    /// assert_eq!(gate.drain("a", 10), 3);
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
-    pub fn add(&self, key: &K, n: u64) {
-        self.add_at(key, n, self.clock().now());
-    }
-
-    /// Gives `key` up to `n` cells more at the instant `now`, but no more than the burst: as a gift,
-    /// beyond what the quota grants. What was [charged](Self::charge_at) beyond the burst is paid
-    /// first. A key that has no state has all its cells already.
-    ///
-    /// **Not guaranteed.**
-    ///
-    /// - A key that [starts empty](crate::Gcra::start_empty) and was never asked about has no state
-    ///   to add to, nor has one that finds no place: what they are given is lost.
-    /// - Where a fixed window counts as much as it can, it is not known how much was forgiven:
-    ///   nothing can be added until it ends.
-    /// - What was reserved before, and is given back after, counts as if it had still been owed:
-    ///   both together may come to as much as the two gifts, though never beyond the burst.
-    ///
-    /// ```
-    /// # use tollgate::{Limiter, Quota, Tick};
-    /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(10)).build()?;
-    /// gate.charge_at("a", 15, Tick::ZERO);
-    /// gate.add_at("a", 6, Tick::ZERO);
-    /// assert_eq!(gate.peek_at("a", 0, Tick::ZERO).unwrap().remaining(), 1);
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
-    pub fn add_at(&self, key: &K, n: u64, now: Tick) {
-        self.table.add(self.probe(key), &self.params, now, n);
-    }
-}
-
 /// How long until a charge could have been made in the usual way.
 fn turn_of(algo: &impl Refund, paid: &Paid, now: Tick) -> Duration {
     let nowhere = paid.generation == Paid::NO_LIFE;
     if nowhere { Duration::ZERO } else { algo.turn(paid.receipt.next, now) }
-}
-
-/// Takes what is left, at most `most`.
-fn drain(most: u64, peek: impl Fn(u64) -> Decision, check: impl Fn(u64) -> Decision) -> u64 {
-    let left = peek(0).map_or_else(|denied| denied.remaining(), |permit| permit.remaining());
-    let mut n = most.min(left);
-    while n > 0 {
-        match check(n) {
-            Ok(_) => break,
-            // Others were faster.
-            Err(denied) => n = denied.remaining().min(n - 1),
-        }
-    }
-    n
-}
-
-impl<A: Algorithm<Params: Refund>, C> Direct<A, C> {
-    /// Charges `n` cells of a lane: by an algorithm that stays the same.
-    pub(crate) fn charge(&self, n: u64, now: Tick) -> Result<Paid, Denied> {
-        self.cell.charge(&self.params, now, n)
-    }
-
-    /// Charges `n` cells that have been spent already, as far as a state can hold them. Returns what
-    /// was charged.
-    pub(crate) fn charge_anyway(&self, n: u64, now: Tick) -> Taken {
-        let overdrawn = self.params.overdrawn();
-        anyway(n, |n| Ok(Taken::Bucket(self.cell.charge(&overdrawn, now, n)?)))
-    }
-}
-
-impl<A: Algorithm<Params: Ahead>, C> Direct<A, C> {
-    /// Charges `n` cells if they would be admitted within `wait`, in such a way that they may be
-    /// given back until then, and tells how long that is.
-    pub(crate) fn charge_within(
-        &self,
-        n: u64,
-        now: Tick,
-        wait: Duration,
-    ) -> Result<(Paid, Duration), Denied> {
-        let algo = &self.params;
-        match self.cell.charge(&algo.within(now, wait), now, n) {
-            Ok(paid) => Ok(with_turn(algo, paid, now)),
-            Err(denied) => Err(self.cell.peek(algo, now, n).err().unwrap_or(denied)),
-        }
-    }
-}
-
-impl<A: Algorithm<Params: Refund>, C: Clock> Direct<A, C> {
-    /// Charges `n` cells, now, that have been spent already: see [`charge_at`](Self::charge_at).
-    ///
-    /// ```
-    /// # use tollgate::{Direct, Quota};
-    /// let gate = Direct::new(Quota::per_hour(10))?;
-    /// gate.charge_n(15); // 5 more than there were
-    /// assert!(gate.check().is_err());
-    /// # Ok::<(), tollgate::QuotaError>(())
-    /// ```
-    pub fn charge_n(&self, n: u64) -> Duration {
-        self.charge_at(n, self.clock().now())
-    }
-
-    /// Charges `n` cells at the instant `now` that have been spent already, whatever the limit: see
-    /// [`Limiter::charge_at`].
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tollgate::{Direct, Quota, Tick};
-    /// let gate = Direct::new(Quota::per_second(10))?;
-    /// assert_eq!(gate.charge_at(15, Tick::ZERO), Duration::from_millis(500));
-    /// assert_eq!(gate.charge_at(0, Tick::ZERO), Duration::ZERO);
-    /// # Ok::<(), tollgate::QuotaError>(())
-    /// ```
-    pub fn charge_at(&self, n: u64, now: Tick) -> Duration {
-        match self.charge_anyway(n, now) {
-            Taken::Bucket(paid) => turn_of(&self.params, &paid, now),
-            Taken::Slot(..) | Taken::Nothing => Duration::ZERO,
-        }
-    }
-
-    /// Takes all the cells that are left, now, but at most `most`, and returns how many.
-    ///
-    /// ```
-    /// # use tollgate::{Direct, Quota};
-    /// let gate = Direct::new(Quota::per_hour(10))?;
-    /// assert_eq!(gate.drain(7), 7);
-    /// assert_eq!(gate.drain(7), 3);
-    /// # Ok::<(), tollgate::QuotaError>(())
-    /// ```
-    pub fn drain(&self, most: u64) -> u64 {
-        self.drain_at(most, self.clock().now())
-    }
-
-    /// As [`drain`](Self::drain), at the instant `now`.
-    ///
-    /// ```
-    /// # use tollgate::{Direct, Quota, Tick};
-    /// let gate = Direct::new(Quota::per_second(10))?;
-    /// assert_eq!(gate.drain_at(u64::MAX, Tick::ZERO), 10);
-    /// assert_eq!(gate.drain_at(u64::MAX, Tick::ZERO), 0);
-    /// # Ok::<(), tollgate::QuotaError>(())
-    /// ```
-    pub fn drain_at(&self, most: u64, now: Tick) -> u64 {
-        drain(most, |n| self.peek_at(n, now), |n| self.check_at(n, now))
-    }
-
-    /// Gives up to `n` cells more, now, but no more than the burst: see [`Limiter::add_at`].
-    ///
-    /// ```
-    /// # use tollgate::{Direct, Quota};
-    /// let gate = Direct::new(Quota::per_hour(10))?;
-    /// assert_eq!(gate.drain(10), 10);
-    /// gate.add(3);
-    /// assert_eq!(gate.drain(10), 3);
-    /// # Ok::<(), tollgate::QuotaError>(())
-    /// ```
-    pub fn add(&self, n: u64) {
-        self.add_at(n, self.clock().now());
-    }
-
-    /// Gives up to `n` cells more at the instant `now`, but no more than the burst: see
-    /// [`Limiter::add_at`].
-    ///
-    /// ```
-    /// # use tollgate::{Direct, Quota, Tick};
-    /// let gate = Direct::new(Quota::per_second(10))?;
-    /// gate.charge_at(15, Tick::ZERO);
-    /// gate.add_at(6, Tick::ZERO);
-    /// assert_eq!(gate.peek_at(0, Tick::ZERO).unwrap().remaining(), 1);
-    /// # Ok::<(), tollgate::QuotaError>(())
-    /// ```
-    pub fn add_at(&self, n: u64, now: Tick) {
-        self.cell.add(&self.params, now, n);
-    }
 }

@@ -1,55 +1,58 @@
-//! Lanes: cells taken ahead by one worker, and spent without touching shared memory.
+//! Leases: cells taken ahead by one worker, and spent without touching shared memory.
 //!
 //! # Why it stays exact
 //!
-//! A lane takes `k` cells by one charge, and spends them within `L`, the time in which the rate
+//! A lease takes `k` cells by one charge, and spends them within `L`, the time in which the rate
 //! restores `k` cells. What is spent in a span `w` was therefore charged in a span of at most
-//! `w + L`, whoever spent it. All charges of the limiter, by lanes or not, are held to a burst of
+//! `w + L`, by any worker. All charges of the limiter, by leases or not, are held to a burst of
 //! `b - k`, and `rate * L` is at most `k`. So at most `(b - k) + rate * (w + L) <= b + rate * w`
-//! cells are spent in `w`, over any number of lanes.
+//! cells are spent in `w`, over any number of leases.
 
+use core::fmt;
 use core::hash::Hash;
 use core::ops::Deref;
 use core::time::Duration;
+use std::sync::Arc;
 
 use crate::algo::gcra::{Gcra, GcraParams};
+use crate::charge::chargeable::{Chargeable, sealed::Charge};
 use crate::charge::refund::Taken;
-use crate::charge::source::{BucketSource, KeySource, Source};
 use crate::decision::Denied;
 use crate::limiter::Limiter;
+use crate::limiter::ask::sealed::Gate;
 use crate::limiter::direct::Direct;
 use crate::sync::{Fault, planted};
 use crate::time::{Clock, Tick};
 
-/// What one worker (a thread, a connection, an event loop) has taken ahead of one key's cells, so
-/// that most of its requests for that key touch no shared memory.
+/// Cells of one key that one worker (a thread, a connection, an event loop) has taken ahead, so that
+/// most of its requests for that key touch no shared memory.
 ///
 /// It is for a key so hot that several threads contend for its word. The limiter must be built
-/// with [`Gcra::leases`], which says how many cells a lane takes at a time. With other limiters a
-/// lane takes nothing ahead, and each request is an ordinary one.
+/// with [`Gcra::leases`], which says how many cells a lease takes at a time. With other limiters a
+/// lease takes nothing ahead, and each request is an ordinary one.
 ///
-/// Lanes need [wide slots](crate::Slots), which a limiter with [`Gcra::leases`] has unless it is built
-/// with [`SlotLayout::Compact`](crate::Slots::Compact); that fails.
+/// Leases need [wide slots](crate::limiter::SlotLayout), which a limiter with [`Gcra::leases`] has
+/// unless it is built with [`SlotLayout::Compact`](crate::limiter::SlotLayout::Compact); that fails.
 ///
-/// A lane needs `&mut`: give every worker one of its own. It holds the limiter by reference or,
-/// made by [`LocalLease::of_key`] or [`LocalLease::of_bucket`], in an `Arc`.
+/// A lease needs `&mut`: give every worker one of its own. [`OwnedLocalLease`] holds its limiter in an
+/// `Arc`.
 ///
-/// **Guarantee.** All lanes and all other requests of a key together are granted at most
-/// `burst + rate * (span + u)` cells in any span of time, as they would be without lanes: cells
+/// **Guarantee.** All leases and all other requests of a key together are granted at most
+/// `burst + rate * (span + u)` cells in any span of time, as they would be without leases: cells
 /// taken ahead are spent within the time in which they would have come back anyway, and all
-/// requests are held to a burst that is lower by what a lane takes. Dropping a lane gives back what
+/// requests are held to a burst that is lower by what a lease takes. Dropping a lease refunds what
 /// it has not spent, as far as time has not restored it, and never more.
 ///
 /// **Not guaranteed.**
 ///
-/// - Cells that a lane holds are not there for others until it spends them, is dropped, or asks
-///   again after their time is over: up to `k` for each lane. A lane that has long been idle holds
+/// - Others cannot have the cells that a lease holds until it spends them, is dropped, or asks
+///   again after it has ended: up to `k` for each lease. A lease that has long been idle holds
 ///   nothing that matters, since time has restored it.
-/// - A request that a lane denies might have been admitted with the cells that others hold.
-/// - If the clocks of two threads differ by `s`, a lane that moves from one to the other may spend
-///   or give back `rate * s` cells too many, once for each such move.
+/// - A request that a lease denies might have been admitted with the cells that others hold.
+/// - If the clocks of two threads differ by `s`, a lease that moves from one to the other may spend
+///   or refund `rate * s` cells too many, once for each such move.
 /// - A slot that was forgotten to make room for another key
-///   ([`EvictNearestIdle`](crate::OnFull::EvictNearestIdle)) forgets what lanes hold, like all else.
+///   ([`EvictNearestIdle`](crate::OnFull::EvictNearestIdle)) forgets what leases hold, like all else.
 ///
 /// ```
 /// use tollgate::{Gcra, Limiter, Quota};
@@ -63,43 +66,54 @@ use crate::time::{Clock, Tick};
 /// }
 /// # Ok::<(), tollgate::BuildError>(())
 /// ```
-#[derive(Debug)]
-pub struct LocalLease<S: Source<Params = GcraParams>> {
-    source: S,
-    /// Cells taken and not spent.
-    cells: u64,
-    /// From here on they may not be spent.
-    expires: Tick,
-    /// The charge that took them.
-    taken: Option<Taken>,
-    /// Cells to take at a time.
-    take: u64,
-    /// How long they may be spent.
-    life: Duration,
-}
+pub struct LocalLease<'g, G: Chargeable<Params = GcraParams>>(Lease<&'g G>);
+
+/// A [`LocalLease`] that holds its limiter in an `Arc`.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tollgate::{Gcra, Limiter, Quota};
+///
+/// let quota = Quota::per_second(1_000);
+/// let gate: Limiter<str> = Limiter::builder(quota).algorithm(Gcra::new().leases(16)).build()?;
+/// let gate = Arc::new(gate);
+/// let workers: Vec<_> = (0..2)
+///     .map(|_| gate.lease_owned("popular"))
+///     .map(|mut lease| std::thread::spawn(move || lease.check().is_ok()))
+///     .collect();
+/// for worker in workers {
+///     assert!(worker.join().expect("no panic"));
+/// }
+/// # Ok::<(), tollgate::BuildError>(())
+/// ```
+pub struct OwnedLocalLease<G: Chargeable<Params = GcraParams>>(Lease<Arc<G>>);
 
 impl<K: Hash + ?Sized, C: Clock> Limiter<K, Gcra, C> {
-    /// A lane for `key`, with nothing in it yet. See [`LocalLease`].
+    /// A lease for `key`, with nothing in it yet. See [`LocalLease`].
     ///
     /// ```
-    /// # use tollgate::{Clock, Gcra, Limiter, Quota};
+    /// # use tollgate::{Gcra, Limiter, Quota};
     /// let quota = Quota::per_hour(10);
     /// let gate: Limiter<str> = Limiter::builder(quota).algorithm(Gcra::new().leases(4)).build()?;
     /// let mut lease = gate.lease("a");
     /// assert!(lease.check().is_ok());
     /// assert_eq!(lease.held(), 3);
-    /// drop(lease); // gives them back
-    /// let now = gate.clock().now();
-    /// assert_eq!(gate.peek_at("a", 0, now).unwrap().remaining(), 5);
+    /// drop(lease); // refunds them
+    /// assert_eq!(gate.peek("a").unwrap().remaining(), 4);
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
-    pub fn lease(&self, key: &K) -> LocalLease<KeySource<&Self>> {
-        LocalLease::of_key(self, key)
+    pub fn lease(&self, key: &K) -> LocalLease<'_, Self> {
+        LocalLease(Lease::new(self, key))
+    }
+
+    /// A lease for `key` that holds the limiter in an `Arc`. See [`OwnedLocalLease`].
+    pub fn lease_owned(self: &Arc<Self>, key: &K) -> OwnedLocalLease<Self> {
+        OwnedLocalLease(Lease::new(Arc::clone(self), key))
     }
 }
 
 impl<C: Clock> Direct<Gcra, C> {
-    /// A lane, with nothing in it yet. See [`LocalLease`].
+    /// A lease, with nothing in it yet. See [`LocalLease`].
     ///
     /// ```
     /// # use tollgate::{Direct, Gcra, Quota};
@@ -109,66 +123,25 @@ impl<C: Clock> Direct<Gcra, C> {
     /// assert_eq!((lease.held(), other.held()), (3, 1)); // 6 of 10 may be charged at a time
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
-    pub fn lease(&self) -> LocalLease<BucketSource<&Self>> {
-        LocalLease::of_bucket(self)
+    pub fn lease(&self) -> LocalLease<'_, Self> {
+        LocalLease(Lease::new(self, &()))
     }
-}
 
-impl<G, K, C> LocalLease<KeySource<G>>
-where
-    G: Deref<Target = Limiter<K, Gcra, C>>,
-    K: Hash + ?Sized,
-    C: Clock,
-{
-    /// A lane for `key` that holds its limiter as `gate` does, for example in an `Arc`.
+    /// A lease that holds the limiter in an `Arc`. See [`OwnedLocalLease`].
     ///
     /// ```
-    /// use std::sync::Arc;
-    /// use tollgate::{Gcra, LocalLease, Limiter, Quota};
-    ///
-    /// let quota = Quota::per_second(1_000);
-    /// let gate: Limiter<str> = Limiter::builder(quota).algorithm(Gcra::new().leases(16)).build()?;
-    /// let gate = Arc::new(gate);
-    /// let workers: Vec<_> = (0..2)
-    ///     .map(|_| LocalLease::of_key(Arc::clone(&gate), "popular"))
-    ///     .map(|mut lease| std::thread::spawn(move || lease.check().is_ok()))
-    ///     .collect();
-    /// for worker in workers {
-    ///     assert!(worker.join().expect("no panic"));
-    /// }
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
-    pub fn of_key(gate: G, key: &K) -> Self {
-        Self::new(KeySource::new(gate, key))
-    }
-}
-
-impl<G, C> LocalLease<BucketSource<G>>
-where
-    G: Deref<Target = Direct<Gcra, C>>,
-    C: Clock,
-{
-    /// A lane that holds its limiter as `gate` does, for example in an `Arc`.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use tollgate::{Direct, Gcra, LocalLease, Quota};
+    /// # use std::sync::Arc;
+    /// # use tollgate::{Direct, Gcra, Quota};
     /// let gate = Direct::builder(Quota::per_second(90)).algorithm(Gcra::new().leases(9)).build()?;
-    /// assert!(LocalLease::of_bucket(Arc::new(gate)).check().is_ok());
+    /// assert!(Arc::new(gate).lease_owned().check().is_ok());
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
-    pub fn of_bucket(gate: G) -> Self {
-        Self::new(BucketSource::new(gate))
+    pub fn lease_owned(self: &Arc<Self>) -> OwnedLocalLease<Self> {
+        OwnedLocalLease(Lease::new(Arc::clone(self), &()))
     }
 }
 
-impl<S: Source<Params = GcraParams>> LocalLease<S> {
-    fn new(source: S) -> Self {
-        let take = source.params().lease_cells();
-        let life = source.params().restored_after(take);
-        Self { source, cells: 0, expires: Tick::ZERO, taken: None, take, life }
-    }
-
+impl<G: Chargeable<Params = GcraParams>> LocalLease<'_, G> {
     /// Asks for one cell, now.
     ///
     /// # Errors
@@ -185,8 +158,7 @@ impl<S: Source<Params = GcraParams>> LocalLease<S> {
     /// ```
     #[inline]
     pub fn check(&mut self) -> Result<(), Denied> {
-        let now = self.source.now();
-        if self.spend(1, now) { Ok(()) } else { self.take_more(1, now, None) }
+        self.0.check()
     }
 
     /// Asks for `n` cells at once, all of them or none, at the instant `now`, which the caller
@@ -207,10 +179,102 @@ impl<S: Source<Params = GcraParams>> LocalLease<S> {
     /// ```
     #[inline]
     pub fn check_at(&mut self, n: u64, now: Tick) -> Result<(), Denied> {
+        self.0.check_at(n, now)
+    }
+
+    /// Cells taken and not spent. They may be too old to be spent.
+    pub fn held(&self) -> u64 {
+        self.0.cells
+    }
+
+    /// Refunds what is held, as far as time has not restored it by `now`. Dropping the lease does so
+    /// too, by the limiter's clock.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Gcra, Quota, Tick};
+    /// let gate = Direct::builder(Quota::per_hour(10)).algorithm(Gcra::new().leases(4)).build()?;
+    /// let mut lease = gate.lease();
+    /// assert!(lease.check_at(1, Tick::ZERO).is_ok());
+    /// lease.refund_at(Tick::ZERO);
+    /// assert_eq!(gate.ask().cells(0).at(Tick::ZERO).peek().unwrap().remaining(), 5);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn refund_at(&mut self, now: Tick) {
+        self.0.refund(Some(now));
+    }
+}
+
+impl<G: Chargeable<Params = GcraParams>> OwnedLocalLease<G> {
+    /// Asks for one cell, now.
+    ///
+    /// # Errors
+    ///
+    /// The denial, with the time to come back.
+    #[inline]
+    pub fn check(&mut self) -> Result<(), Denied> {
+        self.0.check()
+    }
+
+    /// Asks for `n` cells at the instant `now`: see [`LocalLease::check_at`].
+    ///
+    /// # Errors
+    ///
+    /// The denial, with the time to come back.
+    #[inline]
+    pub fn check_at(&mut self, n: u64, now: Tick) -> Result<(), Denied> {
+        self.0.check_at(n, now)
+    }
+
+    /// Cells taken and not spent. They may be too old to be spent.
+    pub fn held(&self) -> u64 {
+        self.0.cells
+    }
+
+    /// Refunds what is held: see [`LocalLease::refund_at`].
+    pub fn refund_at(&mut self, now: Tick) {
+        self.0.refund(Some(now));
+    }
+}
+
+/// A lease that holds its limiter by reference or in an `Arc`.
+struct Lease<H>
+where
+    H: Deref<Target: Chargeable<Params = GcraParams>>,
+{
+    gate: H,
+    spot: <<H as Deref>::Target as Charge>::Spot,
+    /// Cells taken and not spent.
+    cells: u64,
+    /// From here on they may not be spent.
+    expires: Tick,
+    /// The charge that took them.
+    taken: Option<Taken>,
+    /// Cells to take at a time.
+    take: u64,
+    /// How long they may be spent.
+    life: Duration,
+}
+
+impl<H: Deref<Target: Chargeable<Params = GcraParams>>> Lease<H> {
+    fn new(gate: H, key: &<H::Target as Gate>::Key) -> Self {
+        let take = gate.params().lease_cells();
+        let life = gate.params().restored_after(take);
+        let spot = gate.spot(key);
+        Self { gate, spot, cells: 0, expires: Tick::ZERO, taken: None, take, life }
+    }
+
+    #[inline]
+    fn check(&mut self) -> Result<(), Denied> {
+        let now = self.gate.now();
+        if self.spend(1, now) { Ok(()) } else { self.take_more(1, now, None) }
+    }
+
+    #[inline]
+    fn check_at(&mut self, n: u64, now: Tick) -> Result<(), Denied> {
         if self.spend(n, now) { Ok(()) } else { self.take_more(n, now, Some(now)) }
     }
 
-    /// Whether there were as many in hand.
+    /// Spends `n` of the cells held, if there are as many.
     #[inline(always)]
     fn spend(&mut self, n: u64, now: Tick) -> bool {
         let held = n <= self.cells && (now < self.expires || planted(Fault::LeaseNeverExpires));
@@ -220,54 +284,24 @@ impl<S: Source<Params = GcraParams>> LocalLease<S> {
         held
     }
 
-    /// Cells taken and not spent. They may be too old to be spent.
-    ///
-    /// ```
-    /// # use tollgate::{Direct, Quota};
-    /// let gate = Direct::new(Quota::per_second(9))?; // without leases
-    /// let mut lease = gate.lease();
-    /// assert!(lease.check().is_ok());
-    /// assert_eq!(lease.held(), 0);
-    /// # Ok::<(), tollgate::QuotaError>(())
-    /// ```
-    pub fn held(&self) -> u64 {
-        self.cells
-    }
-
-    /// Gives back what is held, as far as time has not restored it by `now`. Dropping the lane does
-    /// so too, by the limiter's clock.
-    ///
-    /// ```
-    /// # use tollgate::{Direct, Gcra, Quota, Tick};
-    /// let gate = Direct::builder(Quota::per_hour(10)).algorithm(Gcra::new().leases(4)).build()?;
-    /// let mut lease = gate.lease();
-    /// assert!(lease.check_at(1, Tick::ZERO).is_ok());
-    /// lease.refund_at(Tick::ZERO);
-    /// assert_eq!(gate.peek_at(0, Tick::ZERO).unwrap().remaining(), 5);
-    /// # Ok::<(), tollgate::QuotaError>(())
-    /// ```
-    pub fn refund_at(&mut self, now: Tick) {
-        self.refund(Some(now));
-    }
-
-    /// By the clock, if no time is given: see [`revoke`](crate::charge::refund).
+    /// By the clock, if no time is given: see [`refund`](crate::charge::refund).
     fn refund(&mut self, at: Option<Tick>) {
         let cells = core::mem::take(&mut self.cells);
         if let Some(taken) = self.taken.take() {
-            self.source.refund(&taken, cells, at);
+            self.gate.refund(self.gate.params(), &taken, cells, at);
         }
     }
 
-    /// The cells in hand are too few, or too old.
+    /// The cells held are too few, or too old.
     #[cold]
     #[inline(never)]
     fn take_more(&mut self, n: u64, now: Tick, at: Option<Tick>) -> Result<(), Denied> {
         self.refund(at);
         let mut take = if n == 0 { 0 } else { self.take };
-        // As many as a lane takes, or else all that are left; with fewer than asked for there is
-        // nothing to hold.
+        // As many as a lease takes, or else all that are left. With no more than asked for, nothing
+        // would be held.
         while take > n {
-            match self.source.charge(take, now) {
+            match self.gate.charge_lease(self.spot, take, now) {
                 Ok(taken) => {
                     self.hold(taken, take - n, now);
                     return Ok(());
@@ -278,7 +312,7 @@ impl<S: Source<Params = GcraParams>> LocalLease<S> {
                 }
             }
         }
-        self.source.check(n, now).map(|_| ())
+        self.gate.check_spot(self.spot, n, now).map(|_| ())
     }
 
     fn hold(&mut self, taken: Taken, cells: u64, now: Tick) {
@@ -288,8 +322,20 @@ impl<S: Source<Params = GcraParams>> LocalLease<S> {
     }
 }
 
-impl<S: Source<Params = GcraParams>> Drop for LocalLease<S> {
+impl<H: Deref<Target: Chargeable<Params = GcraParams>>> Drop for Lease<H> {
     fn drop(&mut self) {
         self.refund(None);
+    }
+}
+
+impl<G: Chargeable<Params = GcraParams>> fmt::Debug for LocalLease<'_, G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalLease").field("held", &self.0.cells).finish_non_exhaustive()
+    }
+}
+
+impl<G: Chargeable<Params = GcraParams>> fmt::Debug for OwnedLocalLease<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnedLocalLease").field("held", &self.0.cells).finish_non_exhaustive()
     }
 }

@@ -1,13 +1,13 @@
-//! Charges that can be taken back, whatever the algorithm, if it can do so.
+//! Charges that can be refunded, by any algorithm that allows it.
 //!
-//! # Which time cells are given back by
+//! # The time of a refund
 //!
-//! Of the cells charged, time restores one after the other, and only the others can be given back.
-//! So a time that is behind gives back too much, if somebody has charged the key by a later time:
-//! what time had restored would be granted twice. The clock is therefore read after the word is
-//! loaded that the give-back replaces, and again when it has lost a race. If the word still stands
-//! when it is replaced, nobody has charged it by a later time (but for what clocks differ by, and for a
-//! word that recurs while the thread is stopped between the two: see `composite/precheck.rs`).
+//! Of the cells charged, time restores one after the other, and only the others can be refunded. So a
+//! time that is behind refunds too much if another thread has charged the key by a later time: what
+//! time had restored would be granted twice. The clock is therefore read after the word is loaded that
+//! the refund replaces, and again after each lost race. If the word is unchanged when it is replaced,
+//! no thread has charged it by a later time, apart from the difference between clocks, and from a word
+//! that recurs while the thread is stopped between the two (see `composite/precheck.rs`).
 
 use core::hash::Hash;
 
@@ -20,14 +20,14 @@ use crate::sync::{Fault, planted};
 use crate::table::{Charged, Event, KeyRequest, Probe};
 use crate::time::{Clock, Tick};
 
-/// What was taken, and from where.
+/// A charge, and where it was made.
 #[derive(Clone, Copy, Debug)]
 pub enum Taken {
     /// From the key's slot.
     Slot(Probe, Paid),
-    /// From the only bucket, or the one that keys without a place share.
+    /// From the only bucket, or the one that keys without a slot share.
     Bucket(Paid),
-    /// From nowhere: the key found no place, and was admitted all the same.
+    /// From nowhere: the key found no slot, and was admitted all the same.
     Nothing,
 }
 
@@ -43,7 +43,7 @@ impl Taken {
 
 type Take = Result<(Taken, Permit), Denied>;
 
-/// Whether an algorithm's charges can be taken back: `Some` if so.
+/// Whether an algorithm's charges can be refunded: `Some` if so.
 pub(crate) struct IsRevocable;
 
 impl VisitRevocable for IsRevocable {
@@ -52,23 +52,39 @@ impl VisitRevocable for IsRevocable {
     fn by<M: Refund>(self, _: &M) {}
 }
 
-const CHECKED: &str = "that charges can be taken back was checked when it was built";
+const CHECKED: &str = "the builder has checked that charges can be refunded";
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
-    /// Charges `n` cells in such a way that they can be given back; a key that finds no place is
-    /// treated as ever. It is not counted.
+    /// Charges `n` cells so that they can be refunded. A key that finds no slot is treated by the
+    /// limiter's policy. The decision is not counted.
     pub(crate) fn take(&self, probe: Probe, n: u64, now: Tick) -> Take {
-        let take = TakeFromSlot { limiter: self, probe, n, now };
-        self.params.meet_revocable(take).expect(CHECKED)
+        self.take_by(self.params(), probe, n, now)
     }
 
-    /// Gives back `n` cells of a charge, as far as time has not restored them.
+    /// The same by an algorithm that works on the same states as the limiter's own.
+    pub(super) fn take_by(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) -> Take {
+        let take = TakeFromSlot { limiter: self, probe, n, now };
+        algo.meet_revocable(take).expect(CHECKED)
+    }
+
+    /// Refunds `n` cells of a charge, as far as time has not restored them.
     pub(crate) fn refund(&self, taken: &Taken, n: u64, now: impl Fn() -> Tick) {
-        match (taken, &self.when_full) {
+        self.refund_by(self.params(), taken, n, now);
+    }
+
+    /// The same for a charge by this algorithm.
+    pub(super) fn refund_by(
+        &self,
+        algo: &A::Params,
+        taken: &Taken,
+        n: u64,
+        now: impl Fn() -> Tick,
+    ) {
+        match (taken, self.when_full()) {
             _ if n == 0 => {}
             (Taken::Slot(probe, paid), _) => {
                 let give = GiveToSlot { limiter: self, probe: *probe, paid, n, now };
-                self.params.meet_revocable(give).expect(CHECKED);
+                algo.meet_revocable(give).expect(CHECKED);
             }
             (Taken::Bucket(paid), WhenFull::Share(shared)) => {
                 let give = GiveToBucket { cell: &shared.1, paid, n, now };
@@ -78,13 +94,13 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         }
     }
 
-    /// All candidates hold live keys of others, and none may be evicted.
+    /// Charges where all candidate slots hold live keys of others, and none may be evicted.
     #[cold]
     #[inline(never)]
     fn take_full(&self, nearest: u64, n: u64, now: Tick) -> Take {
-        match &self.when_full {
+        match self.when_full() {
             WhenFull::Share(shared) => {
-                self.table.counters().count(Event::Overflowed);
+                self.table().counters().count(Event::Overflowed);
                 let take = TakeFromBucket { cell: &shared.1, n, now };
                 shared.0.meet_revocable(take).expect(CHECKED)
             }
@@ -94,22 +110,22 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 }
 
 impl<A: Algorithm, C: Clock> Direct<A, C> {
-    /// Charges `n` cells in such a way that they can be given back.
+    /// Charges `n` cells so that they can be refunded.
     pub(crate) fn take(&self, n: u64, now: Tick) -> Take {
-        let take = TakeFromBucket { cell: &self.cell, n, now };
+        let take = TakeFromBucket { cell: self.cell(), n, now };
         self.params().meet_revocable(take).expect(CHECKED)
     }
 
-    /// Gives back `n` cells of a charge, as far as time has not restored them.
+    /// Refunds `n` cells of a charge, as far as time has not restored them.
     pub(crate) fn refund(&self, taken: &Taken, n: u64, now: impl Fn() -> Tick) {
         if let (Taken::Bucket(paid), 1..) = (taken, n) {
-            let give = GiveToBucket { cell: &self.cell, paid, n, now };
+            let give = GiveToBucket { cell: self.cell(), paid, n, now };
             self.params().meet_revocable(give).expect(CHECKED);
         }
     }
 }
 
-/// What there is to tell after a charge, by the state that it left.
+/// The permit of a charge, by the state that it left.
 fn permit_after(algo: &impl Refund, paid: &Paid, now: Tick) -> Permit {
     algo.permit(algo.read(paid.receipt.next, NoRing, now, 0), now, 0)
 }
@@ -128,8 +144,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> VisitRevocable for TakeFromSlot<'
     fn by<M: Refund>(self, algo: &M) -> Take {
         let Self { limiter, probe, n, now } = self;
         let request = Request { now, cells: n };
-        let may_evict = matches!(limiter.when_full, WhenFull::Evict);
-        match limiter.table.charge(&KeyRequest { probe, machine: algo, request, may_evict }) {
+        let may_evict = limiter.evicts();
+        match limiter.table().charge(&KeyRequest { probe, machine: algo, request, may_evict }) {
             Charged::Paid(paid) => Ok((Taken::Slot(probe, paid), permit_after(algo, &paid, now))),
             Charged::Denied(denied) => Err(denied),
             Charged::Full(full) => limiter.take_full(full.nearest, n, now),
@@ -168,7 +184,7 @@ impl<K: ?Sized, A: Algorithm, C, N: Fn() -> Tick> VisitRevocable for GiveToSlot<
         let Self { limiter, probe, paid, n, now } = self;
         let now = clock_of(paid, now);
         let next = |state| algo.refund(state, &paid.receipt, now(), n);
-        limiter.table.revise_charged(probe, paid, next);
+        limiter.table().revise_charged(probe, paid, next);
     }
 }
 
@@ -188,7 +204,7 @@ impl<N: Fn() -> Tick> VisitRevocable for GiveToBucket<'_, N> {
     }
 }
 
-/// The time to give back by.
+/// The time of a refund.
 fn clock_of(paid: &Paid, now: impl Fn() -> Tick) -> impl Fn() -> Tick {
     let charged_at = paid.receipt.at;
     move || if planted(Fault::RefundedAtOldTime) { charged_at } else { now() }

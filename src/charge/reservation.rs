@@ -1,248 +1,146 @@
 //! Reservations: cells charged by an estimate, and settled when the cost is known.
 
-use core::hash::Hash;
+use core::fmt;
 use core::ops::Deref;
+use std::sync::Arc;
 
-use crate::algo::{Algorithm, Refund};
+use crate::charge::chargeable::{Chargeable, sealed::Charge};
 use crate::charge::refund::Taken;
-use crate::charge::source::{BucketSource, KeySource, Source};
 use crate::decision::Denied;
-use crate::limiter::Limiter;
-use crate::limiter::direct::Direct;
-use crate::time::{Clock, Tick};
+use crate::limiter::ask::{Ask, sealed::Gate};
+use crate::time::Tick;
 
 /// Cells that were charged by an estimate, until the cost is known.
 ///
-/// Made by [`Limiter::reserve`] and [`Direct::reserve`]. [`settle`](Self::settle) charges what it
-/// cost beyond the estimate, or gives back what it did not cost; dropped, it gives back all.
+/// Made by [`Ask::reserve`]. [`settle`](Self::settle) charges what it cost beyond the estimate, or
+/// refunds what it did not cost; dropped, it refunds all. [`OwnedReservation`] holds its limiter in an
+/// `Arc`.
 ///
 /// **Guarantee.** With [`Gcra`](crate::Gcra): of `k` cells charged, time restores one after the
-/// other from then on, at the rate, whatever else the key owes; what is given back is exactly what
-/// is left of them, or all that is not spent, if that is less. The bucket then never is better than
-/// if the cells that are given back had not been charged at all, whatever was charged or given back
-/// in the meantime. With a [`FixedWindow`](crate::FixedWindow) all that is not spent is given back
-/// while the window is open that it was charged in, and nothing afterwards. A key that was reset, or
-/// has lost its place, is given nothing, even if it is back.
+/// other from then on, at the rate, whatever else the key owes. The refund is exactly what is left of
+/// them, or all that is not spent, if that is less. The bucket is then never better than if the
+/// refunded cells had not been charged at all, whatever was charged or refunded in the meantime. With a
+/// [`FixedWindow`](crate::FixedWindow) all that is not spent is refunded while the window is open in
+/// which it was charged, and nothing afterwards. A key that was reset, or has lost its slot, is
+/// refunded nothing, even if it is back.
 ///
 /// **Not guaranteed.**
 ///
 /// - A key that was in debt already when the cells were charged pays that first, but the time counts
-///   for both: up to as much less is given back as it owed then. So where a key is never out of debt,
-///   a reservation held for longer than `estimate / rate` gives nothing back; a
-///   [`FixedWindow`](crate::FixedWindow) gives it back while the window is open. (The state does not
-///   tell what others were given back since.)
-/// - An anchored window stays where a reservation has opened it, though all be given back, as long
-///   as anything else is counted in it. One that counts as much as it can, by charges beyond the
-///   limit, is given nothing back: see [`charge_at`](Limiter::charge_at).
-/// - What is [added](Limiter::add_at), or [forgiven](Limiter::charge_at) of too large a debt, while
-///   cells are reserved does not lessen what is given back.
-/// - Other algorithms have no reservations: their states tell not enough of the past (the places of
-///   a queue, and of a log, have been told to others).
-/// - In [compact slots](crate::Slots) one life of a key is not told from the next: if the key was
-///   [reset](Limiter::reset), or forgotten to make room for another and is back, it is given what
-///   its earlier life was charged. [`SlotLayout::Wide`](crate::Slots::Wide) has it exact.
-/// - Whoever settles by a time that is behind that of others by `s` (by the clock of another thread,
-///   or read before a pause) may give back `rate * s` cells too many, but no more than were charged.
-/// - Cells beyond the estimate are charged whatever the limit: see
-///   [`charge_at`](Limiter::charge_at) for how far a debt goes.
-/// - A key that [finds no place](crate::OnFull) is treated by the limiter's policy. If that admits
-///   all, nothing is charged, and nothing given back; if such keys share a limiter, that is charged,
-///   and given back to.
+///   for both: the refund is less by up to what the key owed then. So where a key is never out of debt,
+///   a reservation held for longer than `estimate / rate` refunds nothing; a
+///   [`FixedWindow`](crate::FixedWindow) refunds while the window is open. (The state does not record
+///   what others were refunded since.)
+/// - An anchored window stays where a reservation has opened it, even if everything is refunded, as
+///   long as anything else is counted in it. A window whose count is at its maximum, because of charges
+///   beyond the limit, is refunded nothing: see [`Ask::charge`].
+/// - What is [given](Ask::refund), or [forgiven](Ask::charge) of too large a debt, while cells are
+///   reserved does not lessen the refund.
+/// - Other algorithms have no reservations: their states record too little of the past (the places of
+///   a queue, and of a log, have been promised to others).
+/// - In [compact slots](crate::limiter::SlotLayout) one life of a key is not told from the next: if the
+///   key was [reset](crate::Limiter::reset), or forgotten to make room for another and is back, it is
+///   refunded what its earlier life was charged.
+///   [`SlotLayout::Wide`](crate::limiter::SlotLayout::Wide) has it exact.
+/// - A settlement by a time that is behind that of others by `s` (by the clock of another thread, or
+///   read before a pause) may refund `rate * s` cells too many, but no more than were charged.
+/// - Cells beyond the estimate are charged whatever the limit: see [`Ask::charge`] for the bound of a
+///   debt.
+/// - A key that [finds no slot](crate::OnFull) is treated by the limiter's policy. If that admits
+///   all, nothing is charged and nothing refunded; if such keys share a limiter, that is charged and
+///   refunded.
 ///
 /// ```
 /// use tollgate::{Limiter, Quota};
 ///
 /// // 100,000 tokens a minute for each tenant of a language model.
 /// let gate: Limiter<str> = Limiter::builder(Quota::per_minute(100_000)).build()?;
-/// let reserved = gate.reserve("tenant", 4_000)?; // what the answer may cost at most
+/// let reserved = gate.ask("tenant").cells(4_000).reserve()?; // what the answer may cost at most
 /// let tokens = 1_234; // what it did cost
 /// reserved.settle(tokens);
-/// assert_eq!(gate.peek_at("tenant", 0, tollgate::Clock::now(gate.clock()))?.remaining() / 1_000, 98);
+/// assert_eq!(gate.peek("tenant")?.remaining() / 1_000, 98);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "a reservation that is dropped gives its cells back"]
-#[derive(Debug)]
-pub struct Reservation<S: Source> {
-    source: S,
-    /// `None`: settled.
-    taken: Option<Taken>,
-    cells: u64,
-}
+#[must_use = "a reservation that is dropped refunds its cells"]
+pub struct Reservation<'g, G: Chargeable>(Held<&'g G>);
 
-impl<K: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Limiter<K, A, C> {
-    /// Charges `estimate` cells of `key`, now, to be settled later: see [`Reservation`].
+/// A [`Reservation`] that holds its limiter in an `Arc`, so that it may move with a request from task
+/// to task.
+///
+/// Made by [`Ask::reserve_owned`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use tollgate::reservation::OwnedReservation;
+/// use tollgate::{Limiter, Quota};
+///
+/// struct InFlight { reserved: OwnedReservation<Limiter<str>> }
+///
+/// let gate: Arc<Limiter<str>> = Arc::new(Limiter::builder(Quota::per_hour(10)).build()?);
+/// let reserved = gate.ask("a").cells(10).reserve_owned(&gate)?;
+/// let request = InFlight { reserved };
+/// std::thread::spawn(move || request.reserved.settle(4)).join().expect("no panic");
+/// assert_eq!(gate.ask("a").cells(10).charge_available(), 6);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a reservation that is dropped refunds its cells"]
+pub struct OwnedReservation<G: Chargeable>(Held<Arc<G>>);
+
+impl<'g, G: Chargeable> Ask<'g, '_, G> {
+    /// Charges the cells by an estimate, to be settled later: see [`Reservation`].
     ///
     /// # Errors
     ///
-    /// The denial, with the time to come back.
+    /// The denial, with the time to come back. Nothing is charged.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
     /// let gate: Limiter<str> = Limiter::builder(Quota::per_hour(10)).build()?;
-    /// let reserved = gate.reserve("a", 10)?;
+    /// let reserved = gate.ask("a").cells(10).reserve()?;
     /// assert!(gate.check("a").is_err());
     /// drop(reserved);
     /// assert!(gate.check("a").is_ok());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn reserve(&self, key: &K, estimate: u64) -> Result<Reservation<KeySource<&Self>>, Denied> {
-        self.reserve_at(key, estimate, self.clock().now())
+    pub fn reserve(self) -> Result<Reservation<'g, G>, Denied> {
+        Held::new(self.gate, &self).map(Reservation)
     }
 
-    /// As [`reserve`](Self::reserve), at the instant `now`.
+    /// Charges the cells by an estimate, to be settled later by a reservation that holds the limiter in
+    /// an `Arc`: see [`OwnedReservation`].
     ///
     /// # Errors
     ///
-    /// The denial, with the time to come back.
+    /// The denial, with the time to come back. Nothing is charged.
     ///
-    /// ```
-    /// # use tollgate::{Limiter, Quota, Tick};
-    /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(10)).build()?;
-    /// let reserved = gate.reserve_at("a", 10, Tick::ZERO)?;
-    /// // Time has restored five of the ten; the other five come back with this.
-    /// let later = Tick::from_nanos(500_000_000);
-    /// reserved.cancel_at(later);
-    /// assert_eq!(gate.peek_at("a", 0, later)?.remaining(), 10);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn reserve_at(
-        &self,
-        key: &K,
-        estimate: u64,
-        now: Tick,
-    ) -> Result<Reservation<KeySource<&Self>>, Denied> {
-        Reservation::new(KeySource::new(self, key), estimate, now)
+    /// # Panics
+    ///
+    /// If `gate` is another limiter than the one that is asked.
+    pub fn reserve_owned(self, gate: &Arc<G>) -> Result<OwnedReservation<G>, Denied> {
+        assert!(core::ptr::eq(self.gate, &**gate), "the limiter that is asked");
+        Held::new(Arc::clone(gate), &self).map(OwnedReservation)
     }
 }
 
-impl<A: Algorithm<Params: Refund>, C: Clock> Direct<A, C> {
-    /// Charges `estimate` cells, now, to be settled later: see [`Reservation`].
-    ///
-    /// # Errors
-    ///
-    /// The denial, with the time to come back.
-    ///
-    /// ```
-    /// # use tollgate::{Direct, Quota};
-    /// let gate = Direct::new(Quota::per_hour(10))?;
-    /// gate.reserve(10)?.settle(3);
-    /// assert_eq!(gate.drain(10), 7);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn reserve(&self, estimate: u64) -> Result<Reservation<BucketSource<&Self>>, Denied> {
-        self.reserve_at(estimate, self.clock().now())
-    }
-
-    /// As [`reserve`](Self::reserve), at the instant `now`.
-    ///
-    /// # Errors
-    ///
-    /// The denial, with the time to come back.
-    ///
-    /// ```
-    /// # use tollgate::{Direct, Quota, Tick};
-    /// let gate = Direct::new(Quota::per_second(10))?;
-    /// let reserved = gate.reserve_at(10, Tick::ZERO)?;
-    /// reserved.settle_at(15, Tick::ZERO); // 5 more than there were
-    /// assert_eq!(gate.check_at(1, Tick::ZERO).unwrap_err().retry_after().unwrap().as_millis(), 600);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn reserve_at(
-        &self,
-        estimate: u64,
-        now: Tick,
-    ) -> Result<Reservation<BucketSource<&Self>>, Denied> {
-        Reservation::new(BucketSource::new(self), estimate, now)
-    }
-}
-
-impl<G, K, A, C> Reservation<KeySource<G>>
-where
-    G: Deref<Target = Limiter<K, A, C>>,
-    K: Hash + ?Sized,
-    A: Algorithm<Params: Refund>,
-    C: Clock,
-{
-    /// A reservation that holds its limiter as `gate` does, for example in an `Arc`, so that it may
-    /// go with a request from task to task.
-    ///
-    /// # Errors
-    ///
-    /// The denial, with the time to come back.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use tollgate::{Limiter, Quota, Reservation};
-    ///
-    /// let gate: Arc<Limiter<str>> = Arc::new(Limiter::builder(Quota::per_hour(10)).build()?);
-    /// let reserved = Reservation::of_key(Arc::clone(&gate), "a", 10)?;
-    /// std::thread::spawn(move || reserved.settle(4)).join().expect("no panic");
-    /// assert_eq!(gate.drain("a", 10), 6);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn of_key(gate: G, key: &K, estimate: u64) -> Result<Self, Denied> {
-        let now = gate.clock().now();
-        Self::new(KeySource::new(gate, key), estimate, now)
-    }
-}
-
-impl<G, A, C> Reservation<BucketSource<G>>
-where
-    G: Deref<Target = Direct<A, C>>,
-    A: Algorithm<Params: Refund>,
-    C: Clock,
-{
-    /// A reservation that holds its limiter as `gate` does, for example in an `Arc`.
-    ///
-    /// # Errors
-    ///
-    /// The denial, with the time to come back.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use tollgate::{Direct, Quota, Reservation};
-    /// let gate = Arc::new(Direct::new(Quota::per_hour(10))?);
-    /// Reservation::of_bucket(Arc::clone(&gate), 10)?.settle(4);
-    /// assert_eq!(gate.drain(10), 6);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn of_bucket(gate: G, estimate: u64) -> Result<Self, Denied> {
-        let now = gate.clock().now();
-        Self::new(BucketSource::new(gate), estimate, now)
-    }
-}
-
-impl<S: Source> Reservation<S> {
-    fn new(source: S, cells: u64, now: Tick) -> Result<Self, Denied> {
-        let taken = source.take(cells, now)?;
-        Ok(Self { source, taken: Some(taken), cells })
-    }
-
+impl<G: Chargeable> Reservation<'_, G> {
     /// Cells that were asked for.
-    ///
-    /// ```
-    /// # use tollgate::{Direct, Quota};
-    /// let gate = Direct::new(Quota::per_hour(10))?;
-    /// assert_eq!(gate.reserve(7)?.cells(), 7);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn cells(&self) -> u64 {
-        self.cells
+        self.0.cells
     }
 
     /// Makes it `actual` cells that were charged: charges what is missing, whatever the limit, or
-    /// gives back what is too much, as far as time has not restored it.
+    /// refunds what is too much, as far as time has not restored it.
     ///
     /// ```
     /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::new(Quota::per_hour(10))?;
-    /// gate.reserve(7)?.settle(7);
-    /// assert_eq!(gate.drain(10), 3);
+    /// gate.ask().cells(7).reserve()?.settle(6);
+    /// assert_eq!(gate.ask().cells(10).charge_available(), 4);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn settle(mut self, actual: u64) {
-        self.settle_by(actual, None);
+        self.0.settle(actual, None);
     }
 
     /// As [`settle`](Self::settle), at the instant `now`.
@@ -250,44 +148,105 @@ impl<S: Source> Reservation<S> {
     /// ```
     /// # use tollgate::{Direct, Quota, Tick};
     /// let gate = Direct::new(Quota::per_second(10))?;
-    /// gate.reserve_at(7, Tick::ZERO)?.settle_at(2, Tick::from_nanos(300_000_000));
     /// let now = Tick::from_nanos(300_000_000);
-    /// // 3 of the 7 are restored by then; 4 of the 5 that were not spent are given back.
-    /// assert_eq!(gate.peek_at(0, now)?.remaining(), 10);
+    /// gate.ask().cells(7).at(Tick::ZERO).reserve()?.settle_at(2, now);
+    /// // Time has restored 3 of the 7 by then; 4 of the 5 that were not spent are refunded.
+    /// assert_eq!(gate.ask().cells(0).at(now).peek()?.remaining(), 10);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn settle_at(mut self, actual: u64, now: Tick) {
-        self.settle_by(actual, Some(now));
+        self.0.settle(actual, Some(now));
     }
 
-    /// Gives all back, as far as time has not restored it by `now`. Dropping does so too, by the
+    /// Refunds all, as far as time has not restored it by `now`. Dropping does so too, by the
     /// limiter's clock.
     ///
     /// ```
     /// # use tollgate::{Direct, Quota, Tick};
     /// let gate = Direct::new(Quota::per_second(10))?;
-    /// gate.reserve_at(7, Tick::ZERO)?.cancel_at(Tick::ZERO);
-    /// assert_eq!(gate.peek_at(0, Tick::ZERO)?.remaining(), 10);
+    /// gate.ask().cells(7).at(Tick::ZERO).reserve()?.cancel_at(Tick::ZERO);
+    /// assert_eq!(gate.ask().cells(0).at(Tick::ZERO).peek()?.remaining(), 10);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn cancel_at(mut self, now: Tick) {
-        self.settle_by(0, Some(now));
+        self.0.settle(0, Some(now));
+    }
+}
+
+impl<G: Chargeable> OwnedReservation<G> {
+    /// Cells that were asked for.
+    #[must_use]
+    pub fn cells(&self) -> u64 {
+        self.0.cells
+    }
+
+    /// Makes it `actual` cells that were charged: see [`Reservation::settle`].
+    pub fn settle(mut self, actual: u64) {
+        self.0.settle(actual, None);
+    }
+
+    /// As [`settle`](Self::settle), at the instant `now`.
+    pub fn settle_at(mut self, actual: u64, now: Tick) {
+        self.0.settle(actual, Some(now));
+    }
+
+    /// Refunds all, as far as time has not restored it by `now`: see [`Reservation::cancel_at`].
+    pub fn cancel_at(mut self, now: Tick) {
+        self.0.settle(0, Some(now));
+    }
+}
+
+/// A reservation that holds its limiter by reference or in an `Arc`.
+struct Held<H>
+where
+    H: Deref<Target: Chargeable>,
+{
+    gate: H,
+    spot: SpotOf<H>,
+    /// The algorithm that charged, if not the limiter's own.
+    plan: Option<ParamsOf<H>>,
+    /// `None`: settled.
+    taken: Option<Taken>,
+    cells: u64,
+}
+
+type SpotOf<H> = <<H as Deref>::Target as Charge>::Spot;
+type ParamsOf<H> = <<H as Deref>::Target as Gate>::Params;
+
+impl<H: Deref<Target: Chargeable>> Held<H> {
+    fn new(gate: H, ask: &Ask<'_, '_, H::Target>) -> Result<Self, Denied> {
+        let spot = gate.spot(ask.key);
+        let taken = gate.take(ask.algo(), spot, ask.cells, ask.now())?;
+        Ok(Self { gate, spot, plan: ask.plan.cloned(), taken: Some(taken), cells: ask.cells })
     }
 
     /// By the clock, if no time is given.
-    fn settle_by(&mut self, actual: u64, at: Option<Tick>) {
+    fn settle(&mut self, actual: u64, at: Option<Tick>) {
         let Some(taken) = self.taken.take() else { return };
+        let algo = self.plan.as_ref().unwrap_or_else(|| self.gate.params());
         if actual > self.cells {
-            let now = at.unwrap_or_else(|| self.source.now());
-            self.source.charge_anyway(actual - self.cells, now);
+            let now = at.unwrap_or_else(|| self.gate.now());
+            self.gate.charge_spent(algo, self.spot, actual - self.cells, now);
         } else {
-            self.source.refund(&taken, self.cells - actual, at);
+            self.gate.refund(algo, &taken, self.cells - actual, at);
         }
     }
 }
 
-impl<S: Source> Drop for Reservation<S> {
+impl<H: Deref<Target: Chargeable>> Drop for Held<H> {
     fn drop(&mut self) {
-        self.settle_by(0, None);
+        self.settle(0, None);
+    }
+}
+
+impl<G: Chargeable> fmt::Debug for Reservation<'_, G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reservation").field("cells", &self.0.cells).finish_non_exhaustive()
+    }
+}
+
+impl<G: Chargeable> fmt::Debug for OwnedReservation<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnedReservation").field("cells", &self.0.cells).finish_non_exhaustive()
     }
 }

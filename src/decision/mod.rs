@@ -6,6 +6,8 @@
 
 pub(crate) mod parts;
 
+pub use parts::DecisionParts;
+
 use core::fmt;
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -104,7 +106,7 @@ const _: () = assert!(crate::quota::CELLS_MAX < DELAYED);
 /// use tollgate::{Direct, Quota, Tick};
 ///
 /// let gate = Direct::new(Quota::per_second(5))?;
-/// let permit = gate.check_at(2, Tick::ZERO)?;
+/// let permit = gate.ask().cells(2).at(Tick::ZERO).check()?;
 /// assert_eq!(permit.limit(), 5);
 /// assert_eq!(permit.remaining(), 3);
 /// assert_eq!(permit.reset_after(), Duration::from_millis(400));
@@ -159,7 +161,7 @@ impl Permit {
     /// ```
     /// # use tollgate::{Direct, Quota, Tick};
     /// let gate = Direct::new(Quota::per_second(5).burst(3)).unwrap();
-    /// assert_eq!(gate.check_at(1, Tick::ZERO).unwrap().limit(), 3);
+    /// assert_eq!(gate.ask().at(Tick::ZERO).check().unwrap().limit(), 3);
     /// ```
     #[must_use]
     pub fn limit(&self) -> u64 {
@@ -176,8 +178,8 @@ impl Permit {
     /// # use std::time::Duration;
     /// # use tollgate::{Direct, LeakyQueue, Quota, Tick};
     /// let gate = Direct::builder(Quota::per_second(5)).algorithm(LeakyQueue::new()).build()?;
-    /// assert_eq!(gate.check_at(1, Tick::ZERO).unwrap().delay(), Duration::ZERO);
-    /// assert_eq!(gate.check_at(1, Tick::ZERO).unwrap().delay(), Duration::from_millis(200));
+    /// assert_eq!(gate.ask().at(Tick::ZERO).check().unwrap().delay(), Duration::ZERO);
+    /// assert_eq!(gate.ask().at(Tick::ZERO).check().unwrap().delay(), Duration::from_millis(200));
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     #[must_use]
@@ -193,7 +195,7 @@ impl Permit {
     /// ```
     /// # use tollgate::{Direct, Quota, Tick};
     /// let gate = Direct::new(Quota::per_second(5)).unwrap();
-    /// assert_eq!(gate.check_at(5, Tick::ZERO).unwrap().remaining(), 0);
+    /// assert_eq!(gate.ask().cells(5).at(Tick::ZERO).check().unwrap().remaining(), 0);
     /// ```
     #[must_use]
     pub fn remaining(&self) -> u64 {
@@ -209,7 +211,7 @@ impl Permit {
     /// # use std::time::Duration;
     /// # use tollgate::{Direct, Quota, Tick};
     /// let gate = Direct::new(Quota::per_minute(3)).unwrap();
-    /// assert_eq!(gate.check_at(1, Tick::ZERO).unwrap().reset_after(), Duration::from_secs(20));
+    /// assert_eq!(gate.ask().at(Tick::ZERO).check().unwrap().reset_after(), Duration::from_secs(20));
     /// ```
     #[must_use]
     pub fn reset_after(&self) -> Duration {
@@ -226,8 +228,8 @@ impl Permit {
 /// use tollgate::{Direct, Quota, Tick};
 ///
 /// let gate = Direct::new(Quota::per_second(5))?;
-/// gate.check_at(5, Tick::ZERO)?;
-/// let denied = gate.check_at(1, Tick::ZERO).unwrap_err();
+/// gate.ask().cells(5).at(Tick::ZERO).check()?;
+/// let denied = gate.ask().at(Tick::ZERO).check().unwrap_err();
 /// assert_eq!(denied.retry_after(), Some(Duration::from_millis(200)));
 /// assert_eq!(denied.to_string(), "rate limit of 5 reached, retry after 200ms");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -262,7 +264,7 @@ impl Denied {
     /// ```
     /// # use tollgate::{Direct, Quota, Tick};
     /// let gate = Direct::new(Quota::per_second(5)).unwrap();
-    /// assert_eq!(gate.check_at(6, Tick::ZERO).unwrap_err().limit(), 5);
+    /// assert_eq!(gate.ask().cells(6).at(Tick::ZERO).check().unwrap_err().limit(), 5);
     /// ```
     #[must_use]
     pub fn limit(&self) -> u64 {
@@ -274,8 +276,8 @@ impl Denied {
     /// ```
     /// # use tollgate::{Direct, Quota, Tick};
     /// let gate = Direct::new(Quota::per_second(5)).unwrap();
-    /// gate.check_at(3, Tick::ZERO).unwrap();
-    /// assert_eq!(gate.check_at(3, Tick::ZERO).unwrap_err().remaining(), 2);
+    /// gate.ask().cells(3).at(Tick::ZERO).check().unwrap();
+    /// assert_eq!(gate.ask().cells(3).at(Tick::ZERO).check().unwrap_err().remaining(), 2);
     /// ```
     #[must_use]
     pub fn remaining(&self) -> u64 {
@@ -288,8 +290,8 @@ impl Denied {
     /// # use std::time::Duration;
     /// # use tollgate::{Direct, Quota, Tick};
     /// let gate = Direct::new(Quota::per_second(5)).unwrap();
-    /// gate.check_at(5, Tick::ZERO).unwrap();
-    /// let denied = gate.check_at(1, Tick::ZERO).unwrap_err();
+    /// gate.ask().cells(5).at(Tick::ZERO).check().unwrap();
+    /// let denied = gate.ask().at(Tick::ZERO).check().unwrap_err();
     /// assert_eq!(denied.reset_after(), Duration::from_secs(1));
     /// ```
     #[must_use]
@@ -309,7 +311,7 @@ impl Denied {
     /// ```
     /// # use tollgate::{Direct, Quota, Tick};
     /// let gate = Direct::new(Quota::per_second(5)).unwrap();
-    /// assert_eq!(gate.check_at(6, Tick::ZERO).unwrap_err().retry_after(), None);
+    /// assert_eq!(gate.ask().cells(6).at(Tick::ZERO).check().unwrap_err().retry_after(), None);
     /// ```
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {

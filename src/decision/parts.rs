@@ -16,7 +16,8 @@ use crate::quota::CELLS_MAX;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Decision, DecisionParts};
+/// use tollgate::decision::DecisionParts;
+/// use tollgate::Decision;
 ///
 /// fn answer(used: u64, window_ends_in: Duration) -> Decision {
 ///     let limit = 10;
@@ -44,7 +45,7 @@ impl DecisionParts {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::DecisionParts;
+    /// # use tollgate::decision::DecisionParts;
     /// let parts = DecisionParts { limit: 5, remaining: 4, reset_after: Duration::from_millis(200) };
     /// assert_eq!(parts.permit().reset_after(), Duration::from_millis(200));
     /// ```
@@ -56,7 +57,7 @@ impl DecisionParts {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::DecisionParts;
+    /// # use tollgate::decision::DecisionParts;
     /// let parts = DecisionParts { limit: 5, remaining: 2, reset_after: Duration::from_millis(600) };
     /// assert_eq!(parts.denied(None).retry_after(), None);
     /// assert_eq!(parts.denied(None).remaining(), 2);

@@ -1,6 +1,5 @@
 //! Many keys decided in one call, so that their cache misses overlap.
 
-use core::borrow::Borrow;
 use core::hash::Hash;
 
 use crate::algo::Algorithm;
@@ -9,41 +8,77 @@ use crate::limiter::Limiter;
 use crate::table::Probe;
 use crate::time::{Clock, Tick};
 
-/// Keys whose lookups are begun before the first of them is decided about: as many misses as a
-/// core has at one time (10 to 16), few enough that what was fetched is still there.
+/// Keys whose lookups are begun before the first of them is decided: as many misses as a core has
+/// at one time (10 to 16), and few enough that no fetched slot is evicted from the cache again.
 const AT_ONCE: usize = 16;
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
-    /// Asks for one cell for each of many keys, now, and passes each decision to `each`, with the
-    /// index of its key, in order.
-    ///
-    /// The decisions are those of as many [`check_at`](Self::check_at) with one reading of the
-    /// clock: every key is decided about by itself, not all or none. It is faster where the table
-    /// is larger than the caches, since several slots are fetched at a time (see the benchmarks),
-    /// and saves all but one reading of the clock everywhere; packets and records that come in
-    /// batches anyway are what it is for.
+    /// Begins a request for the keys of many items, each for one cell, now, unless the [`AskEach`]
+    /// says otherwise. `key` finds an item's key.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
-    /// let gate: Limiter<str> = Limiter::builder(Quota::per_hour(2)).build()?;
+    /// struct Packet { source: u32, bytes: usize }
+    ///
+    /// let gate: Limiter<u32> = Limiter::builder(Quota::per_hour(2)).build()?;
+    /// let packets = [1, 2, 1, 1].map(|source| Packet { source, bytes: 60 });
     /// let mut admitted = Vec::new();
-    /// gate.check_batch(&["a", "b", "a", "a"], |_, decision| admitted.push(decision.is_ok()));
+    /// gate.ask_each(&packets, |packet| &packet.source)
+    ///     .check(|_, decision| admitted.push(decision.is_ok()));
     /// assert_eq!(admitted, [true, true, true, false]);
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
-    #[inline]
-    pub fn check_batch<Q: Borrow<K>>(&self, keys: &[Q], each: impl FnMut(usize, Decision)) {
-        self.check_batch_at(keys, 1, self.clock().now(), each);
+    #[inline(always)]
+    pub fn ask_each<'a, T, F>(&'a self, items: &'a [T], key: F) -> AskEach<'a, K, A, C, T, F>
+    where
+        F: Fn(&T) -> &K,
+    {
+        AskEach { gate: self, items, key, cells: 1, at: None }
+    }
+}
+
+/// One request for each of many keys: made by [`Limiter::ask_each`], ended by
+/// [`check`](Self::check).
+///
+/// It is faster than as many single requests where the table is larger than the caches, because
+/// several slots are fetched at a time (see the benchmarks). It reads the clock once. It is meant for
+/// packets and records that arrive in batches.
+#[must_use = "a request does nothing until `check` ends it"]
+pub struct AskEach<'a, K: ?Sized, A: Algorithm, C, T, F> {
+    gate: &'a Limiter<K, A, C>,
+    items: &'a [T],
+    key: F,
+    cells: u64,
+    at: Option<Tick>,
+}
+
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock, T, F> AskEach<'_, K, A, C, T, F>
+where
+    F: Fn(&T) -> &K,
+{
+    /// Asks for so many cells for each item, and not for one.
+    #[inline(always)]
+    pub fn cells(self, cells: u64) -> Self {
+        Self { cells, ..self }
     }
 
-    /// Asks for `n` cells for each of many keys at the instant `now`: see
-    /// [`check_batch`](Self::check_batch).
+    /// Asks at the instant `now`, which the caller reads from its own clock: see
+    /// [`Ask::at`](crate::Ask::at).
+    #[inline(always)]
+    pub fn at(self, now: Tick) -> Self {
+        Self { at: Some(now), ..self }
+    }
+
+    /// Decides about each item by itself, not about all or none, and passes each decision to `each`,
+    /// with the index of its item, in order.
+    ///
+    /// The decisions are those of as many [`Ask::check`](crate::Ask::check) with one time.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota, Tick};
     /// let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// let mut left = [0; 3];
-    /// gate.check_batch_at(&[1_u64, 2, 1], 5, Tick::ZERO, |index, decision| {
+    /// gate.ask_each(&[1_u64, 2, 1], |key| key).cells(5).at(Tick::ZERO).check(|index, decision| {
     ///     left[index] = match decision {
     ///         Ok(permit) => permit.remaining(),
     ///         Err(denied) => denied.remaining(),
@@ -53,29 +88,35 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     #[inline]
-    pub fn check_batch_at<Q: Borrow<K>>(
-        &self,
-        keys: &[Q],
-        n: u64,
-        now: Tick,
-        mut each: impl FnMut(usize, Decision),
-    ) {
-        if !self.begins_ahead() {
-            for (index, key) in keys.iter().enumerate() {
-                each(index, self.check_at(key.borrow(), n, now));
+    pub fn check(self, mut each: impl FnMut(usize, Decision)) {
+        let Self { gate, items, key, cells, at } = self;
+        let now = gate.or_now(at);
+        if !gate.begins_ahead() {
+            for (index, item) in items.iter().enumerate() {
+                each(index, gate.decide_at(None, key(item), cells, now));
             }
             return;
         }
         let mut first = 0;
-        for group in keys.chunks(AT_ONCE) {
+        for group in items.chunks(AT_ONCE) {
             let mut begun = [Probe::default(); AT_ONCE];
-            for (probe, key) in begun.iter_mut().zip(group) {
-                *probe = self.begin(key.borrow());
+            for (probe, item) in begun.iter_mut().zip(group) {
+                *probe = gate.begin(key(item));
             }
             for (index, probe) in begun.into_iter().take(group.len()).enumerate() {
-                each(first + index, self.decide_begun(probe, n, now));
+                each(first + index, gate.decide_begun(probe, cells, now));
             }
             first += group.len();
         }
+    }
+}
+
+impl<K: ?Sized, A: Algorithm, C, T, F> core::fmt::Debug for AskEach<'_, K, A, C, T, F> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("AskEach")
+            .field("items", &self.items.len())
+            .field("cells", &self.cells)
+            .field("at", &self.at)
+            .finish_non_exhaustive()
     }
 }

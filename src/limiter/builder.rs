@@ -1,4 +1,4 @@
-//! Builders: everything that can be wrong is found here, before the first decision.
+//! Builders. All mistakes are found here, before the first decision.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -6,12 +6,12 @@ use core::time::Duration;
 
 use crate::algo::Algorithm;
 use crate::algo::gcra::Gcra;
-use crate::limiter::direct::Direct;
+pub use crate::limiter::build_error::BuildError;
 use crate::limiter::hash_seeds::Seeds;
 use crate::limiter::hot_keys;
 use crate::limiter::slot_layout::SlotLayout;
 use crate::limiter::{Limiter, WhenFull};
-use crate::quota::{Quota, QuotaError};
+use crate::quota::Quota;
 use crate::table::{HugePages, RingLayout, Table, Tally};
 use crate::time::Clock;
 use crate::time::clocks::QuantaClock;
@@ -21,12 +21,12 @@ const CAPACITY_DEFAULT: u64 = 100_000;
 /// Far above the 4 microseconds that two cores' counters were seen to differ by.
 const SKEW_DEFAULT: Duration = Duration::from_millis(1);
 
-/// What a [`Limiter`] does when a key finds no place, because all 16 slots that it could have
+/// The policy of a [`Limiter`] for a key that finds no slot, because all 16 slots that it could have
 /// are taken by live keys.
 ///
-/// A key is live while it has any debt, so at the capacity that was asked for this is rare
-/// (about one new key in 10,000); beyond it, it is what bounds memory. Every case is
-/// counted in [`Stats`](crate::Stats).
+/// A key is live while it has any debt, so at the capacity that was asked for this is rare (about one
+/// new key in 10,000). Beyond that capacity, this policy is what bounds memory. Every case is counted
+/// in [`Stats`](crate::stats::Stats).
 ///
 /// ```
 /// use tollgate::{Limiter, OnFull, Quota};
@@ -40,116 +40,33 @@ const SKEW_DEFAULT: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnFull {
-    /// Of the 16 live keys the one with the least debt is forgotten.
+    /// The one of the 16 live keys that has the least debt is forgotten.
     ///
-    /// Heavy offenders are the last to go, and a new honest key is served during a flood. The
-    /// forgotten key starts afresh when it comes back, so its exact bound ends there; what it is
-    /// forgiven is the debt it had left.
+    /// Heavy offenders are forgotten last, and a new honest key is served during a flood. The forgotten
+    /// key starts afresh when it comes back. Its exact bound ends there: it is forgiven the debt that
+    /// it had left.
     ///
-    /// The debt by which keys are ranked is that of the algorithm:
+    /// Each algorithm has its own debt, by which keys are ranked:
     ///
     /// | algorithm | debt |
     /// |---|---|
-    /// | [`Gcra`](crate::Gcra), [`LeakyQueue`](crate::LeakyQueue), [`WarmUp`](crate::WarmUp), [`DynamicGcra`](crate::Live) | time until all is restored |
+    /// | [`Gcra`](crate::Gcra), [`LeakyQueue`](crate::LeakyQueue), [`WarmUp`](crate::WarmUp), [`DynamicGcra`](crate::dynamic::DynamicGcra) | time until everything is restored |
     /// | [`FixedWindow`](crate::FixedWindow) | cells counted in the window |
     /// | [`SubWindows`](crate::SubWindows), [`SlidingCounter`](crate::SlidingCounter) | cells counted, times the sub-windows until the latest no longer counts |
     /// | [`SlidingLog`](crate::SlidingLog) | events in the longest window, times the time until the latest has left it |
     ///
-    /// Among equal debts the hash of the new key chooses, in both kinds of [slots](crate::Slots), so
-    /// that keys that came early are forgotten no more often than others. A key that is charged while
-    /// the keys are ranked may be ranked by what it owed before; it is then not forgotten.
+    /// Among equal debts the hash of the new key chooses, in both kinds of
+    /// [slots](crate::limiter::SlotLayout), so that keys that came early are forgotten no more often than
+    /// others. A key that is charged while the keys are ranked may be ranked by what it owed before; it
+    /// is then not forgotten.
     #[default]
     EvictNearestIdle,
     /// The new key is denied until a slot is free; no key is ever forgotten.
     Deny,
-    /// The new key is admitted, and not remembered; no key is ever forgotten.
+    /// The new key is admitted, and no state is kept for it; no key is ever forgotten.
     Admit,
-    /// All keys that find no place share one limiter of this quota, by the same algorithm.
+    /// All keys that find no slot share one limiter of this quota, by the same algorithm.
     SharedOverflow(Quota),
-}
-
-/// Why a limiter cannot be built; its text says what to do instead.
-///
-/// ```
-/// use tollgate::{BuildError, Limiter, Quota};
-///
-/// let built: Result<Limiter<u64>, _> = Limiter::builder(Quota::per_second(1)).capacity(0).build();
-/// assert_eq!(built.unwrap_err(), BuildError::ZeroCapacity);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// The quota is out of range.
-    Quota(QuotaError),
-    /// The overflow quota is out of range.
-    OverflowQuota(QuotaError),
-    /// A capacity of zero keys.
-    ZeroCapacity,
-    /// More keys than 2^32 buckets hold, about 18 thousand million.
-    CapacityTooLarge,
-    /// The clocks are allowed to differ by more than the algorithm's time grid can tell from age.
-    SkewTooLarge {
-        /// The most that can be allowed with this quota and algorithm.
-        most: Duration,
-    },
-    /// The algorithm, or the quota, needs more than a compact slot has: see [`SlotLayout`].
-    NotCompact,
-    /// Hot keys are to be shared out, and the algorithm lets nobody take cells ahead.
-    NothingToShare,
-    /// The system has no memory for that capacity.
-    OutOfMemory,
-}
-
-impl From<QuotaError> for BuildError {
-    fn from(error: QuotaError) -> Self {
-        Self::Quota(error)
-    }
-}
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Quota(error) => write!(f, "quota: {error}"),
-            Self::OverflowQuota(error) => write!(f, "overflow quota: {error}"),
-            Self::ZeroCapacity => f.write_str(
-                "the capacity is 0 keys: give the number of keys that are active at one time \
-                 (use Direct for a limiter without keys)",
-            ),
-            Self::CapacityTooLarge => {
-                f.write_str("the capacity is above 18 thousand million keys: lower it")
-            }
-            Self::SkewTooLarge { most } => write!(
-                f,
-                "max_clock_skew is above {most:?}, the most that states of this quota can be told \
-                 from old ones: lower it, or give the quota a longer period or a larger burst",
-            ),
-            Self::NotCompact => f.write_str(
-                "compact slots were asked for, but this algorithm or quota does not fit them: use \
-                 Slots::Auto or Slots::Wide. Lanes (Gcra::lanes, share_hot_keys), Gcra::for_plans \
-                 and all algorithms but Gcra, LeakyQueue and FixedWindow need wide slots. Gcra and \
-                 LeakyQueue fit with at most 1.5 million cells a second and a burst of at most \
-                 2^31 that takes 0.64 ms or longer to come back; FixedWindow with a lower limit or \
-                 a longer period",
-            ),
-            Self::NothingToShare => f.write_str(
-                "share_hot_keys needs to know how many cells a thread may take ahead: choose them \
-                 with Gcra::lanes, for example .algorithm(Gcra::new().lanes(64))",
-            ),
-            Self::OutOfMemory => f.write_str(
-                "the system has no memory for this capacity (about 29 bytes a key, 15 in compact \
-                 slots, and 15 for each word of its ring, where the algorithm has one): lower it",
-            ),
-        }
-    }
-}
-
-impl core::error::Error for BuildError {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            Self::Quota(error) | Self::OverflowQuota(error) => Some(error),
-            _ => None,
-        }
-    }
 }
 
 /// A clock, or how to make one when it is needed.
@@ -160,7 +77,7 @@ pub(crate) enum ClockSource<C> {
 }
 
 impl<C> ClockSource<C> {
-    fn into_clock(self) -> C {
+    pub(super) fn into_clock(self) -> C {
         match self {
             Self::Given(clock) => clock,
             Self::Made(make) => make(),
@@ -269,9 +186,9 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
 
     /// How many keys may be live (have any debt) at one time; 100,000 unless called.
     ///
-    /// It takes about 29 bytes a key (15 in [compact slots](Slots)), reserved when built and made
-    /// resident as keys arrive; and about 15 more for each word of a ring, where the algorithm has
-    /// one.
+    /// It takes about 29 bytes a key (15 in [compact slots](SlotLayout)), and about 15 more for each word
+    /// of a ring, where the algorithm has one. The memory is reserved when the limiter is built and
+    /// becomes resident as keys arrive.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
@@ -283,7 +200,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
         Self { capacity: keys, ..self }
     }
 
-    /// Chooses what happens when a key finds no place.
+    /// Chooses what happens when a key finds no slot.
     ///
     /// ```
     /// # use tollgate::{Limiter, OnFull, Quota};
@@ -298,7 +215,8 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     /// Chooses between slots of two words and of one; [`SlotLayout::Auto`] unless called.
     ///
     /// ```
-    /// # use tollgate::{Limiter, Quota, SlotLayout};
+    /// # use tollgate::limiter::SlotLayout;
+    /// # use tollgate::{Limiter, Quota};
     /// let begun = || Limiter::<u32>::builder(Quota::per_second(5)).capacity(100_000);
     /// let (wide, chosen) = (begun().slots(SlotLayout::Wide).build()?, begun().build()?);
     /// assert!(chosen.memory_bytes() <= wide.memory_bytes() / 2);
@@ -310,9 +228,9 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
 
     /// How far the clocks of two threads may differ; 1 ms unless called.
     ///
-    /// A key's slot goes to another only this long after the key has become idle, so that a
-    /// thread whose clock is behind by no more than this cannot find a fresh bucket in its place.
-    /// Raise it where threads pass times of their own that are older than that.
+    /// A key's slot goes to another key no sooner than this long after the key has become idle. So a
+    /// thread whose clock is behind by no more than this cannot find a fresh bucket in its place. Raise
+    /// it where threads pass times of their own that are older.
     ///
     /// ```
     /// use std::time::Duration;
@@ -328,11 +246,11 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
 
     /// Asks the system to back the table with huge pages; not unless called.
     ///
-    /// Worth it for tables of some hundred thousand keys or more, whose lookups otherwise wait for
-    /// the address translation as well (see the benchmarks). The price: memory becomes resident two
-    /// megabytes at a time, and the request that first touches a page waits for it to be zeroed,
-    /// some hundred microseconds instead of one. Linux only, where transparent huge pages are set
-    /// to `madvise` or `always`; elsewhere it does nothing.
+    /// It helps tables of some hundred thousand keys or more, whose lookups otherwise wait for the
+    /// address translation as well (see the benchmarks). The price: memory becomes resident two
+    /// megabytes at a time, and the request that first touches a page waits until the page is zeroed,
+    /// some hundred microseconds instead of one. It takes effect on Linux where transparent huge pages
+    /// are set to `madvise` or `always`, and does nothing elsewhere.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
@@ -344,12 +262,12 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
         Self { huge_pages: HugePages(true), ..self }
     }
 
-    /// Counts how many requests are admitted and denied, for [`Stats`](crate::Stats); not unless
+    /// Counts how many requests are admitted and denied, for [`Stats`](crate::stats::Stats); not unless
     /// called.
     ///
     /// Each of up to 64 threads at a time counts on a cache line of its own (8 KB in all),
-    /// without a locked instruction; further threads share one. What lanes spend is not counted,
-    /// what they take is.
+    /// without a locked instruction; further threads share one. What [leases](crate::lease) take is
+    /// counted, what they spend is not.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
@@ -367,32 +285,32 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
 
     /// Lets threads that contend for a key take some of its cells ahead; not unless called.
     ///
-    /// It is what [leases](crate::Lane) do, without a handle: a thread whose charge of a key was
-    /// overtaken by another thread's takes up to `k` cells at once (but at most a quarter of those
-    /// that are left), and decides its next requests for that key without touching shared memory. A
-    /// key that nobody contends for is decided about as ever, at the price of a look at a cache
-    /// line of the thread's own. [`Gcra::leases`] says what `k` is; the limiter must be built with
-    /// it.
+    /// It does what a [`LocalLease`](crate::lease::LocalLease) does, without a handle. A thread whose
+    /// charge of a key loses a race to another thread takes up to `k` cells at once (but at most a
+    /// quarter of those that are left), and decides its next requests for that key without touching
+    /// shared memory. Requests for a key without contention are decided as usual, at the price of a look
+    /// at a cache line of the thread's own. [`Gcra::leases`] says what `k` is; the limiter must be built
+    /// with it.
     ///
-    /// **Guarantee.** The same as without: at most `burst + rate * (span + u)` cells in any span.
+    /// **Guarantee.** The same as without leases: at most `burst + rate * (span + u)` cells in any span.
     ///
     /// **Not guaranteed.**
     ///
     /// - A request may be denied while other threads hold cells that would have been enough: up to
-    ///   `k` for each thread, for as long as time takes to restore `k` cells. A thread's own are
-    ///   counted. When nobody holds any, denials are exact; and the fewer cells are left, the fewer
+    ///   `k` for each thread, for as long as time takes to restore `k` cells. A thread's own cells are
+    ///   counted. When no thread holds any, denials are exact; and the fewer cells are left, the fewer
     ///   are held.
-    /// - A permit for cells that were taken ahead tells what is left of the key as if no other
-    ///   thread had charged it since they were taken: [`remaining`](crate::Permit::remaining) may be
-    ///   too high, and [`reset_after`](crate::Permit::reset_after) too low. So do denials not count
-    ///   what threads hold.
+    /// - A permit for cells that were taken ahead says what is left of the key as if no other thread
+    ///   had charged it since they were taken: [`remaining`](crate::Permit::remaining) may be too high,
+    ///   and [`reset_after`](crate::Permit::reset_after) too low. Denials do not count what other
+    ///   threads hold either.
     /// - [`reset`](Limiter::reset), and forgetting a key to make room for another, does not reach
     ///   cells that threads hold already.
     /// - Up to 64 threads of the process at a time take part (those that asked first); others decide
-    ///   as without. It takes 24 KB.
+    ///   as without leases. It takes 24 KB.
     /// - If a thread's clock steps back by `s` (as it may when the thread moves to another core), it
     ///   may spend `rate * s` cells too many, once for each such step.
-    /// - With a [`TieredClock`](crate::TieredClock) the precise time is read for each request.
+    /// - With a [`TieredClock`](crate::clock::TieredClock) the precise time is read for each request.
     ///
     /// ```
     /// # use tollgate::{BuildError, Gcra, Limiter, Quota};
@@ -401,7 +319,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     /// assert!(gate.check("popular").is_ok());
     ///
     /// let built = Limiter::<str>::builder(Quota::per_second(9)).lease_hot_keys().build();
-    /// assert_eq!(built.unwrap_err(), BuildError::NothingToShare);
+    /// assert_eq!(built.unwrap_err(), BuildError::NothingToLease);
     /// # Ok::<(), BuildError>(())
     /// ```
     pub fn lease_hot_keys(self) -> Self {
@@ -410,7 +328,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
 
     /// Fixes the seed of the hash, so that runs can be repeated exactly.
     ///
-    /// For tests and simulations only: who knows the seed can choose keys that collide. A
+    /// It is for tests and simulations only: an attacker who knows the seed can choose keys that collide. A
     /// [restored](Self::restore) limiter has the snapshot's seeds instead.
     ///
     /// ```
@@ -428,7 +346,7 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
     ///
     /// # Errors
     ///
-    /// What is out of range, with advice; or the system has no memory.
+    /// A choice is out of range, or the system has no memory; the error says what to do.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
@@ -461,7 +379,7 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
         let table = table.map_err(|_| BuildError::OutOfMemory)?;
         let seeds = self.seeds.unwrap_or_else(Seeds::random);
         let tally = self.count_decisions.then(Tally::new);
-        let shares = self.lease_hot_keys.then(|| hot_keys::shares_for(&params)).transpose()?;
+        let shares = self.lease_hot_keys.then(|| hot_keys::room_for_leases(&params)).transpose()?;
         Ok(Limiter::from_parts(table, params, seeds, clock, when_full, tally, shares))
     }
 }
@@ -473,80 +391,6 @@ impl<K: ?Sized, A: fmt::Debug, C> fmt::Debug for Builder<K, A, C> {
             .field("algorithm", &self.algorithm)
             .field("capacity", &self.capacity)
             .field("on_full", &self.on_full)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Builds a [`Direct`]. Made by [`Direct::builder`].
-///
-/// ```
-/// use tollgate::{Direct, FixedWindow, Quota};
-/// let gate = Direct::builder(Quota::per_day(5)).algorithm(FixedWindow::anchored()).build()?;
-/// # Ok::<(), tollgate::QuotaError>(())
-/// ```
-#[must_use = "a builder does nothing until `build` is called"]
-pub struct DirectBuilder<A = Gcra, C = QuantaClock> {
-    quota: Quota,
-    algorithm: A,
-    clock: ClockSource<C>,
-}
-
-impl<A, C> DirectBuilder<A, C> {
-    pub(crate) fn new(quota: Quota, algorithm: A, clock: ClockSource<C>) -> Self {
-        Self { quota, algorithm, clock }
-    }
-
-    /// Chooses the algorithm; [`Gcra`] unless called.
-    ///
-    /// ```
-    /// # use tollgate::{Direct, FixedWindow, Quota};
-    /// let gate = Direct::builder(Quota::per_day(5)).algorithm(FixedWindow::aligned()).build()?;
-    /// # Ok::<(), tollgate::QuotaError>(())
-    /// ```
-    pub fn algorithm<B: Algorithm>(self, algorithm: B) -> DirectBuilder<B, C> {
-        DirectBuilder { algorithm, quota: self.quota, clock: self.clock }
-    }
-
-    /// Chooses the clock; [`QuantaClock`] unless called.
-    ///
-    /// ```
-    /// # use tollgate::{Direct, ManualClock, Quota};
-    /// let gate = Direct::builder(Quota::per_day(5)).clock(ManualClock::new()).build()?;
-    /// # Ok::<(), tollgate::QuotaError>(())
-    /// ```
-    pub fn clock<D: Clock>(self, clock: D) -> DirectBuilder<A, D> {
-        DirectBuilder {
-            clock: ClockSource::Given(clock),
-            quota: self.quota,
-            algorithm: self.algorithm,
-        }
-    }
-}
-
-impl<A: Algorithm, C: Clock> DirectBuilder<A, C> {
-    /// Checks the quota.
-    ///
-    /// # Errors
-    ///
-    /// What is out of range, with advice.
-    ///
-    /// ```
-    /// # use tollgate::{Direct, Quota};
-    /// assert!(Direct::builder(Quota::per_second(0)).build().is_err());
-    /// ```
-    pub fn build(self) -> Result<Direct<A, C>, QuotaError> {
-        self.quota.validate()?;
-        let clock = self.clock.into_clock();
-        let params = self.algorithm.params(&self.quota, clock.unix_origin_nanos())?;
-        Ok(Direct::from_parts(params, clock))
-    }
-}
-
-impl<A: fmt::Debug, C> fmt::Debug for DirectBuilder<A, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DirectBuilder")
-            .field("quota", &self.quota)
-            .field("algorithm", &self.algorithm)
             .finish_non_exhaustive()
     }
 }

@@ -6,16 +6,18 @@ use crate::algo::Algorithm;
 use crate::algo::gcra::Gcra;
 use crate::cell::DirectCell;
 use crate::decision::Decision;
-use crate::limiter::builder::{ClockSource, DirectBuilder};
+use crate::limiter::ask::Ask;
+use crate::limiter::builder::ClockSource;
+use crate::limiter::direct_builder::DirectBuilder;
 use crate::quota::{Quota, QuotaError};
 use crate::time::clocks::QuantaClock;
 use crate::time::{Clock, Tick};
 
 /// A limiter with one bucket: for a whole process, a connection, an upstream.
 ///
-/// It takes two cache lines beside its clock, and shares by reference (or in an `Arc`).
+/// It takes two cache lines beside its clock, and is shared by reference (or in an `Arc`).
 ///
-/// **Guarantee.** The algorithm's, over all threads, with exact totals: every admission is one
+/// **Guarantee.** That of its algorithm, over all threads, with exact totals: every admission is one
 /// compare-and-swap on one word. A denial writes nothing. Lock-free, not wait-free.
 ///
 /// ```
@@ -29,8 +31,8 @@ use crate::time::{Clock, Tick};
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 pub struct Direct<A: Algorithm = Gcra, C = QuantaClock> {
-    pub(crate) cell: CachePadded<DirectCell>,
-    pub(crate) params: A::Params,
+    cell: CachePadded<DirectCell>,
+    params: A::Params,
     clock: C,
 }
 
@@ -67,6 +69,20 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
         Self { cell: CachePadded::new(DirectCell::new(&params)), params, clock }
     }
 
+    /// Begins a request: one cell, now, unless the [`Ask`] says otherwise.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, Tick};
+    /// let gate = Direct::new(Quota::per_second(10))?;
+    /// assert!(gate.ask().cells(10).at(Tick::ZERO).check().is_ok());
+    /// assert!(gate.ask().cells(3).at(Tick::from_nanos(300_000_000)).check().is_ok());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[inline(always)]
+    pub fn ask(&self) -> Ask<'_, '_, Self> {
+        Ask::new(self, &())
+    }
+
     /// Asks for one cell, now.
     ///
     /// # Errors
@@ -80,7 +96,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     /// ```
     #[inline(always)]
     pub fn check(&self) -> Decision {
-        self.check_n(1)
+        self.ask().check()
     }
 
     /// Asks for `n` cells at once, now: all of them or none.
@@ -98,49 +114,82 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     /// ```
     #[inline(always)]
     pub fn check_n(&self, n: u64) -> Decision {
+        self.ask().cells(n).check()
+    }
+
+    /// Asks for one cell, now, and answers yes or no. It charges and admits as
+    /// [`check`](Self::check) does, and takes less time where the algorithm keeps a ring.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota};
+    /// let gate = Direct::new(Quota::per_hour(1))?;
+    /// assert!(gate.allow() && !gate.allow());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[inline(always)]
+    pub fn allow(&self) -> bool {
+        self.ask().allow()
+    }
+
+    /// Answers as [`check`](Self::check) would, and charges nothing.
+    ///
+    /// # Errors
+    ///
+    /// The denial that `check` would give.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota};
+    /// let gate = Direct::new(Quota::per_hour(3))?;
+    /// assert_eq!(gate.peek().unwrap().remaining(), 2);
+    /// assert_eq!(gate.peek().unwrap().remaining(), 2);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[inline]
+    pub fn peek(&self) -> Decision {
+        self.ask().peek()
+    }
+
+    /// Decides by the limiter's clock.
+    #[inline(always)]
+    pub(super) fn decide_now(&self, n: u64) -> Decision {
         if let Some(coarse) = self.clock.coarse()
             && let Some(permit) = self.cell.admit(&self.params, coarse, n)
         {
             return Ok(permit);
         }
-        self.check_at(n, self.clock.now())
+        self.decide_at(n, self.clock.now())
     }
 
-    /// Asks for `n` cells at the instant `now`, which the caller reads from its own clock.
-    ///
-    /// Use one origin for all calls. A `now` older than one already used never grants more.
-    ///
-    /// # Errors
-    ///
-    /// The denial, with the time to come back.
-    ///
-    /// ```
-    /// # use tollgate::{Direct, Quota, Tick};
-    /// let gate = Direct::new(Quota::per_second(1))?;
-    /// assert!(gate.check_at(1, Tick::from_nanos(5)).is_ok());
-    /// assert!(gate.check_at(1, Tick::ZERO).is_err());
-    /// # Ok::<(), tollgate::QuotaError>(())
-    /// ```
+    /// Decides by a time that the caller gives.
     #[inline(always)]
-    pub fn check_at(&self, n: u64, now: Tick) -> Decision {
+    pub(crate) fn decide_at(&self, n: u64, now: Tick) -> Decision {
         self.cell.check(&self.params, now, n)
     }
 
-    /// What [`check_at`](Self::check_at) would answer, without charging anything.
-    ///
-    /// # Errors
-    ///
-    /// The denial that `check_at` would give.
-    ///
-    /// ```
-    /// # use tollgate::{Direct, Quota, Tick};
-    /// let gate = Direct::new(Quota::per_second(3))?;
-    /// assert_eq!(gate.peek_at(1, Tick::ZERO).unwrap().remaining(), 2);
-    /// assert_eq!(gate.peek_at(0, Tick::ZERO).unwrap().remaining(), 3);
-    /// # Ok::<(), tollgate::QuotaError>(())
-    /// ```
-    pub fn peek_at(&self, n: u64, now: Tick) -> Decision {
+    /// Answers yes or no by the limiter's clock.
+    #[inline(always)]
+    pub(super) fn allow_now(&self, n: u64) -> bool {
+        match self.clock.coarse() {
+            Some(_) => self.decide_now(n).is_ok(),
+            None => self.allows_at(n, self.clock.now()),
+        }
+    }
+
+    /// Answers yes or no by a time that the caller gives.
+    #[inline(always)]
+    pub(super) fn allows_at(&self, n: u64, now: Tick) -> bool {
+        self.cell.allow(&self.params, now, n)
+    }
+
+    /// The answer to `n` cells with nothing charged.
+    pub(crate) fn answer_at(&self, n: u64, now: Tick) -> Decision {
         self.cell.peek(&self.params, now, n)
+    }
+
+    /// The time given, or that of the limiter's clock.
+    #[inline(always)]
+    pub(crate) fn or_now(&self, at: Option<Tick>) -> Tick {
+        at.unwrap_or_else(|| self.clock.now())
     }
 
     /// Forgets all that was charged.
@@ -148,22 +197,24 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     /// ```
     /// # use tollgate::{Direct, Quota, Tick};
     /// let gate = Direct::new(Quota::per_second(1))?;
-    /// assert!(gate.check_at(1, Tick::ZERO).is_ok());
+    /// assert!(gate.ask().at(Tick::ZERO).check().is_ok());
     /// gate.reset();
-    /// assert!(gate.check_at(1, Tick::ZERO).is_ok());
+    /// assert!(gate.ask().at(Tick::ZERO).check().is_ok());
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     pub fn reset(&self) {
         self.cell.reset();
     }
+}
 
+impl<A: Algorithm, C> Direct<A, C> {
     /// The clock that [`check`](Self::check) reads.
     ///
     /// ```
     /// # use tollgate::{Clock, Direct, Quota};
     /// let gate = Direct::new(Quota::per_second(1))?;
     /// let now = gate.clock().now();
-    /// assert!(gate.check_at(1, now).is_ok());
+    /// assert!(gate.ask().at(now).check().is_ok());
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     pub fn clock(&self) -> &C {
@@ -171,24 +222,15 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     }
 
     /// The algorithm with the quota worked in.
-    ///
-    /// ```
-    /// # use tollgate::{Direct, Quota};
-    /// use tollgate::algo::StateMachine;
-    /// let gate = Direct::new(Quota::per_second(1))?;
-    /// assert_eq!(gate.params().grid().ratio(), (1, 2_500)); // 1 unit is 2,500 ns
-    /// # Ok::<(), tollgate::QuotaError>(())
-    /// ```
+    #[doc(hidden)]
     pub fn params(&self) -> &A::Params {
         &self.params
     }
-}
 
-impl<A: Algorithm, C> Direct<A, C> {
-    /// Yes or no.
+    /// Its only state.
     #[inline(always)]
-    pub(crate) fn decide_briefly(&self, n: u64, now: Tick) -> bool {
-        self.cell.allow(&self.params, now, n)
+    pub(crate) fn cell(&self) -> &DirectCell {
+        &self.cell
     }
 }
 

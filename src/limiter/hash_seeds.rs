@@ -1,10 +1,10 @@
-//! The seeds of a limiter's hash, which a snapshot takes along.
+//! The seeds of a limiter's hash, which a snapshot includes.
 
 use core::hash::BuildHasher;
 
 use ahash::RandomState;
 
-/// What makes one limiter's hash different from another's.
+/// The seeds that make one limiter's hash different from another's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seeds([u64; Self::COUNT]);
 
@@ -14,14 +14,14 @@ pub(crate) type Proof = [u64; 3];
 impl Seeds {
     pub(crate) const COUNT: usize = 4;
 
-    /// Random ones, which do not follow from each other or from those of another limiter: what
-    /// makes them is keyed by the system.
+    /// Random seeds, which cannot be derived from each other or from those of another limiter: the
+    /// system keys their source.
     pub(crate) fn random() -> Self {
         let source = std::collections::hash_map::RandomState::new();
         Self(core::array::from_fn(|index| source.hash_one(index)))
     }
 
-    /// Those of a run that is to be repeated.
+    /// Fixed seeds, for a run that is to be repeated.
     pub(crate) fn of(seed: u64) -> Self {
         Self([seed, !seed, 1, 2])
     }
@@ -39,8 +39,8 @@ impl Seeds {
         RandomState::with_seeds(a, b, c, d)
     }
 
-    /// Differs where keys would hash otherwise: the function is not the same in all versions of
-    /// its crate, nor on all processors.
+    /// Hashes of fixed values. They differ where keys would hash differently: the hash function is not
+    /// the same in all versions of its crate, nor on all processors.
     pub(crate) fn proof(self) -> Proof {
         let hasher = self.hasher();
         let long = [0x5a_u8; 100];
@@ -49,7 +49,7 @@ impl Seeds {
 }
 
 impl core::fmt::Debug for Seeds {
-    /// Who knows the seeds can choose keys that collide, so they are not told.
+    /// Prints no seeds: an attacker who knows them can choose keys that collide.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("Seeds(..)")
     }

@@ -1,21 +1,22 @@
-//! Hot keys, shared out: a thread that loses a race for a key's word takes a few of its cells ahead,
-//! on a line of its own, and spends those.
+//! Leases of hot keys: a thread that loses a race for a key's word takes a few of the key's cells
+//! ahead, onto a cache line of its own, and spends those.
 //!
-//! A share is what a [`LocalLease`](crate::Lane) is, without its being asked for, and exact for the same
-//! reason: it holds at most `k` cells, charged at once, which may be spent until time has restored
-//! `k` cells, while all charges are held to a burst that is lower by `k`. It is never given back:
-//! what is not spent in time, time has restored, and a request that needs more than is held charges
-//! only the rest.
+//! Such a lease is what a [`LocalLease`](crate::lease::LocalLease) is, except that no caller asks for
+//! it. It is exact for the same reason: it holds at most `k` cells, charged at once, which may be
+//! spent until time has restored `k` cells, while all charges are held to a burst that is lower by
+//! `k`. It is never refunded: time has restored what is not spent before the lease ends, and a request
+//! that needs more than the lease holds charges only the rest.
 //!
-//! # When there is a share
+//! # When a thread takes a lease
 //!
 //! - A thread takes one when its compare-and-swap fails because another thread has charged the same
-//!   key; and, without trying first, when it has spent the last one before its time was over.
-//! - It takes no more than a quarter of the cells that are left, so that the last ones of a bucket
-//!   are decided about one by one, as without shares.
-//! - It takes none where there would be nothing to keep.
-//! - It may have eight, one for each of eight classes of keys. One that holds cells yields its place
-//!   when another key of its class asks twice and nothing was spent in between.
+//!   key. It also takes one, without trying to charge first, when it has spent the last one before
+//!   that one ended.
+//! - It takes no more than a quarter of the cells that are left, so that the last cells of a bucket
+//!   are decided one by one, as without leases.
+//! - It takes none if no cell would be left over.
+//! - It may have eight, one for each of eight classes of keys. A lease that holds cells yields its place
+//!   when another key of its class asks twice and no cell was spent in between.
 
 use core::hash::Hash;
 
@@ -24,56 +25,59 @@ use crate::algo::{Algorithm, StateMachine};
 use crate::cell::{MaxAhead, Request};
 use crate::decision::{Decision, OutOfLine, Permit};
 use crate::limiter::Limiter;
+use crate::limiter::ask::Ask;
 use crate::limiter::builder::BuildError;
 use crate::table::{Attempt, Event, HotKeyLeases, LeaseRef, Probe};
 use crate::time::{Clock, Tick};
 
-/// Room for the shares of a limiter.
-pub(crate) fn shares_for(algo: &impl StateMachine) -> Result<HotKeyLeases, BuildError> {
+/// Room for the leases of a limiter.
+pub(super) fn room_for_leases(algo: &impl StateMachine) -> Result<HotKeyLeases, BuildError> {
     match algo.as_gcra() {
         Some(gcra) if gcra.lease_cells() > 0 => {
             let cells = gcra.lease_cells();
             Ok(HotKeyLeases::new(cells, gcra.restored_after(cells)))
         }
-        _ => Err(BuildError::NothingToShare),
+        _ => Err(BuildError::NothingToLease),
     }
 }
 
-impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
-    /// How many cells of `key` this thread has taken ahead and may still spend at `now`; always 0
-    /// unless the limiter [shares hot keys](crate::Builder::share_hot_keys).
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
+    /// How many cells of the key this thread has taken ahead and may still spend; always 0 unless
+    /// the limiter [leases hot keys](crate::Builder::lease_hot_keys).
     ///
     /// ```
-    /// # use tollgate::{Gcra, Limiter, Quota, Tick};
+    /// # use tollgate::{Gcra, Limiter, Quota};
     /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(1_000))
     ///     .algorithm(Gcra::new().leases(64))
     ///     .lease_hot_keys()
     ///     .build()?;
-    /// assert!(gate.check_at("a", 1, Tick::ZERO).is_ok());
-    /// assert_eq!(gate.held_at("a", Tick::ZERO), 0); // nobody was in the way
+    /// assert!(gate.check("a").is_ok());
+    /// assert_eq!(gate.ask("a").held(), 0); // no other thread was in the way
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
-    pub fn held_at(&self, key: &K, now: Tick) -> u64 {
-        let probe = self.probe(key);
-        let held = |shares: &HotKeyLeases| Some(shares.of(probe)?.left(now));
-        self.shares.as_ref().and_then(held).unwrap_or(0)
+    pub fn held(self) -> u64 {
+        let Some(shares) = self.gate.shares() else { return 0 };
+        let lease = shares.of(self.gate.probe(self.key));
+        lease.map_or(0, |lease| lease.left(self.gate.or_now(self.at)))
     }
+}
 
-    /// Decides by this thread's share of the key, if it has one; else as usual, but who loses a race
-    /// takes a share. The clock is read after the share was looked for.
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
+    /// Decides by this thread's lease of the key, if it has one. Otherwise it decides as usual, except
+    /// that a thread that loses a race takes a lease. The clock is read after the lease is looked up.
     #[inline(never)]
-    pub(crate) fn decide_sharing(&self, probe: Probe, n: u64, now: impl Fn() -> Tick) -> Decision {
+    pub(crate) fn decide_leasing(&self, probe: Probe, n: u64, now: impl Fn() -> Tick) -> Decision {
         let (Some(gcra), Some(shares)) = (self.params.as_gcra(), &self.shares) else {
             return self.decide(probe, self.table.find_at_once(probe), n, now());
         };
-        if let Some(decision) = self.by_share(gcra, shares, probe, n, &now) {
+        if let Some(decision) = self.by_lease(gcra, shares, probe, n, &now) {
             return decision;
         }
         let now = now();
         let permit = match self.table.attempt(probe, gcra, now, n) {
             Attempt::Admitted(permit) => Some(permit),
             Attempt::Raced => {
-                let OutOfLine(permit) = self.take_share(gcra, shares, probe, n, now);
+                let OutOfLine(permit) = self.take_lease(gcra, shares, probe, n, now);
                 permit
             }
             Attempt::Undecided => None,
@@ -87,9 +91,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         }
     }
 
-    /// Decides by this thread's share of the key, if it has one. The clock is read only then.
+    /// Decides by this thread's lease of the key, if it has one. The clock is read only then.
     #[inline(always)]
-    fn by_share(
+    fn by_lease(
         &self,
         gcra: &GcraParams,
         shares: &HotKeyLeases,
@@ -105,16 +109,16 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
                 Some(Ok(gcra.permit_ahead(state, now, left)))
             }
             None => {
-                let OutOfLine(decision) = self.beyond_share(gcra, shares, place, probe, n, now);
+                let OutOfLine(decision) = self.beyond_lease(gcra, shares, place, probe, n, now);
                 Some(decision)
             }
         }
     }
 
-    /// The share holds too little, or its time is over.
+    /// The lease holds too little, or has ended.
     #[cold]
     #[inline(never)]
-    fn beyond_share(
+    fn beyond_lease(
         &self,
         gcra: &GcraParams,
         shares: &HotKeyLeases,
@@ -124,7 +128,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         now: Tick,
     ) -> OutOfLine<Decision> {
         if place.is_alive(now)
-            && let OutOfLine(Some(permit)) = self.take_share(gcra, shares, probe, n, now)
+            && let OutOfLine(Some(permit)) = self.take_lease(gcra, shares, probe, n, now)
         {
             self.count(true);
             return OutOfLine(Ok(permit));
@@ -135,10 +139,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         OutOfLine(self.decide(probe, self.table.find_at_once(probe), n, now))
     }
 
-    /// Charges what the thread's share of the key does not hold of `n` cells, and a new share.
+    /// Charges those of `n` cells that the thread's lease of the key does not hold, and a new lease.
     #[cold]
     #[inline(never)]
-    fn take_share(
+    fn take_lease(
         &self,
         gcra: &GcraParams,
         shares: &HotKeyLeases,

@@ -1,30 +1,38 @@
-//! The keyed limiter: key, hash, slot, step, compare-and-swap, decision.
+//! The keyed limiter, the limiter without keys, their builders, and the request value.
 
-mod allow;
+pub(crate) mod ask;
 mod batch;
+mod build_error;
 pub(crate) mod builder;
+mod decide;
 pub(crate) mod direct;
+mod direct_builder;
 pub(crate) mod hash_seeds;
-pub(crate) mod hot_keys;
+mod hot_keys;
 pub(crate) mod slot_layout;
 pub(crate) mod stats;
-mod within;
+
+pub use ask::Gate;
+pub use batch::AskEach;
+pub(crate) use decide::unseen;
+pub use direct_builder::DirectBuilder;
+pub use slot_layout::SlotLayout;
 
 use core::hash::Hash;
 use core::marker::PhantomData;
-use core::time::Duration;
 
 use ahash::RandomState;
 
 use crate::algo::gcra::Gcra;
-use crate::algo::{Algorithm, NoRing, StateMachine, Visitor, WithinDelay};
-use crate::cell::{DirectCell, Request};
-use crate::decision::{Decision, OutOfLine, Permit};
+use crate::algo::{Algorithm, StateMachine};
+use crate::cell::DirectCell;
+use crate::decision::Decision;
+use crate::limiter::ask::Ask;
 use crate::limiter::builder::Builder;
 use crate::limiter::hash_seeds::Seeds;
 use crate::limiter::stats::Stats;
 use crate::quota::Quota;
-use crate::table::{Counters, Event, Full, HotKeyLeases, KeyRequest, Lookup, Probe, Table, Tally};
+use crate::table::{Counters, Event, HotKeyLeases, Table, Tally};
 use crate::time::clocks::QuantaClock;
 use crate::time::{Clock, Tick};
 
@@ -33,24 +41,29 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 
 /// A limiter that gives every key a bucket of its own, in fixed memory.
 ///
-/// It shares by reference (or in an `Arc`). `K` is the key as it is asked for: `Limiter<str>`
+/// It is shared by reference (or in an `Arc`). `K` is the key as the caller has it: `Limiter<str>`
 /// for names, `Limiter<IpAddr>` for addresses, `Limiter<(u32, [u8; 16])>` for combinations.
 ///
-/// **Guarantee.** A key that keeps its place is granted what its algorithm grants, exactly, over
+/// [`check`](Self::check), [`check_n`](Self::check_n), [`allow`](Self::allow) and
+/// [`peek`](Self::peek) are short forms. [`ask`](Self::ask) sets everything else: cells, time,
+/// [plan](crate::plan::Plan), the longest delay to accept.
+///
+/// **Guarantee.** A key that keeps its slot is granted exactly what its algorithm grants, over
 /// all threads, under any interleaving, and with clocks that differ between threads by up to
 /// [`max_clock_skew`](Builder::max_clock_skew). A decision takes no lock, allocates nothing and
-/// waits for nobody; memory never grows; a denial writes nothing. Lock-free, not wait-free.
+/// waits for no other thread. Memory never grows. A denial writes nothing. Lock-free, not wait-free.
 ///
 /// **Not guaranteed.**
 ///
-/// - A key loses its place only when it is idle (which costs it nothing), or, when all 16 slots
-///   it could have are taken by live keys, by the policy chosen with
-///   [`on_full`](Builder::on_full). The default forgets the key with the least debt.
-/// - Keys are told apart by bits of a randomly seeded hash: 26 in [compact slots](crate::Slots),
-///   54 in others, of which the buckets' choice uses up a few. Two keys that coincide share a
+/// - An idle key may lose its slot, which costs it nothing. A live key loses its slot only when live
+///   keys take all 16 slots that another key could have; the policy chosen with
+///   [`on_full`](Builder::on_full) then decides. The default forgets the key with the least debt.
+/// - Keys are told apart by bits of a randomly seeded hash: 26 in [compact slots](SlotLayout),
+///   54 in others, of which the choice of buckets uses up a few. Two keys that coincide share a
 ///   bucket, so they may be denied too early, never too late. In a table of a million keys that
-///   happens to a new key with a chance of 1.3 in 10 million, or about 10^-13.
-/// - Waiting requests are not served in any order: `Limiter` answers, it does not queue.
+///   happens to a new key with a chance of 1.3 in 10 million in compact slots, of about 10^-13 in
+///   others.
+/// - Requests are not queued: [`WaitQueue`](crate::wait::WaitQueue) serves them in order.
 ///
 /// ```
 /// use std::net::IpAddr;
@@ -69,18 +82,18 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Limiter<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
-    pub(crate) table: Table,
-    pub(crate) params: A::Params,
+    table: Table,
+    params: A::Params,
     hasher: RandomState,
-    pub(crate) clock: C,
-    pub(crate) when_full: WhenFull<A::Params>,
+    clock: C,
+    when_full: WhenFull<A::Params>,
     tally: Option<Tally>,
-    pub(crate) shares: Option<HotKeyLeases>,
-    pub(crate) seeds: Seeds,
+    shares: Option<HotKeyLeases>,
+    seeds: Seeds,
     key: PhantomData<fn(&K)>,
 }
 
-/// What to do when a key finds no place.
+/// The policy for a key that finds no slot: [`OnFull`](builder::OnFull) with the overflow limiter built.
 #[derive(Debug)]
 pub(crate) enum WhenFull<P> {
     Evict,
@@ -97,7 +110,7 @@ impl<P: StateMachine> WhenFull<P> {
 }
 
 impl<K: ?Sized> Limiter<K> {
-    /// Begins a limiter; [`Builder`] says what can be chosen.
+    /// Begins a limiter; [`Builder`] lists the choices.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
@@ -111,6 +124,20 @@ impl<K: ?Sized> Limiter<K> {
 }
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
+    /// Begins a request for `key`: one cell, now, unless the [`Ask`] says otherwise.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota, Tick};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_hour(10)).build()?;
+    /// assert!(gate.ask("a").cells(3).at(Tick::ZERO).check().is_ok());
+    /// assert_eq!(gate.ask("a").cells(9).at(Tick::ZERO).charge_available(), 7);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[inline(always)]
+    pub fn ask<'g, 'k>(&'g self, key: &'k K) -> Ask<'g, 'k, Self> {
+        Ask::new(self, key)
+    }
+
     /// Asks for one cell for `key`, now.
     ///
     /// # Errors
@@ -127,7 +154,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// ```
     #[inline(always)]
     pub fn check(&self, key: &K) -> Decision {
-        self.check_n(key, 1)
+        self.ask(key).check()
     }
 
     /// Asks for `n` cells for `key` at once, now: all of them or none.
@@ -145,171 +172,42 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// ```
     #[inline(always)]
     pub fn check_n(&self, key: &K, n: u64) -> Decision {
-        if self.shares.is_some() {
-            // A share's end is judged by a time that is not behind.
-            return self.decide_sharing(self.probe(key), n, || self.clock.now());
-        }
-        if let Some(coarse) = self.clock.coarse() {
-            return self.check_by_coarse(key, n, coarse);
-        }
-        let (probe, lookup, now) = self.look_up_now(key);
-        self.decide(probe, lookup, n, now)
+        self.ask(key).cells(n).check()
     }
 
-    /// Asks for `n` cells for `key` at the instant `now`, which the caller reads from its own
-    /// clock.
-    ///
-    /// Use one origin for all calls. A `now` older than one already used never grants more, as
-    /// long as it is not older by more than [`max_clock_skew`](Builder::max_clock_skew).
-    ///
-    /// # Errors
-    ///
-    /// The denial, with the time to come back.
+    /// Asks for one cell for `key`, now, and answers yes or no. It charges and admits as
+    /// [`check`](Self::check) does, and takes less time where the algorithm keeps a ring.
     ///
     /// ```
-    /// # use tollgate::{Limiter, Quota, Tick};
-    /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(1)).build()?;
-    /// assert!(gate.check_at("a", 1, Tick::from_nanos(0)).is_ok());
-    /// assert!(gate.check_at("a", 1, Tick::from_nanos(999_999_999)).is_err());
-    /// assert!(gate.check_at("a", 1, Tick::from_nanos(1_000_000_000)).is_ok());
+    /// # use tollgate::{Limiter, Quota, SlidingLog};
+    /// let log = SlidingLog::new();
+    /// let gate: Limiter<str, _> =
+    ///     Limiter::builder(Quota::per_hour(1)).algorithm(log).capacity(1_000).build()?;
+    /// assert!(gate.allow("a"));
+    /// assert!(!gate.allow("a"));
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     #[inline(always)]
-    pub fn check_at(&self, key: &K, n: u64, now: Tick) -> Decision {
-        let probe = self.probe(key);
-        if self.shares.is_some() {
-            return self.decide_sharing(probe, n, || now);
-        }
-        self.decide_begun(probe, n, now)
+    pub fn allow(&self, key: &K) -> bool {
+        self.ask(key).allow()
     }
 
-    /// Looks a key up, and reads the clock.
-    ///
-    /// A clock read waits, on some processors, for the loads before it, and hides what comes after
-    /// it the less the longer that takes. So a line that is likely to be far away is asked for, and
-    /// the clock read, before it is looked at; one that is near is looked at first.
-    #[inline(always)]
-    pub(crate) fn look_up_now(&self, key: &K) -> (Probe, Lookup<'_>, Tick) {
-        let probe = self.probe(key);
-        if self.table.is_far() {
-            self.table.prefetch(probe);
-            let now = self.clock.now();
-            return (probe, self.table.find_at_once(probe), now);
-        }
-        let lookup = self.table.find_at_once(probe);
-        (probe, lookup, self.clock.now())
-    }
-
-    /// Admits by a coarse time, if that will do; else all is decided by the precise one.
-    #[inline(always)]
-    fn check_by_coarse(&self, key: &K, n: u64, coarse: Tick) -> Decision {
-        let probe = self.probe(key);
-        let lookup = self.table.find_at_once(probe);
-        if let Some(permit) = self.params.dispatch(Admit { lookup, now: coarse, n }) {
-            self.count(true);
-            return Ok(permit);
-        }
-        self.decide(probe, lookup, n, self.clock.now())
-    }
-
-    /// Counts a decision, where they are counted.
-    #[inline(always)]
-    pub(crate) fn count(&self, admitted: bool) {
-        if let Some(tally) = &self.tally {
-            tally.count(admitted);
-        }
-    }
-
-    /// The straight line.
-    #[inline(always)]
-    pub(crate) fn decide(&self, probe: Probe, lookup: Lookup<'_>, n: u64, now: Tick) -> Decision {
-        self.decide_by(&self.params, probe, lookup, n, now)
-    }
-
-    /// The straight line by an algorithm that goes on as the limiter's own does.
-    #[inline(always)]
-    pub(crate) fn decide_by(
-        &self,
-        algo: &A::Params,
-        probe: Probe,
-        lookup: Lookup<'_>,
-        n: u64,
-        now: Tick,
-    ) -> Decision {
-        let evict = matches!(self.when_full, WhenFull::Evict);
-        algo.dispatch(Ask { limiter: self, probe, lookup, now, n, evict })
-    }
-
-    /// The straight line, where a request may have to wait for so long at most.
-    pub(crate) fn decide_within(
-        &self,
-        probe: Probe,
-        n: u64,
-        now: Tick,
-        max_delay: Duration,
-    ) -> Decision {
-        let (lookup, evict) =
-            (self.table.find_at_once(probe), matches!(self.when_full, WhenFull::Evict));
-        let ask = Ask { limiter: self, probe, lookup, now, n, evict };
-        self.params.dispatch(AskWithin { ask, max_delay })
-    }
-
-    /// The straight line to yes or no.
-    #[inline(always)]
-    pub(crate) fn allow_seated(&self, probe: Probe, lookup: Lookup<'_>, n: u64, now: Tick) -> bool {
-        let evict = matches!(self.when_full, WhenFull::Evict);
-        self.params.dispatch(Allow(Ask { limiter: self, probe, lookup, now, n, evict }))
-    }
-
-    #[inline(always)]
-    pub(crate) fn look_up(&self, key: &K) -> (Probe, Lookup<'_>) {
-        let probe = self.probe(key);
-        (probe, self.table.find_at_once(probe))
-    }
-
-    /// Whether it pays to begin lookups ahead: a key's slot is likely to be in no cache near by, and
-    /// nothing is looked at before it.
-    #[inline(always)]
-    pub(crate) fn begins_ahead(&self) -> bool {
-        self.table.is_far() && self.shares.is_none()
-    }
-
-    /// Begins to look a key up, for [`decide_begun`](Self::decide_begun).
-    #[inline(always)]
-    pub(crate) fn begin(&self, key: &K) -> Probe {
-        let probe = self.probe(key);
-        self.table.prefetch(probe);
-        probe
-    }
-
-    #[inline(always)]
-    pub(crate) fn decide_begun(&self, probe: Probe, n: u64, now: Tick) -> Decision {
-        self.decide(probe, self.table.find_at_once(probe), n, now)
-    }
-
-    /// What [`check_at`](Self::check_at) would answer, without charging anything or giving the
-    /// key a place. Whether it would find one is not told.
+    /// Answers as [`check`](Self::check) would, and charges nothing.
     ///
     /// # Errors
     ///
-    /// The denial that `check_at` would give.
+    /// The denial that `check` would give.
     ///
     /// ```
-    /// # use tollgate::{Limiter, Quota, Tick};
-    /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(3)).build()?;
-    /// assert_eq!(gate.peek_at("a", 0, Tick::ZERO).unwrap().remaining(), 3);
-    /// assert!(gate.peek_at("a", 4, Tick::ZERO).is_err());
-    /// assert_eq!(gate.stats().claimed, 0);
+    /// # use tollgate::{Limiter, Quota};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_hour(3)).build()?;
+    /// assert_eq!(gate.peek("a").unwrap().remaining(), 2);
+    /// assert_eq!(gate.peek("a").unwrap().remaining(), 2);
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
-    pub fn peek_at(&self, key: &K, n: u64, now: Tick) -> Decision {
-        self.peek_by(&self.params, self.probe(key), n, now)
-    }
-
-    /// The same by an algorithm that goes on as the limiter's own does.
-    pub(crate) fn peek_by(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) -> Decision {
-        let seen = self.table.peek(probe, algo, now, n);
-        algo.answer(seen.unwrap_or_else(|| unseen(algo, n, now)), now, n)
+    #[inline]
+    pub fn peek(&self, key: &K) -> Decision {
+        self.ask(key).peek()
     }
 
     /// Forgets what was charged to `key`: it is as if the key had never been seen.
@@ -317,17 +215,17 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// ```
     /// # use tollgate::{Limiter, Quota, Tick};
     /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(1)).build()?;
-    /// assert!(gate.check_at("a", 1, Tick::ZERO).is_ok());
+    /// assert!(gate.ask("a").at(Tick::ZERO).check().is_ok());
     /// gate.reset("a");
-    /// assert!(gate.check_at("a", 1, Tick::ZERO).is_ok());
+    /// assert!(gate.ask("a").at(Tick::ZERO).check().is_ok());
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn reset(&self, key: &K) {
         self.table.forget(self.probe(key));
     }
 
-    /// About how many keys are live at the clock's present: exact up to some 18,000 slots in a
-    /// table nobody is changing, beyond that scaled up from an even sample of that many.
+    /// About how many keys are live at the clock's present. It is exact up to some 18,000 slots while no
+    /// thread changes the table; beyond that it is scaled up from an even sample of that many.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
@@ -346,7 +244,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// ```
     /// # use tollgate::{Limiter, Quota, Tick};
     /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(1)).build()?;
-    /// assert!(gate.check_at("a", 1, Tick::ZERO).is_ok());
+    /// assert!(gate.ask("a").at(Tick::ZERO).check().is_ok());
     /// assert_eq!(gate.len_at(Tick::from_nanos(2_000_000_000)), 0); // idle means absent
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
@@ -385,7 +283,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             denied_full: counters.total(Event::DeniedFull),
             admitted_full: counters.total(Event::AdmittedFull),
             overflowed: counters.total(Event::Overflowed),
-            shared: counters.total(Event::Leased),
+            leased: counters.total(Event::Leased),
         }
     }
 
@@ -400,14 +298,16 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     pub fn memory_bytes(&self) -> usize {
         self.table.memory_bytes()
     }
+}
 
+impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
     /// The clock that [`check`](Self::check) reads.
     ///
     /// ```
     /// # use tollgate::{Clock, Limiter, Quota};
     /// let gate: Limiter<str> = Limiter::builder(Quota::per_day(1)).build()?;
     /// let now = gate.clock().now();
-    /// assert!(gate.check_at("a", 1, now).is_ok());
+    /// assert!(gate.ask("a").at(now).check().is_ok());
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn clock(&self) -> &C {
@@ -415,149 +315,11 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     }
 
     /// The algorithm with the quota worked in.
-    ///
-    /// ```
-    /// # use tollgate::{Limiter, Quota, SlotLayout};
-    /// use tollgate::algo::StateMachine;
-    /// let gate: Limiter<str> =
-    ///     Limiter::builder(Quota::per_day(1)).slots(SlotLayout::Wide).build()?;
-    /// assert_eq!(gate.params().grid().skew_tolerance(), None); // any
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
+    #[doc(hidden)]
     pub fn params(&self) -> &A::Params {
         &self.params
     }
 
-    #[inline(always)]
-    pub(crate) fn probe(&self, key: &K) -> Probe {
-        self.table.probe(self.hasher.hash_one(key))
-    }
-
-    /// As [`decide_full`](Self::decide_full), where keys without a place share no limiter.
-    pub(crate) fn decide_unseated(&self, nearest: u64, n: u64, now: Tick) -> Decision {
-        let OutOfLine(decision) = self.decide_full(nearest, n, now);
-        decision
-    }
-
-    /// All candidates hold live keys of others, and none may be evicted.
-    #[cold]
-    #[inline(never)]
-    fn decide_full(&self, nearest: u64, n: u64, now: Tick) -> OutOfLine<Decision> {
-        let counters = self.table.counters();
-        OutOfLine(match &self.when_full {
-            WhenFull::Evict | WhenFull::Deny => {
-                counters.count(Event::DeniedFull);
-                Err(self.params.no_place(nearest, now, self.table.skew()))
-            }
-            WhenFull::Admit => {
-                counters.count(Event::AdmittedFull);
-                self.admit_untracked(n, now)
-            }
-            WhenFull::Share(shared) => {
-                counters.count(Event::Overflowed);
-                shared.1.check(&shared.0, now, n)
-            }
-        })
-    }
-
-    /// As if the key were fresh: what it could spend is what it is told.
-    fn admit_untracked(&self, n: u64, now: Tick) -> Decision {
-        match self.params.answer(unseen(&self.params, n, now), now, n) {
-            Err(denied) if !denied.is_final() => Ok(Permit::despite(denied)),
-            decision => decision,
-        }
-    }
-}
-
-/// What `n` cells of a key that was never seen are judged by.
-pub(crate) fn unseen<M: StateMachine>(algo: &M, n: u64, now: Tick) -> M::View {
-    algo.read(algo.fresh(now), NoRing, now, n)
-}
-
-/// A request for cells, to be decided by an algorithm.
-struct Ask<'a, K: ?Sized, A: Algorithm, C> {
-    limiter: &'a Limiter<K, A, C>,
-    probe: Probe,
-    lookup: Lookup<'a>,
-    now: Tick,
-    n: u64,
-    evict: bool,
-}
-
-impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Ask<'_, K, A, C> {
-    type Out = Decision;
-
-    #[inline(always)]
-    fn by<M: StateMachine>(self, algo: &M) -> Decision {
-        let Self { limiter, probe, lookup, now, n, evict } = self;
-        let request = Request { now, cells: n };
-        let decision =
-            match lookup.decide(KeyRequest { probe, machine: algo, request, may_evict: evict }) {
-                Ok(decision) => decision,
-                Err(Full { nearest }) => {
-                    let OutOfLine(decision) = limiter.decide_full(nearest, n, now);
-                    decision
-                }
-            };
-        limiter.count(decision.is_ok());
-        decision
-    }
-}
-
-/// A request for cells that may have to wait for so long at most.
-struct AskWithin<'a, K: ?Sized, A: Algorithm, C> {
-    ask: Ask<'a, K, A, C>,
-    max_delay: Duration,
-}
-
-impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for AskWithin<'_, K, A, C> {
-    type Out = Decision;
-
-    fn by<M: StateMachine>(self, algo: &M) -> Decision {
-        self.ask.by(&WithinDelay::new(algo.clone(), self.max_delay))
-    }
-}
-
-/// A request for cells, to be answered by yes or no.
-struct Allow<'a, K: ?Sized, A: Algorithm, C>(Ask<'a, K, A, C>);
-
-impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Allow<'_, K, A, C> {
-    type Out = bool;
-
-    #[inline(always)]
-    fn by<M: StateMachine>(self, algo: &M) -> bool {
-        let Ask { limiter, probe, lookup, now, n, evict } = self.0;
-        let request = Request { now, cells: n };
-        let allowed =
-            match lookup.allow(KeyRequest { probe, machine: algo, request, may_evict: evict }) {
-                Ok(allowed) => allowed,
-                Err(Full { nearest }) => {
-                    let OutOfLine(decision) = limiter.decide_full(nearest, n, now);
-                    decision.is_ok()
-                }
-            };
-        limiter.count(allowed);
-        allowed
-    }
-}
-
-/// A request for cells of a key that was looked for, to be admitted at once or not at all.
-struct Admit<'a> {
-    lookup: Lookup<'a>,
-    now: Tick,
-    n: u64,
-}
-
-impl Visitor for Admit<'_> {
-    type Out = Option<Permit>;
-
-    #[inline(always)]
-    fn by<M: StateMachine>(self, algo: &M) -> Option<Permit> {
-        self.lookup.admit(algo, self.now, self.n)
-    }
-}
-
-impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
     pub(crate) fn from_parts(
         table: Table,
         params: A::Params,
@@ -569,6 +331,29 @@ impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
     ) -> Self {
         let hasher = seeds.hasher();
         Self { table, params, hasher, clock, when_full, tally, shares, seeds, key: PhantomData }
+    }
+
+    /// The slots.
+    #[inline(always)]
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// What happens to a key that finds no slot.
+    #[inline(always)]
+    pub(crate) fn when_full(&self) -> &WhenFull<A::Params> {
+        &self.when_full
+    }
+
+    /// Cells that threads have taken ahead, if the limiter leases hot keys.
+    #[inline(always)]
+    pub(crate) fn shares(&self) -> Option<&HotKeyLeases> {
+        self.shares.as_ref()
+    }
+
+    /// The seeds of its hash.
+    pub(crate) fn seeds(&self) -> Seeds {
+        self.seeds
     }
 }
 

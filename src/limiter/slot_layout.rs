@@ -1,4 +1,4 @@
-//! Which slots a keyed limiter has.
+//! The layout of a keyed limiter's slots.
 
 use core::time::Duration;
 
@@ -6,11 +6,11 @@ use crate::algo::{Algorithm, StateMachine};
 use crate::limiter::builder::BuildError;
 use crate::quota::Quota;
 
-/// Compact slots are chosen unasked from this capacity on: with 10,000 keys a decision took as
-/// long as in wide slots, with 30,000 about a tenth less.
+/// [`SlotLayout::Auto`] chooses compact slots from this capacity on: with 10,000 keys a decision took
+/// as long as in wide slots, with 30,000 about a tenth less.
 const COMPACT_CAPACITY_MIN: u64 = 30_000;
-/// Compact slots are chosen unasked only where keys that stay away for less than thirty days
-/// cannot be taken for what they were.
+/// [`SlotLayout::Auto`] chooses compact slots only where the old state of a key that stays away for
+/// less than thirty days cannot be taken for a new one.
 const HORIZON_MIN: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 /// How a [`Limiter`](crate::Limiter) keeps its keys: in slots of two words, or of one.
@@ -27,23 +27,21 @@ const HORIZON_MIN: Duration = Duration::from_secs(30 * 24 * 3_600);
 ///   burst takes to come back, where that is less), so that a span may be granted that much more;
 ///   in wide slots the unit is 2.5 microseconds. An anchored window's end is kept to a
 ///   ten-thousandth of its length. The rate, or the limit, is as exact.
-/// - A clock may be behind the one that charged by no more than
-///   [`skew_tolerance`](crate::algo::Machine::skew_tolerance): an hour or nearly where the burst
-///   takes 0.2 s or longer to come back, 10 seconds at the least. In wide slots, with ordinary
+/// - A clock may be behind the one that charged by no more than a tolerance: an hour or nearly where
+///   the burst takes 0.2 s or longer to come back, 10 seconds at the least. In wide slots, with ordinary
 ///   quotas, it may be behind by any span.
-/// - A key that comes back after longer than [`horizon`](crate::algo::Machine::horizon) (about a
-///   year where the burst takes 0.2 s or longer, a day at the least), to a place that nobody has
-///   taken meanwhile, may be denied once more for what it did then: for no longer than sixteen
-///   times what its burst takes to come back (the largest debt that a state can hold) and that
-///   tolerance together.
+/// - A key may come back after longer than its horizon (about a year where the burst takes 0.2 s or
+///   longer, a day at the least), to a slot that no other key has taken meanwhile. It may then be
+///   denied once more for what it did before: for no longer than sixteen times what its burst takes to
+///   come back (the largest debt that a state can hold) and the tolerance above together.
 ///
-/// These need wide slots, whatever the quota: [`Gcra::leases`](crate::Gcra::lanes), and with them
-/// [`lease_hot_keys`](crate::Builder::share_hot_keys);
-/// [`Gcra::for_plans`](crate::Gcra::for_plans); [`DynamicGcra`](crate::Live); and all algorithms that are not
-/// named below. With [`Auto`](Self::Auto) they have them. With [`Compact`](Self::Compact) the limiter is
-/// not built, and [`BuildError::NotCompact`] says what to leave out.
-/// [Plans](crate::Plan) of a limiter without `for_plans` work in both kinds of slot, and so do
-/// [reservations](crate::Reservation), which compact slots settle less exactly (see there).
+/// These need wide slots, whatever the quota: [`Gcra::leases`](crate::Gcra::leases), and with them
+/// [`lease_hot_keys`](crate::Builder::lease_hot_keys);
+/// [`Gcra::for_plans`](crate::Gcra::for_plans); [`DynamicGcra`](crate::dynamic::DynamicGcra); and all algorithms that are not
+/// named below. With [`Auto`](Self::Auto) they get wide slots. With [`Compact`](Self::Compact) building
+/// the limiter fails, and [`BuildError::NotCompact`] says what to leave out.
+/// [Plans](crate::plan::Plan) of a limiter without `for_plans` work in both kinds of slot, and so do
+/// [reservations](crate::reservation::Reservation), which compact slots settle less exactly (see there).
 ///
 /// [`Gcra`](crate::Gcra) and [`LeakyQueue`](crate::LeakyQueue) can have compact slots, unless the
 /// rate is above 1.5 million cells a second, the whole burst comes back in less than 0.64 ms, or
@@ -53,7 +51,8 @@ const HORIZON_MIN: Duration = Duration::from_secs(30 * 24 * 3_600);
 /// anchored, 100,000 an hour and 60 a minute fit, 1,000 a second do not.
 ///
 /// ```
-/// use tollgate::{BuildError, Limiter, Quota, SlotLayout};
+/// use tollgate::limiter::SlotLayout;
+/// use tollgate::{BuildError, Limiter, Quota};
 ///
 /// let quota = Quota::per_second(100).burst(20);
 /// let gate: Limiter<u64> =
@@ -71,16 +70,16 @@ pub enum SlotLayout {
     Wide,
     /// One word a slot; [`BuildError::NotCompact`] if it does not fit.
     Compact,
-    /// One word a slot for a capacity of 30,000 keys or more, where it fits with a
-    /// [`horizon`](crate::algo::Machine::horizon) of thirty days or longer, and tells the clocks
-    /// apart that are allowed for; else two. Below that, a table stays in the processor's cache
-    /// either way, and compact slots are no faster.
+    /// One word a slot for a capacity of 30,000 keys or more, where it fits with a horizon of thirty
+    /// days or longer and tolerates the [clock skew](crate::Builder::max_clock_skew) that is allowed;
+    /// otherwise two. A smaller table stays in the processor's cache either way, and compact slots are
+    /// no faster.
     #[default]
     Auto,
 }
 
 impl SlotLayout {
-    /// Auto only where it may be worth it.
+    /// Leaves `Auto` only where compact slots may be faster.
     pub(crate) fn for_capacity(self, capacity: u64) -> Self {
         match self {
             Self::Auto if capacity < COMPACT_CAPACITY_MIN => Self::Wide,
@@ -88,7 +87,7 @@ impl SlotLayout {
         }
     }
 
-    /// The quota worked in, and whether for compact slots. It is in range.
+    /// The algorithm with the quota worked in, and whether for compact slots. The quota is in range.
     pub(crate) fn fit<A: Algorithm>(
         self,
         algorithm: &A,
@@ -113,17 +112,18 @@ impl SlotLayout {
     }
 }
 
-/// Whether compact slots may be chosen unasked.
+/// Whether `Auto` may choose compact slots.
 fn lasts(params: &impl StateMachine, skew: Duration) -> bool {
     let horizon = params.horizon().unwrap_or(Duration::MAX);
     horizon >= HORIZON_MIN && check_skew(params, skew).is_ok()
 }
 
-/// A thread that judges may be behind the one that charged, and looks back by the skew.
+/// A deciding thread may be behind the one that charged, and looks back by the skew: so the tolerance
+/// must be twice the skew.
 fn check_skew(params: &impl StateMachine, skew: Duration) -> Result<(), BuildError> {
     match params.skew_tolerance() {
         Some(tolerance) if skew > tolerance / 2 => {
-            Err(BuildError::SkewTooLarge { most: tolerance / 2 })
+            Err(BuildError::SkewTooLarge { max: tolerance / 2 })
         }
         _ => Ok(()),
     }

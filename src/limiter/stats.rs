@@ -1,4 +1,4 @@
-//! What a limiter counts, and how full it is.
+//! Counts of a limiter's decisions, and how full it is.
 
 use core::fmt;
 use core::hash::Hash;
@@ -9,7 +9,7 @@ use crate::limiter::Limiter;
 use crate::table::{LOAD_PERCENT, Tally};
 use crate::time::{Clock, Tick};
 
-/// Counts since the limiter was built, read without stopping anybody.
+/// Counts since the limiter was built, read without stopping any thread.
 ///
 /// While other threads work, the counts may be of slightly different moments.
 ///
@@ -30,24 +30,24 @@ pub struct Stats {
     pub admitted: Option<u64>,
     /// Requests that were denied, for whatever reason; `None` unless the limiter counts decisions.
     pub denied: Option<u64>,
-    /// Times that a key was given a slot. Now and then two threads are given one each for the
-    /// same key, and one of them is given up, so this may exceed the number of keys.
+    /// Times that a key was given a slot. Sometimes two threads claim one each for the same key, and
+    /// one of the two is given up, so this may exceed the number of keys.
     pub claimed: u64,
     /// Times that a live key was forgotten to make room
     /// ([`OnFull::EvictNearestIdle`](crate::OnFull::EvictNearestIdle)).
     pub evicted: u64,
-    /// Requests denied because their key found no place
+    /// Requests denied because their key found no slot
     /// ([`OnFull::Deny`](crate::OnFull::Deny)).
     pub denied_full: u64,
-    /// Requests admitted although their key found no place
+    /// Requests admitted although their key found no slot
     /// ([`OnFull::Admit`](crate::OnFull::Admit)).
     pub admitted_full: u64,
     /// Requests decided by the shared overflow limiter
     /// ([`OnFull::SharedOverflow`](crate::OnFull::SharedOverflow)).
     pub overflowed: u64,
     /// Times that a thread took cells of a hot key ahead
-    /// ([`lease_hot_keys`](crate::Builder::share_hot_keys)).
-    pub shared: u64,
+    /// ([`lease_hot_keys`](crate::Builder::lease_hot_keys)).
+    pub leased: u64,
 }
 
 /// How full a limiter is.
@@ -68,15 +68,15 @@ pub struct Occupancy {
     /// About how many keys are live: see [`Limiter::len`].
     pub live: usize,
     /// Live keys that there is room for: the capacity asked for, rounded up to what fills whole
-    /// buckets to 55 %. More find a place, too, until all 16 slots of a key are taken.
+    /// buckets to 55 %. More keys find a slot, too, until all 16 slots that a key could have are taken.
     pub capacity: usize,
-    /// Slots in all, of which each holds a key.
+    /// Slots in all. Each holds one key.
     pub slots: usize,
 }
 
 impl Occupancy {
-    /// The share of the slots that hold live keys, 0 to 1. Above 0.55 there are more of them than
-    /// the capacity; from 0.7 on more than one new key in a hundred finds no place.
+    /// The share of the slots that hold live keys, 0 to 1. Above 0.55 there are more live keys than
+    /// the capacity; from 0.7 on more than one new key in a hundred finds no slot.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
@@ -91,8 +91,8 @@ impl Occupancy {
 }
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
-    /// How full the limiter is at the clock's present. It looks at up to 4,096 buckets, so it is
-    /// for a page of figures or a timer.
+    /// How full the limiter is at the clock's present. It looks at up to 4,096 buckets: call it from a
+    /// page of metrics or a timer, not for each request.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
@@ -110,7 +110,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// ```
     /// # use tollgate::{Limiter, Quota, Tick};
     /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(1)).build()?;
-    /// assert!(gate.check_at("a", 1, Tick::ZERO).is_ok());
+    /// assert!(gate.ask("a").at(Tick::ZERO).check().is_ok());
     /// assert_eq!(gate.occupancy_at(Tick::from_nanos(2_000_000_000)).live, 0);
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
@@ -122,20 +122,21 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     }
 }
 
-/// Counts decisions that pass through it: of a [`Direct`](crate::Direct), a
-/// [`LocalLease`](crate::Lane), or one of several uses of a limiter.
+/// Counts decisions that pass through it: those of a [`Direct`](crate::Direct), of a
+/// [`LocalLease`](crate::lease::LocalLease), or of one of several uses of a limiter.
 ///
-/// A [`Limiter`] can [count its own](crate::Builder::count_decisions). A `Direct` cannot, so that
-/// nobody who does not count pays for the question.
+/// A [`Limiter`] can [count its own](crate::Builder::count_decisions). A `Direct` cannot, so that it
+/// costs nothing where decisions are not counted.
 ///
 /// Each of up to 64 threads at a time counts on cache lines of its own, without a locked
 /// instruction; more threads share a line. It takes 8 KB.
 ///
-/// **Not guaranteed.** Whoever reads while others count may see counts of slightly different
+/// **Not guaranteed.** A thread that reads while others count may see counts of slightly different
 /// moments.
 ///
 /// ```
-/// use tollgate::{DecisionCount, Direct, Quota};
+/// use tollgate::stats::DecisionCount;
+/// use tollgate::{Direct, Quota};
 ///
 /// let (gate, count) = (Direct::new(Quota::per_hour(2))?, DecisionCount::new());
 /// for _ in 0..5 {
@@ -151,7 +152,7 @@ impl DecisionCount {
     /// Counts of zero.
     ///
     /// ```
-    /// assert_eq!(tollgate::DecisionCount::new().admitted(), 0);
+    /// assert_eq!(tollgate::stats::DecisionCount::new().admitted(), 0);
     /// ```
     #[must_use]
     pub fn new() -> Self {
@@ -161,7 +162,8 @@ impl DecisionCount {
     /// Counts a decision, and returns it.
     ///
     /// ```
-    /// # use tollgate::{DecisionCount, Direct, Quota};
+    /// # use tollgate::stats::DecisionCount;
+    /// # use tollgate::{Direct, Quota};
     /// let (gate, count) = (Direct::new(Quota::per_hour(1))?, DecisionCount::new());
     /// assert!(count.watch(gate.check()).is_ok() && count.watch(gate.check()).is_err());
     /// assert_eq!(count.denied(), 1);
@@ -176,7 +178,8 @@ impl DecisionCount {
     /// Counts yes or no, for `allow`.
     ///
     /// ```
-    /// # use tollgate::{DecisionCount, Direct, Quota};
+    /// # use tollgate::stats::DecisionCount;
+    /// # use tollgate::{Direct, Quota};
     /// let (gate, count) = (Direct::new(Quota::per_hour(1))?, DecisionCount::new());
     /// let allowed = gate.allow();
     /// count.count(allowed);
@@ -191,7 +194,7 @@ impl DecisionCount {
     /// Decisions counted that admitted.
     ///
     /// ```
-    /// let count = tollgate::DecisionCount::new();
+    /// let count = tollgate::stats::DecisionCount::new();
     /// count.count(true);
     /// assert_eq!(count.admitted(), 1);
     /// ```
@@ -202,7 +205,7 @@ impl DecisionCount {
     /// Decisions counted that denied.
     ///
     /// ```
-    /// let count = tollgate::DecisionCount::new();
+    /// let count = tollgate::stats::DecisionCount::new();
     /// count.count(true);
     /// assert_eq!(count.denied(), 0);
     /// ```

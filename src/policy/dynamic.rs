@@ -18,22 +18,22 @@ use crate::limiter::direct::Direct;
 use crate::quota::{Quota, QuotaError};
 use crate::time::{Clock, Tick};
 
-/// What is on the shelf: the parameters, and the quota's limit and period in nanoseconds.
+/// Words of the published quota: the parameters, and the quota's limit and period in nanoseconds.
 const WORDS: usize = PACED_WORDS + 2;
 
 /// A token bucket, as [`Gcra`](crate::Gcra), whose quota can be replaced while it is in use, by
 /// [`Limiter::set_quota`] or [`Direct::set_quota`].
 ///
-/// A decision costs about a hundred instructions more than one by [`Gcra`](crate::Gcra), some
-/// nanoseconds: it reads the quota that holds at the moment. It takes no lock for that, and waits for
-/// no one. A change takes no time that
-/// depends on the number of keys: states count cells, so that no state is touched. The exception is one
-/// in some dozens of [resets](Inherit::Reset), or additive changes to a smaller burst, of a quota that
-/// takes months to fill up, and one in thousands where it takes hours: that change first goes through
-/// the slots and renews the states of idle keys, which a longer row of changes would make owe again.
+/// A decision reads the quota in force, which costs about a hundred instructions more than one by
+/// [`Gcra`](crate::Gcra), some nanoseconds. It takes no lock for that, and waits for no other thread. The
+/// time of a change does not depend on the number of keys: states count cells, so that no state is
+/// touched. There is one exception: of [resets](Inherit::Reset), and of additive changes to a smaller
+/// burst, one in some dozens (of a quota that takes months to fill up) or one in thousands (where it
+/// takes hours) first goes through the slots and renews the states of idle keys. Without that, a long
+/// series of changes would make idle keys owe cells again.
 ///
 /// **Guarantee.** Every decision is made by one quota, never by the rate of one and the burst of
-/// another. Those that begin after a change has returned are made by the new one. Between two
+/// another. A decision that begins after a change has returned is made by the new quota. Between two
 /// changes a key is granted at most what it [inherits](Inherit) and `rate * (span + u)` cells, where
 /// `u` is the time of a unit; a unit is a share of a cell: a thousandth or less, where the rate that
 /// the limiter was built with is up to 31,250 a second, and a share of 32 nanoseconds above that. All
@@ -42,23 +42,24 @@ const WORDS: usize = PACED_WORDS + 2;
 /// **Not guaranteed.**
 ///
 /// - A decision that is under way when the quota changes may be made by the old quota. If the burst
-///   shrinks several times while one is under way, that one may be denied, and told to wait for too
-///   long, by a cell's time for each cell that it shrank by.
-/// - A key that had all its cells may have all of them afterwards, by whatever inheritance: an idle
+///   shrinks several times while a decision is under way, that decision may be a denial whose wait is
+///   too long by a cell's time for each cell that the burst shrank by.
+/// - A key that had all its cells may have all of them afterwards, whatever the inheritance: an idle
 ///   state is the same as none.
-/// - A [reservation](crate::Reservation) from before the change gives nothing back.
-/// - The rate can become 32 times as fast as the first, or more if that is slow; the largest burst
-///   in units of the first rate is 2^47. What is beyond is denied, and leaves the quota as it was.
-/// - Clocks may differ by 18 minutes, and a key that comes back after 78 days may be denied for a while for
-///   what it did then, however slow the first rate is: it may become a fast one. How often the quota
-///   changed in between does not matter.
-/// - A request by a clock that is behind the last change is judged as at the change; the times that it
-///   is told count from its own instant. A reset by a clock that is behind charges made before forgives
+/// - A [reservation](crate::reservation::Reservation) from before the change refunds nothing.
+/// - The rate can become 32 times as fast as the first, or more if the first is slow; the largest burst
+///   in units of the first rate is 2^47. A quota beyond is an error, and leaves the quota as it was.
+/// - Clocks may differ by 18 minutes. A key that comes back after 78 days may be denied for a while for
+///   what it did then, however slow the first rate is, because the rate may become a fast one. How often
+///   the quota changed in between does not matter.
+/// - A request by a clock that is behind the last change is judged as at the change; the times in its
+///   answer count from its own instant. A reset by a clock that is behind earlier charges forgives
 ///   no more than the largest debt from its own instant on.
-/// - Slots are wide. There are no lanes, and no shares of hot keys.
+/// - Slots are wide. There are no leases, of hot keys or others.
 ///
 /// ```
-/// use tollgate::{Inherit, Limiter, DynamicGcra, Quota};
+/// use tollgate::dynamic::{DynamicGcra, Inherit};
+/// use tollgate::{Limiter, Quota};
 ///
 /// let gate: Limiter<str, DynamicGcra> =
 ///     Limiter::builder(Quota::per_hour(10)).algorithm(DynamicGcra::new()).build()?;
@@ -76,7 +77,8 @@ impl DynamicGcra {
     /// A bucket that is full when a key is first seen.
     ///
     /// ```
-    /// # use tollgate::{Direct, DynamicGcra, Quota};
+    /// # use tollgate::dynamic::DynamicGcra;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::builder(Quota::per_hour(4)).algorithm(DynamicGcra::new()).build()?;
     /// assert_eq!(gate.check().unwrap().remaining(), 3);
     /// # Ok::<(), tollgate::QuotaError>(())
@@ -89,10 +91,11 @@ impl DynamicGcra {
     /// A bucket that is empty when a key is first seen, and fills at the rate.
     ///
     /// ```
-    /// # use tollgate::{Direct, DynamicGcra, Quota, Tick};
+    /// # use tollgate::dynamic::DynamicGcra;
+    /// # use tollgate::{Direct, Quota, Tick};
     /// let gate = Direct::builder(Quota::per_second(4)).algorithm(DynamicGcra::start_empty()).build()?;
-    /// assert!(gate.check_at(1, Tick::ZERO).is_err());
-    /// assert!(gate.check_at(1, Tick::from_nanos(250_000_000)).is_ok());
+    /// assert!(gate.ask().at(Tick::ZERO).check().is_err());
+    /// assert!(gate.ask().at(Tick::from_nanos(250_000_000)).check().is_ok());
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     #[must_use]
@@ -113,11 +116,13 @@ impl Algorithm for DynamicGcra {
     }
 }
 
-/// [`DynamicGcra`] with the quota that holds at the moment.
+/// [`DynamicGcra`] with the quota in force.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, StateMachine};
-/// use tollgate::{DynamicGcra, Quota, Tick};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::StateMachine;
+/// use tollgate::dynamic::DynamicGcra;
+/// use tollgate::{Quota, Tick};
 ///
 /// let params = DynamicGcra::new().params(&Quota::per_second(2), 0)?;
 /// assert!(params.answer(params.fresh(Tick::ZERO), Tick::ZERO, 2).is_ok());
@@ -132,9 +137,9 @@ pub struct DynamicGcraParams {
 
 #[derive(Clone, Debug)]
 enum Kind {
-    /// What holds at the moment.
+    /// The quota in force, which changes.
     Live(Arc<VersionedCell<WORDS>>),
-    /// What held at some moment.
+    /// The quota of one moment.
     Still(PacedParams),
 }
 
@@ -150,7 +155,7 @@ fn from_words(words: &[u64; WORDS]) -> PacedParams {
 }
 
 impl DynamicGcraParams {
-    /// What holds now.
+    /// The quota in force.
     #[inline(always)]
     fn now(&self) -> PacedParams {
         match &self.kind {
@@ -169,8 +174,8 @@ impl DynamicGcraParams {
         Self { kind: Kind::Still(params), first: self.first }
     }
 
-    /// Replaces the quota. Before it does, `renew` renews all idle states, if there were so many changes
-    /// that old ones would else be taken for live ones.
+    /// Replaces the quota. First, if there were so many changes that old states would be taken for live
+    /// ones, `renew` renews all idle states.
     fn change(
         &self,
         quota: &Quota,
@@ -210,7 +215,8 @@ impl<K: Hash + ?Sized, C: Clock> Limiter<K, DynamicGcra, C> {
     /// changed by another thread; the error says what to do. The old quota then stays in force.
     ///
     /// ```
-    /// # use tollgate::{Inherit, Limiter, DynamicGcra, Quota, QuotaError};
+    /// # use tollgate::dynamic::{DynamicGcra, Inherit};
+    /// # use tollgate::{Limiter, Quota, QuotaError};
     /// let gate: Limiter<str, DynamicGcra> =
     ///     Limiter::builder(Quota::per_hour(10)).algorithm(DynamicGcra::new()).build()?;
     /// let denied = gate.set_quota(Quota::per_second(0), Inherit::Reset);
@@ -229,15 +235,16 @@ impl<K: Hash + ?Sized, C: Clock> Limiter<K, DynamicGcra, C> {
     /// As there.
     ///
     /// ```
-    /// # use tollgate::{Inherit, Limiter, DynamicGcra, Quota, Tick};
+    /// # use tollgate::dynamic::{DynamicGcra, Inherit};
+    /// # use tollgate::{Limiter, Quota, Tick};
     /// let gate: Limiter<str, DynamicGcra> =
     ///     Limiter::builder(Quota::per_second(10)).algorithm(DynamicGcra::new()).build()?;
-    /// assert!(gate.check_at("a", 10, Tick::ZERO).is_ok());
+    /// assert!(gate.ask("a").cells(10).at(Tick::ZERO).check().is_ok());
     /// let half = Tick::from_nanos(500_000_000);
     /// gate.set_quota_at(Quota::per_second(2).burst(10), Inherit::AsIs, half)?;
     /// // Five cells of the first half second, and one of the next.
     /// let one = Tick::from_nanos(1_000_000_000);
-    /// assert_eq!(gate.peek_at("a", 0, one).unwrap().remaining(), 6);
+    /// assert_eq!(gate.ask("a").cells(0).at(one).peek().unwrap().remaining(), 6);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_quota_at(
@@ -247,16 +254,17 @@ impl<K: Hash + ?Sized, C: Clock> Limiter<K, DynamicGcra, C> {
         now: Tick,
     ) -> Result<(), QuotaError> {
         self.params().change(&quota, inherit, now, |before| {
-            // What is idle for the clock that is furthest behind is idle for all.
-            let instant = before.instant(now.saturating_sub(self.table.skew()));
-            self.table.revise_all(|state| before.renewed(state, instant));
+            // A state that is idle for the clock furthest behind is idle for all.
+            let instant = before.instant(now.saturating_sub(self.table().skew()));
+            self.table().revise_all(|state| before.renewed(state, instant));
         })
     }
 
     /// The quota in force.
     ///
     /// ```
-    /// # use tollgate::{Limiter, DynamicGcra, Quota};
+    /// # use tollgate::dynamic::DynamicGcra;
+    /// # use tollgate::{Limiter, Quota};
     /// let quota = Quota::per_second(10).burst(3);
     /// let gate: Limiter<str, DynamicGcra> = Limiter::builder(quota).algorithm(DynamicGcra::new()).build()?;
     /// assert_eq!(gate.quota(), quota);
@@ -275,11 +283,12 @@ impl<C: Clock> Direct<DynamicGcra, C> {
     /// As for [`Limiter::set_quota`].
     ///
     /// ```
-    /// # use tollgate::{Direct, Inherit, DynamicGcra, Quota};
+    /// # use tollgate::dynamic::{DynamicGcra, Inherit};
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::builder(Quota::per_hour(10)).algorithm(DynamicGcra::new()).build()?;
-    /// assert_eq!(gate.drain(10), 10);
+    /// assert_eq!(gate.ask().cells(10).charge_available(), 10);
     /// gate.set_quota(Quota::per_hour(20), Inherit::Reset)?;
-    /// assert_eq!(gate.drain(99), 20);
+    /// assert_eq!(gate.ask().cells(99).charge_available(), 20);
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     pub fn set_quota(&self, quota: Quota, inherit: Inherit) -> Result<(), QuotaError> {
@@ -293,10 +302,11 @@ impl<C: Clock> Direct<DynamicGcra, C> {
     /// As there.
     ///
     /// ```
-    /// # use tollgate::{Direct, Inherit, DynamicGcra, Quota, Tick};
+    /// # use tollgate::dynamic::{DynamicGcra, Inherit};
+    /// # use tollgate::{Direct, Quota, Tick};
     /// let gate = Direct::builder(Quota::per_second(10)).algorithm(DynamicGcra::new()).build()?;
     /// gate.set_quota_at(Quota::per_second(5), Inherit::AsIs, Tick::ZERO)?;
-    /// assert!(gate.check_at(6, Tick::ZERO).is_err());
+    /// assert!(gate.ask().cells(6).at(Tick::ZERO).check().is_err());
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     pub fn set_quota_at(
@@ -307,14 +317,15 @@ impl<C: Clock> Direct<DynamicGcra, C> {
     ) -> Result<(), QuotaError> {
         self.params().change(&quota, inherit, now, |before| {
             let instant = before.instant(now);
-            self.cell.revise_now(|state| before.renewed(state, instant));
+            self.cell().revise_now(|state| before.renewed(state, instant));
         })
     }
 
     /// The quota in force.
     ///
     /// ```
-    /// # use tollgate::{Direct, DynamicGcra, Quota};
+    /// # use tollgate::dynamic::DynamicGcra;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::builder(Quota::per_hour(10)).algorithm(DynamicGcra::new()).build()?;
     /// assert_eq!(gate.quota().limit(), 10);
     /// # Ok::<(), tollgate::QuotaError>(())
@@ -326,8 +337,8 @@ impl<C: Clock> Direct<DynamicGcra, C> {
 
 impl Sealed for DynamicGcraParams {}
 
-/// Each of these is by the quota that holds when it is called; a state is judged by one quota only
-/// within one of them, or within [`dispatch`](Machine::meet).
+/// Each of these uses the quota in force when it is called. A state is judged by one quota only within
+/// one of them, or within [`dispatch`](Machine::meet).
 impl StateMachine for DynamicGcraParams {
     type Oracle = Level;
     type View = u64;
@@ -392,12 +403,12 @@ impl StateMachine for DynamicGcraParams {
         self.first.grid()
     }
 
-    /// Of any quota that may come: a faster one tells less apart.
+    /// The least of any later quota: a faster one has a smaller tolerance.
     fn skew_tolerance(&self) -> Option<Duration> {
         PacedParams::min_grid().skew_tolerance()
     }
 
-    /// As the tolerance.
+    /// The least of any later quota.
     fn horizon(&self) -> Option<Duration> {
         PacedParams::min_horizon()
     }

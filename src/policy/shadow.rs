@@ -6,24 +6,25 @@ use crate::algo::Algorithm;
 use crate::algo::gcra::Gcra;
 use crate::decision::Decision;
 use crate::limiter::Limiter;
+use crate::limiter::ask::{Ask, sealed::Gate};
 use crate::table::Tally;
+use crate::time::Clock;
 use crate::time::clocks::QuantaClock;
-use crate::time::{Clock, Tick};
 
-/// Two limiters that are asked the same: one is enforced, the other is a candidate for its place.
+/// Two limiters that get the same requests: one is enforced, the other is a candidate to replace it.
 ///
-/// What is answered is the enforced limiter's decision, unchanged. What the candidate would have
-/// answered is counted: see [`counts`](Self::counts). The two may differ in anything: quota,
-/// algorithm, capacity, policy.
+/// The answer is the enforced limiter's decision, unchanged. What the candidate would have answered
+/// is counted: see [`counts`](Self::counts). The two may differ in anything: quota, algorithm,
+/// capacity, policy.
 ///
-/// **Guarantee.** Every request is put to both, and counted once. The candidate's state goes on by
-/// what the *candidate* admits, whatever was enforced: so over time it is in the state that it would
-/// be in if it were enforced, for these requests. A decision takes no lock and allocates nothing.
+/// **Guarantee.** Every request is put to both, and counted once. The candidate charges what the
+/// *candidate* admits, whatever was enforced: so for these requests it is in the state in which it
+/// would be if it were enforced. A decision takes no lock and allocates nothing.
 ///
 /// **Not guaranteed.**
 ///
-/// - Clients who are denied come back later, and others do not come back. How they would take the
-///   candidate's denials is not seen: its counts are of requests as they came under the enforced
+/// - Clients react to denials: some retry later, others do not come back. The reaction to the
+///   candidate's denials is not seen: its counts are of requests as they arrived under the enforced
 ///   quota.
 /// - With several threads, two requests for a key may be put to the two limiters in different orders;
 ///   so limiters with the same quota may differ on which of the two is admitted, though not on how
@@ -31,11 +32,12 @@ use crate::time::{Clock, Tick};
 /// - [`check`](Self::check) has each limiter read its own clock, one shortly after the other.
 /// - While other threads work, the four counts may be of slightly different moments.
 ///
-/// It takes 16 KB beside the two limiters, and about twice the time of one. To try a limit beside
-/// several others, see [`Composite`](crate::Composite#shadow-limits).
+/// It takes 16 KB beside the two limiters, and about twice the time of one. For a candidate beside
+/// several limits, see [`Composite`](crate::composite::Composite#shadow-limits).
 ///
 /// ```
-/// use tollgate::{Limiter, Quota, Shadow, SlidingLog};
+/// use tollgate::shadow::Shadow;
+/// use tollgate::{Limiter, Quota, SlidingLog};
 ///
 /// let enforced: Limiter<str> = Limiter::builder(Quota::per_minute(100)).build()?;
 /// let candidate =
@@ -64,7 +66,8 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
     /// Puts the two beside each other. Each may have been used before.
     ///
     /// ```
-    /// use tollgate::{Limiter, Quota, Shadow};
+    /// use tollgate::shadow::Shadow;
+    /// use tollgate::{Limiter, Quota};
     /// let limiter = |limit| Limiter::<u64>::builder(Quota::per_second(limit)).build();
     /// let gate = Shadow::new(limiter(50)?, limiter(40)?);
     /// assert!(gate.check(&7).is_ok());
@@ -75,6 +78,22 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
         Self { enforced, candidate, tallies: [Tally::new(), Tally::new()] }
     }
 
+    /// Begins a request to both for `key`: one cell, now, unless the [`Ask`] says otherwise.
+    ///
+    /// ```
+    /// # use tollgate::shadow::Shadow;
+    /// # use tollgate::{Limiter, Quota, Tick};
+    /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_second(limit)).build();
+    /// let gate = Shadow::new(limiter(5)?, limiter(4)?);
+    /// assert!(gate.ask(&7).cells(5).at(Tick::ZERO).check().is_ok());
+    /// assert_eq!(gate.counts().only_candidate_denies, 1);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[inline]
+    pub fn ask<'g, 'k>(&'g self, key: &'k K) -> Ask<'g, 'k, Self> {
+        Ask::new(self, key)
+    }
+
     /// Asks both for one cell for `key`, now, and answers as the enforced limiter does.
     ///
     /// # Errors
@@ -82,7 +101,8 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
     /// The enforced limiter's denial, with the time to come back.
     ///
     /// ```
-    /// # use tollgate::{Limiter, Quota, Shadow};
+    /// # use tollgate::shadow::Shadow;
+    /// # use tollgate::{Limiter, Quota};
     /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_hour(limit)).build();
     /// let gate = Shadow::new(limiter(1)?, limiter(2)?);
     /// assert!(gate.check(&7).is_ok());
@@ -92,51 +112,17 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
     /// ```
     #[inline]
     pub fn check(&self, key: &K) -> Decision {
-        self.check_n(key, 1)
+        self.ask(key).check()
     }
 
-    /// Asks both for `n` cells for `key`, now.
+    /// Asks both for `n` cells for `key`, now, and answers as the enforced limiter does.
     ///
     /// # Errors
     ///
     /// The enforced limiter's denial, with the time to come back.
-    ///
-    /// ```
-    /// # use tollgate::{Limiter, Quota, Shadow};
-    /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_hour(limit)).build();
-    /// let gate = Shadow::new(limiter(5)?, limiter(4)?);
-    /// assert!(gate.check_n(&7, 5).is_ok());
-    /// assert_eq!(gate.counts().only_candidate_denies, 1);
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
     #[inline]
     pub fn check_n(&self, key: &K, n: u64) -> Decision {
-        let decision = self.enforced.check_n(key, n);
-        self.count(&decision, &self.candidate.check_n(key, n));
-        decision
-    }
-
-    /// Asks both for `n` cells for `key` at the instant `now`, which the caller reads from its own
-    /// clock: see [`Limiter::check_at`].
-    ///
-    /// # Errors
-    ///
-    /// The enforced limiter's denial, with the time to come back.
-    ///
-    /// ```
-    /// # use tollgate::{Limiter, Quota, Shadow, Tick};
-    /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_second(limit)).build();
-    /// let gate = Shadow::new(limiter(1)?, limiter(1)?);
-    /// assert!(gate.check_at(&7, 1, Tick::ZERO).is_ok());
-    /// assert!(gate.check_at(&7, 1, Tick::ZERO).is_err());
-    /// assert_eq!((gate.counts().both_admit, gate.counts().both_deny), (1, 1));
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
-    #[inline]
-    pub fn check_at(&self, key: &K, n: u64, now: Tick) -> Decision {
-        let decision = self.enforced.check_at(key, n, now);
-        self.count(&decision, &self.candidate.check_at(key, n, now));
-        decision
+        self.ask(key).cells(n).check()
     }
 
     #[inline]
@@ -147,7 +133,8 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
     /// How the two have decided so far.
     ///
     /// ```
-    /// # use tollgate::{Limiter, Quota, Shadow};
+    /// # use tollgate::shadow::Shadow;
+    /// # use tollgate::{Limiter, Quota};
     /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_hour(limit)).build();
     /// let gate = Shadow::new(limiter(3)?, limiter(3)?);
     /// while gate.check(&7).is_ok() {}
@@ -168,7 +155,8 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
     /// The limiter whose decisions count.
     ///
     /// ```
-    /// # use tollgate::{Limiter, Quota, Shadow};
+    /// # use tollgate::shadow::Shadow;
+    /// # use tollgate::{Limiter, Quota};
     /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_hour(limit)).build();
     /// let gate = Shadow::new(limiter(3)?, limiter(2)?);
     /// gate.enforced().reset(&7);
@@ -178,10 +166,11 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
         &self.enforced
     }
 
-    /// The limiter on trial.
+    /// The limiter that is counted and not enforced.
     ///
     /// ```
-    /// # use tollgate::{Limiter, Quota, Shadow};
+    /// # use tollgate::shadow::Shadow;
+    /// # use tollgate::{Limiter, Quota};
     /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_hour(limit)).build();
     /// let gate = Shadow::new(limiter(3)?, limiter(2)?);
     /// assert!(gate.candidate().is_empty());
@@ -191,20 +180,49 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
         &self.candidate
     }
 
-    /// Ends the trial: the enforced limiter, and the candidate, with the states that they are in.
+    /// The enforced limiter and the candidate, with the states that they are in.
     ///
     /// ```
-    /// # use tollgate::{Limiter, Quota, Shadow};
+    /// # use tollgate::shadow::Shadow;
+    /// # use tollgate::{Limiter, Quota};
     /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_hour(limit)).build();
     /// let gate = Shadow::new(limiter(3)?, limiter(1)?);
     /// assert!(gate.check(&7).is_ok());
     /// let (_, candidate) = gate.into_parts();
-    /// assert!(candidate.check(&7).is_err()); // it goes on where it was
+    /// assert!(candidate.check(&7).is_err()); // it keeps its state
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     #[must_use]
     pub fn into_parts(self) -> (Limiter<K, A, C>, Limiter<K, B, D>) {
         (self.enforced, self.candidate)
+    }
+}
+
+impl<K: ?Sized, A: Algorithm, B: Algorithm, C, D> Gate for Shadow<K, A, B, C, D> {
+    type Key = K;
+    type Params = ();
+}
+
+impl<K, A, B, C, D> Ask<'_, '_, Shadow<K, A, B, C, D>>
+where
+    K: Hash + ?Sized,
+    A: Algorithm,
+    B: Algorithm,
+    C: Clock,
+    D: Clock,
+{
+    /// Asks both limiters, counts how they decide, and answers as the enforced one does.
+    ///
+    /// # Errors
+    ///
+    /// The enforced limiter's denial, with the time to come back.
+    #[inline]
+    pub fn check(self) -> Decision {
+        let Shadow { enforced, candidate, .. } = self.gate;
+        let decision = enforced.ask(self.key).cells(self.cells).at_or_now(self.at).check();
+        let other = candidate.ask(self.key).cells(self.cells).at_or_now(self.at).check();
+        self.gate.count(&decision, &other);
+        decision
     }
 }
 
@@ -227,7 +245,7 @@ where
 /// How often two limiters agree, and how they differ: see [`Shadow::counts`].
 ///
 /// ```
-/// let counts = tollgate::ShadowCounts::default();
+/// let counts = tollgate::shadow::ShadowCounts::default();
 /// assert_eq!((counts.total(), counts.differ()), (0, 0));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -237,28 +255,20 @@ pub struct ShadowCounts {
     pub both_admit: u64,
     /// Requests that both deny.
     pub both_deny: u64,
-    /// Requests that went ahead, and would not have.
+    /// Requests that were admitted, and that the candidate would have denied.
     pub only_candidate_denies: u64,
-    /// Requests that were denied, and would not have been.
+    /// Requests that were denied, and that the candidate would have admitted.
     pub only_enforced_denies: u64,
 }
 
 impl ShadowCounts {
     /// Requests about which the two differ.
-    ///
-    /// ```
-    /// assert_eq!(tollgate::ShadowCounts::default().differ(), 0);
-    /// ```
     #[must_use]
     pub fn differ(&self) -> u64 {
         self.only_candidate_denies + self.only_enforced_denies
     }
 
     /// All requests.
-    ///
-    /// ```
-    /// assert_eq!(tollgate::ShadowCounts::default().total(), 0);
-    /// ```
     #[must_use]
     pub fn total(&self) -> u64 {
         self.both_admit + self.both_deny + self.differ()

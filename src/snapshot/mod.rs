@@ -18,18 +18,18 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Limiter<K, A, C> {
     /// The states of all live keys, to [restore](crate::Builder::restore) in another process or
     /// another run.
     ///
-    /// A snapshot takes 17 bytes for each key in wide slots and 9 in [compact](crate::SlotLayout)
+    /// A snapshot takes 17 bytes for each key in wide slots and 9 in [compact](crate::limiter::SlotLayout)
     /// ones (at the stated capacity), 8 more for each word of a ring, and 312. It contains neither
     /// the keys themselves nor idle keys. A checksum detects damage. On a busy machine a million
     /// keys without a ring took 80 ms to save and 470 ms to restore in wide slots, 40 and 60 ms in
     /// compact ones (`benches/benches/snapshot.rs`).
     ///
-    /// All algorithms but [`DynamicGcra`](crate::DynamicGcra) support it; for that one it does not
+    /// All algorithms but [`DynamicGcra`](crate::dynamic::DynamicGcra) support it; for that one it does not
     /// compile. Its quota may change at any moment, so a state would not say which quota it was
     /// made by. An [`AnyAlgorithm`](crate::AnyAlgorithm) is saved as the algorithm that it holds.
     ///
     /// The time is that of the [clock](Self::clock): times that the caller passes to
-    /// [`check_at`](Limiter::check_at) must count from its origin.
+    /// [`check`](crate::Ask::check) must count from its origin.
     ///
     /// Other threads may decide meanwhile: no decision waits for a snapshot, and a snapshot changes
     /// nothing. Each key's state is that of one moment during the call.
@@ -43,12 +43,12 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Limiter<K, A, C> {
     ///   256 times in a row, the key is missing, and so is the [shared
     ///   overflow](crate::OnFull::SharedOverflow). It takes a charge during every attempt to read
     ///   the ring.
-    /// - Cells in a [`LocalLease`](crate::LocalLease), or held by
+    /// - Cells in a [`LocalLease`](crate::lease::LocalLease), or held by
     ///   [`lease_hot_keys`](crate::Builder::lease_hot_keys), are saved as charged: they are lost in
     ///   a restart.
     /// - Idle keys are not in it. With [`Gcra::start_empty`](crate::Gcra::start_empty) such a key
     ///   begins empty again, like a key that was evicted.
-    /// - [`Stats`](crate::Stats) are not in it.
+    /// - [`Stats`](crate::stats::Stats) are not in it.
     /// - It is not signed, and it contains the seeds of the hash. A reader of the snapshot can
     ///   choose keys that collide, and a writer can choose states. Keep it where only the process
     ///   has access.
@@ -69,9 +69,9 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Limiter<K, A, C> {
     #[must_use]
     pub fn snapshot(&self) -> Vec<u8> {
         // In this order: a pause between the two makes the states younger.
-        let now = self.clock.now();
-        let unix_nanos = self.clock.unix_now_nanos();
-        let overflow = match &self.when_full {
+        let now = self.clock().now();
+        let unix_nanos = self.clock().unix_now_nanos();
+        let overflow = match self.when_full() {
             WhenFull::Share(shared) => shared.1.state::<A::Params>(TRIES),
             WhenFull::Evict | WhenFull::Deny | WhenFull::Admit => None,
         };
@@ -79,12 +79,12 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Limiter<K, A, C> {
             keys: 0,
             unix_nanos,
             tick: now.as_nanos(),
-            unix_origin_nanos: self.clock.unix_origin_nanos(),
-            seeds: self.seeds,
-            proof: self.seeds.proof(),
+            unix_origin_nanos: self.clock().unix_origin_nanos(),
+            seeds: self.seeds(),
+            proof: self.seeds().proof(),
             shape: Shape::of(self),
             overflow,
         };
-        format::write(header, self.table.rows(&self.params, self.params.instant(now)))
+        format::write(header, self.table().rows(self.params(), self.params().instant(now)))
     }
 }

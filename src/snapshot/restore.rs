@@ -14,7 +14,8 @@ use crate::time::{Clock, Tick};
 /// Why a snapshot cannot be restored; the text says what to do. Nothing was built.
 ///
 /// ```
-/// use tollgate::{Limiter, Quota, RestoreError};
+/// use tollgate::snapshot::RestoreError;
+/// use tollgate::{Limiter, Quota};
 ///
 /// let builder = || Limiter::<u64>::builder(Quota::per_second(5));
 /// let mut bytes = builder().build()?.snapshot();
@@ -160,8 +161,8 @@ fn fill<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
     header: &Header,
     mut rows: Rows<'_>,
 ) -> Result<(), RestoreError> {
-    let restart = restart(&gate.clock, header);
-    let (params, table) = (&gate.params, &gate.table);
+    let restart = restart(gate.clock(), header);
+    let (params, table) = (gate.params(), gate.table());
     let passage = params.passage(&restart);
     let instant = params.instant(restart.now.tick);
     let (words_in_slot, ring_cells) = (table.words_in_slot(), params.kept_cells());
@@ -188,7 +189,7 @@ fn fill<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
     if keys != header.keys {
         return Err(damaged("it has not as many keys as its header says"));
     }
-    match (&gate.when_full, &header.overflow) {
+    match (gate.when_full(), &header.overflow) {
         (WhenFull::Share(shared), Some((state, ring))) => {
             let (params, cell) = &**shared;
             if *state >> PAYLOAD_BITS != 0 {

@@ -28,17 +28,17 @@ impl Shape {
     pub(super) fn of<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
         gate: &Limiter<K, A, C>,
     ) -> Self {
-        let origin = gate.clock.unix_origin_nanos();
-        let shared = match &gate.when_full {
+        let origin = gate.clock().unix_origin_nanos();
+        let shared = match gate.when_full() {
             WhenFull::Share(shared) => Some(&shared.0),
             WhenFull::Evict | WhenFull::Deny | WhenFull::Admit => None,
         };
         Self {
-            words_in_slot: gate.table.words_in_slot() as u64,
-            buckets: gate.table.bucket_count().into(),
-            algorithm: gate.params.algorithm(),
-            ring_cells: gate.params.kept_cells() as u64,
-            figures: gate.params.figures(origin),
+            words_in_slot: gate.table().words_in_slot() as u64,
+            buckets: gate.table().bucket_count().into(),
+            algorithm: gate.params().algorithm(),
+            ring_cells: gate.params().kept_cells() as u64,
+            figures: gate.params().figures(origin),
             has_overflow: shared.is_some().into(),
             overflow_ring_cells: shared.map_or(0, |params| params.kept_cells() as u64),
             overflow_figures: shared.map_or([0; FIGURES], |params| params.figures(origin)),

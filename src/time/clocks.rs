@@ -14,7 +14,8 @@ use crate::time::{Clock, Tick, saturating_nanos};
 /// never grants more. Where there is no such counter, it is the system's monotonic clock.
 ///
 /// ```
-/// use tollgate::{Clock, QuantaClock};
+/// use tollgate::clock::QuantaClock;
+/// use tollgate::Clock;
 ///
 /// let clock = QuantaClock::new();
 /// let earlier = clock.now();
@@ -34,7 +35,8 @@ impl QuantaClock {
     /// The first one in a process calibrates the counter, which takes some milliseconds.
     ///
     /// ```
-    /// # use tollgate::{Clock, QuantaClock};
+    /// # use tollgate::clock::QuantaClock;
+    /// # use tollgate::Clock;
     /// assert!(QuantaClock::new().now().as_nanos() < 1_000_000_000);
     /// ```
     #[must_use]
@@ -84,7 +86,8 @@ impl Clock for QuantaClock {
 /// between refreshes where other clocks are used beside it.
 ///
 /// ```
-/// use tollgate::{Clock, CoarseClock, Limiter, Quota};
+/// use tollgate::clock::CoarseClock;
+/// use tollgate::{Clock, Limiter, Quota};
 ///
 /// let clock = CoarseClock::new();
 /// let gate: Limiter<str, _, _> =
@@ -119,7 +122,8 @@ impl CoarseClock {
     /// A clock that moves when its owner calls [`refresh`](Self::refresh).
     ///
     /// ```
-    /// # use tollgate::{Clock, CoarseClock, Tick};
+    /// # use tollgate::clock::CoarseClock;
+    /// # use tollgate::{Clock, Tick};
     /// let clock = CoarseClock::new();
     /// let before = clock.now();
     /// std::thread::sleep(std::time::Duration::from_millis(2));
@@ -141,7 +145,8 @@ impl CoarseClock {
     ///
     /// ```
     /// use std::time::Duration;
-    /// # use tollgate::{Clock, CoarseClock};
+    /// # use tollgate::clock::CoarseClock;
+    /// # use tollgate::Clock;
     /// let clock = CoarseClock::with_upkeep(Duration::from_millis(1))?;
     /// let before = clock.now();
     /// while clock.now() == before {
@@ -158,7 +163,8 @@ impl CoarseClock {
     /// Moves this clock and all its clones to the present, which it returns.
     ///
     /// ```
-    /// # use tollgate::{Clock, CoarseClock};
+    /// # use tollgate::clock::CoarseClock;
+    /// # use tollgate::Clock;
     /// let clock = CoarseClock::new();
     /// assert_eq!(clock.refresh(), clock.clone().now());
     /// ```
@@ -169,7 +175,7 @@ impl CoarseClock {
     /// Whether a thread refreshes this clock.
     ///
     /// ```
-    /// assert!(!tollgate::CoarseClock::new().has_upkeep());
+    /// assert!(!tollgate::clock::CoarseClock::new().has_upkeep());
     /// ```
     #[must_use]
     pub fn has_upkeep(&self) -> bool {
@@ -219,7 +225,8 @@ impl Clock for CoarseClock {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{CoarseClock, Limiter, Quota, TieredClock};
+/// use tollgate::clock::{CoarseClock, TieredClock};
+/// use tollgate::{Limiter, Quota};
 ///
 /// let clock = TieredClock::new(CoarseClock::with_upkeep(Duration::from_micros(500))?);
 /// let gate: Limiter<str, _, _> = Limiter::builder(Quota::per_second(100)).clock(clock).build()?;
@@ -235,7 +242,8 @@ impl TieredClock {
     /// Admits by `coarse`, and denies by the clock that it is refreshed from.
     ///
     /// ```
-    /// use tollgate::{Clock, CoarseClock, TieredClock};
+    /// use tollgate::clock::{CoarseClock, TieredClock};
+    /// use tollgate::Clock;
     ///
     /// let coarse = CoarseClock::new();
     /// let clock = TieredClock::new(coarse.clone());

@@ -154,7 +154,7 @@ pub trait Clock {
 
     /// A time that costs less to read and is not after the present, if this clock has one; `None`
     /// unless overridden. A limiter then admits by it, and reads [`now`](Self::now) only where
-    /// that would deny: see [`TieredClock`](crate::TieredClock).
+    /// that would deny: see [`TieredClock`](crate::clock::TieredClock).
     #[inline]
     fn coarse(&self) -> Option<Tick> {
         None
@@ -219,10 +219,11 @@ impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
     }
 }
 
-/// A clock that stands still until it is told to move: for tests, replay and simulation.
+/// A clock that moves only when a caller moves it: for tests, replay and simulation.
 ///
-/// It is shared by reference (or in an `Arc`), and may be set back as well as forward. Targets
-/// without atomics of 64 bits have none.
+/// Clones share one time: keep one, and give another to a limiter. (Without `std` there is no `Clone`;
+/// share it by reference.) It may be set back as well as forward. Targets without atomics of 64 bits
+/// have none.
 ///
 /// ```
 /// use std::time::Duration;
@@ -231,12 +232,16 @@ impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
 /// let clock = ManualClock::new();
 /// clock.advance(Duration::from_secs(2));
 /// assert_eq!(clock.now(), Tick::from_nanos(2_000_000_000));
-/// clock.set(Tick::ZERO);
+/// clock.clone().set(Tick::ZERO);
 /// assert_eq!(clock.now(), Tick::ZERO);
 /// ```
 #[cfg(target_has_atomic = "64")]
+#[cfg_attr(feature = "std", derive(Clone))]
 #[derive(Debug, Default)]
 pub struct ManualClock {
+    #[cfg(feature = "std")]
+    now: std::sync::Arc<SharedNanos>,
+    #[cfg(not(feature = "std"))]
     now: SharedNanos,
     unix_origin_nanos: u64,
 }
@@ -263,7 +268,7 @@ impl ManualClock {
     /// ```
     #[must_use]
     pub fn starting_at_unix_nanos(unix_nanos: u64) -> Self {
-        Self { now: SharedNanos::default(), unix_origin_nanos: unix_nanos }
+        Self { unix_origin_nanos: unix_nanos, ..Self::default() }
     }
 
     /// Moves the clock to `now`, forward or back.

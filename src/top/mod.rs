@@ -60,7 +60,8 @@ const ENTRIES_MAX: usize = 1 << 30;
 ///   data, so is this.
 ///
 /// ```
-/// use tollgate::{Limiter, Quota, TopKeys};
+/// use tollgate::top::TopKeys;
+/// use tollgate::{Limiter, Quota};
 ///
 /// let gate: Limiter<str> = Limiter::builder(Quota::per_hour(1)).build()?;
 /// let top: TopKeys<String> = TopKeys::new(128);
@@ -96,7 +97,7 @@ struct StripeState<K> {
 /// A key, and how often it was denied.
 ///
 /// ```
-/// let top = tollgate::TopKeys::new(10);
+/// let top = tollgate::top::TopKeys::new(10);
 /// top.note(&7_u64);
 /// let seven = &top.top(1)[0];
 /// assert_eq!((seven.key, seven.at_least(), seven.denied), (7, 1, 1));
@@ -116,7 +117,7 @@ impl<K> TopKey<K> {
     /// Denials noted: a lower bound.
     ///
     /// ```
-    /// let top = tollgate::TopKeys::new(1);
+    /// let top = tollgate::top::TopKeys::new(1);
     /// top.note(&1_u8);
     /// top.note(&2_u8); // replaces the only entry, and takes over its count
     /// assert_eq!((top.top(1)[0].denied, top.top(1)[0].at_least()), (2, 1));
@@ -132,7 +133,7 @@ impl<K> TopKeys<K> {
     /// Ten times the number of keys that a report shows is a good choice.
     ///
     /// ```
-    /// let top: tollgate::TopKeys<String> = tollgate::TopKeys::new(128);
+    /// let top: tollgate::top::TopKeys<String> = tollgate::top::TopKeys::new(128);
     /// assert!(top.top(10).is_empty());
     /// ```
     #[must_use]
@@ -145,7 +146,7 @@ impl<K> TopKeys<K> {
     /// Notes a denial of `key`. Never waits for another thread.
     ///
     /// ```
-    /// let top: tollgate::TopKeys<String> = tollgate::TopKeys::new(10);
+    /// let top: tollgate::top::TopKeys<String> = tollgate::top::TopKeys::new(10);
     /// top.note("somebody");
     /// assert_eq!(top.top(1)[0].key, "somebody");
     /// ```
@@ -168,7 +169,8 @@ impl<K> TopKeys<K> {
     /// Notes `key` if `decision` is a denial, and returns the decision.
     ///
     /// ```
-    /// # use tollgate::{Limiter, Quota, TopKeys};
+    /// # use tollgate::top::TopKeys;
+    /// # use tollgate::{Limiter, Quota};
     /// let gate: Limiter<u32> = Limiter::builder(Quota::per_hour(5)).build()?;
     /// let top = TopKeys::new(10);
     /// assert!(top.watch(&7, gate.check_n(&7, 5)).is_ok());
@@ -191,7 +193,7 @@ impl<K> TopKeys<K> {
     /// Denials noted since the last [`reset`](Self::reset).
     ///
     /// ```
-    /// let top = tollgate::TopKeys::new(10);
+    /// let top = tollgate::top::TopKeys::new(10);
     /// (0..7_u32).for_each(|key| top.note(&key));
     /// assert_eq!(top.noted(), 7);
     /// ```
@@ -202,7 +204,7 @@ impl<K> TopKeys<K> {
     /// Denials that were not noted because other threads held the locks.
     ///
     /// ```
-    /// let top = tollgate::TopKeys::new(10);
+    /// let top = tollgate::top::TopKeys::new(10);
     /// top.note(&7_u32);
     /// assert_eq!(top.dropped(), 0); // there is only one thread
     /// ```
@@ -217,7 +219,7 @@ impl<K> TopKeys<K> {
     /// Forgets all keys and counts.
     ///
     /// ```
-    /// let top = tollgate::TopKeys::new(10);
+    /// let top = tollgate::top::TopKeys::new(10);
     /// top.note(&7_u32);
     /// top.reset();
     /// assert_eq!((top.noted(), top.top(10).len()), (0, 0));
@@ -240,7 +242,7 @@ impl<K: Clone + Eq + Hash> TopKeys<K> {
     /// Call it for a report or on a timer, not for every request.
     ///
     /// ```
-    /// let top = tollgate::TopKeys::new(10);
+    /// let top = tollgate::top::TopKeys::new(10);
     /// [3_u64, 1, 3, 2, 3, 2].iter().for_each(|key| top.note(key));
     /// let names: Vec<u64> = top.top(2).iter().map(|entry| entry.key).collect();
     /// assert_eq!(names, [3, 2]);

@@ -21,7 +21,8 @@ impl<S: Waitable> WaitQueue<S> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{Direct, WaitQueue, Quota};
+    /// use tollgate::wait::WaitQueue;
+    /// use tollgate::{Direct, Quota};
     ///
     /// let queue = WaitQueue::new(Direct::new(Quota::per_second(10).burst(1))?);
     /// let waited = |max_wait| queue.wait(&(), 1, max_wait).map(|waited| waited.waited());
@@ -41,7 +42,8 @@ impl<S: Waitable> WaitQueue<S> {
     /// As for `wait`.
     ///
     /// ```
-    /// use tollgate::{Direct, WaitQueue, Quota, Tick};
+    /// use tollgate::wait::WaitQueue;
+    /// use tollgate::{Direct, Quota, Tick};
     /// let queue = WaitQueue::new(Direct::new(Quota::per_minute(1))?);
     /// queue.wait_until(&(), 1, Tick::ZERO)?; // does not wait
     /// assert!(queue.wait_until(&(), 1, Tick::ZERO).is_err());

@@ -7,7 +7,8 @@ use core::time::Duration;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Direct, WaitQueue, Quota};
+/// use tollgate::wait::WaitQueue;
+/// use tollgate::{Direct, Quota};
 /// let queue = WaitQueue::new(Direct::new(Quota::per_second(9))?);
 /// assert_eq!(queue.wait(&(), 1, Duration::ZERO)?.waited(), Duration::ZERO);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -23,7 +24,8 @@ impl Waited {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Direct, WaitQueue, Quota};
+    /// # use tollgate::wait::WaitQueue;
+    /// # use tollgate::{Direct, Quota};
     /// let queue = WaitQueue::new(Direct::new(Quota::per_second(10).burst(1))?);
     /// queue.wait(&(), 1, Duration::MAX)?;
     /// assert!(queue.wait(&(), 1, Duration::MAX)?.waited() > Duration::from_millis(1));
@@ -39,7 +41,8 @@ impl Waited {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Direct, WaitQueue, Quota, WaitError};
+/// use tollgate::wait::{WaitError, WaitQueue};
+/// use tollgate::{Direct, Quota};
 ///
 /// let queue = WaitQueue::new(Direct::new(Quota::per_minute(1))?);
 /// queue.wait(&(), 1, Duration::ZERO)?;

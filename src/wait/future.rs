@@ -30,7 +30,8 @@ impl<S: Waitable> WaitQueue<S> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{Limiter, WaitQueue, Quota};
+    /// use tollgate::wait::WaitQueue;
+    /// use tollgate::{Limiter, Quota};
     ///
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
     /// let limiter: Limiter<str> = Limiter::builder(Quota::per_second(200).burst(1)).build()?;
@@ -65,7 +66,8 @@ impl<S: Waitable> WaitQueue<S> {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Direct, WaitQueue, Quota, Timer};
+/// use tollgate::wait::{Timer, WaitQueue};
+/// use tollgate::{Direct, Quota};
 ///
 /// let queue = WaitQueue::new(Direct::new(Quota::per_second(9))?);
 /// let timer = Timer::start()?; // a thread

@@ -80,15 +80,16 @@ const MAX_WAITERS_DEFAULT: usize = 1_024;
 ///   memory, until the queue is dropped. Its cells are charged when its turn comes, and are lost.
 ///   It does not hold up the waiters behind it, and costs no other key anything.
 /// - A future that is dropped after its turn came, and that was not polled since, refunds at most
-///   what time has not restored since its turn: see [`Reservation`](crate::Reservation). Requests
+///   what time has not restored since its turn: see [`Reservation`](crate::reservation::Reservation). Requests
 ///   that were granted in the meantime keep their cells.
 /// - Keys that [find no slot](crate::OnFull) do not wait: the limiter's policy admits or denies
 ///   them.
-/// - With [`CoarseClock`](crate::CoarseClock) a turn comes when that clock shows it.
+/// - With [`CoarseClock`](crate::clock::CoarseClock) a turn comes when that clock shows it.
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Limiter, WaitQueue, Quota};
+/// use tollgate::wait::WaitQueue;
+/// use tollgate::{Limiter, Quota};
 ///
 /// // The provider allows 50 requests a second for each account, 5 of them at once.
 /// let limiter: Limiter<str> = Limiter::builder(Quota::per_second(50).burst(5)).build()?;
@@ -124,7 +125,8 @@ impl<S: Waitable> WaitQueue<S> {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use tollgate::{Direct, WaitQueue, Quota};
+    /// use tollgate::wait::WaitQueue;
+    /// use tollgate::{Direct, Quota};
     /// let limiter = Arc::new(Direct::new(Quota::per_second(9))?);
     /// let queue = WaitQueue::new(Arc::clone(&limiter));
     /// # Ok::<(), tollgate::QuotaError>(())
@@ -145,7 +147,8 @@ impl<S: Waitable> WaitQueue<S> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Direct, WaitQueue, Quota, WaitError};
+    /// # use tollgate::wait::{WaitError, WaitQueue};
+    /// # use tollgate::{Direct, Quota};
     /// let queue = WaitQueue::new(Direct::new(Quota::per_minute(1))?).max_waiters(0);
     /// queue.wait(&(), 1, Duration::MAX)?; // does not wait
     /// let error = queue.wait(&(), 1, Duration::MAX).unwrap_err();
@@ -163,7 +166,8 @@ impl<S: Waitable> WaitQueue<S> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Direct, WaitQueue, Quota};
+    /// # use tollgate::wait::WaitQueue;
+    /// # use tollgate::{Direct, Quota};
     /// let queue = WaitQueue::new(Direct::new(Quota::per_second(200).burst(1))?).jitter_percent(20);
     /// queue.wait(&(), 1, Duration::MAX)?;
     /// queue.wait(&(), 1, Duration::MAX)?; // sleeps for 5 to 6 ms
@@ -177,7 +181,8 @@ impl<S: Waitable> WaitQueue<S> {
     /// The number of waiters now, over all keys.
     ///
     /// ```
-    /// # use tollgate::{Direct, WaitQueue, Quota};
+    /// # use tollgate::wait::WaitQueue;
+    /// # use tollgate::{Direct, Quota};
     /// assert_eq!(WaitQueue::new(Direct::new(Quota::per_second(9))?).waiting(), 0);
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
@@ -188,7 +193,8 @@ impl<S: Waitable> WaitQueue<S> {
     /// The limiter behind the queue.
     ///
     /// ```
-    /// # use tollgate::{Direct, WaitQueue, Quota};
+    /// # use tollgate::wait::WaitQueue;
+    /// # use tollgate::{Direct, Quota};
     /// let queue = WaitQueue::new(Direct::new(Quota::per_second(9))?);
     /// assert!(queue.limiter().check().is_ok()); // without waiting
     /// # Ok::<(), tollgate::QuotaError>(())

@@ -15,13 +15,14 @@ use crate::limiter::direct::Direct;
 use crate::table::Probe;
 use crate::time::{Clock, Tick};
 
-/// A limiter that a [`WaitQueue`](crate::WaitQueue) can serve. The trait is sealed: it is
+/// A limiter that a [`WaitQueue`](crate::wait::WaitQueue) can serve. The trait is sealed: it is
 /// implemented for [`Limiter`] and [`Direct`] with a token bucket ([`Gcra`]), for references to
 /// them, and for them in an [`Arc`]. The key of a `Direct` is `()`.
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Waitable, Direct, WaitQueue, Quota};
+/// use tollgate::wait::{WaitQueue, Waitable};
+/// use tollgate::{Direct, Quota};
 /// fn is_empty<S: Waitable>(queue: &WaitQueue<S>) -> bool {
 ///     queue.waiting() == 0
 /// }
@@ -132,12 +133,12 @@ impl<K: Hash + ?Sized, C: Clock> sealed::LimiterOps for Limiter<K, Gcra, C> {
     }
 
     fn algo(&self) -> &GcraParams {
-        &self.params
+        self.params()
     }
 
     fn state(&self, probe: KeyProbe, now: Tick) -> u64 {
-        let seen = self.table.peek(probe.0, &self.params, now, 0);
-        seen.unwrap_or_else(|| self.params.fresh(now))
+        let seen = self.table().peek(probe.0, self.params(), now, 0);
+        seen.unwrap_or_else(|| self.params().fresh(now))
     }
 
     fn book(
@@ -155,7 +156,7 @@ impl<K: Hash + ?Sized, C: Clock> sealed::LimiterOps for Limiter<K, Gcra, C> {
     }
 
     fn revise(&self, probe: KeyProbe, paid: &Paid, next: &dyn Fn(u64) -> u64) {
-        self.table.revise_charged(probe.0, paid, next);
+        self.table().revise_charged(probe.0, paid, next);
     }
 
     fn ask(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision {
@@ -175,11 +176,11 @@ impl<C: Clock> sealed::LimiterOps for Direct<Gcra, C> {
     }
 
     fn algo(&self) -> &GcraParams {
-        &self.params
+        self.params()
     }
 
     fn state(&self, _: KeyProbe, now: Tick) -> u64 {
-        self.cell.read(&self.params, now, 0)
+        self.cell().read(self.params(), now, 0)
     }
 
     fn book(
@@ -197,11 +198,11 @@ impl<C: Clock> sealed::LimiterOps for Direct<Gcra, C> {
     }
 
     fn revise(&self, _: KeyProbe, paid: &Paid, next: &dyn Fn(u64) -> u64) {
-        self.cell.revise_charged(paid, next);
+        self.cell().revise_charged(paid, next);
     }
 
     fn ask(&self, _: KeyProbe, n: u64, now: Tick) -> Decision {
-        self.check_at(n, now)
+        self.decide_at(n, now)
     }
 }
 

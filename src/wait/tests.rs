@@ -8,7 +8,8 @@ use core::time::Duration;
 use proptest::prelude::*;
 
 use super::{Wait, WaitError, WaitQueue, Waited};
-use crate::{Direct, Gcra, Limiter, ManualClock, Quota, SlotLayout, Tick};
+use crate::limiter::SlotLayout;
+use crate::{Direct, Gcra, Limiter, ManualClock, Quota, Tick};
 
 const SECOND: u64 = 1_000_000_000;
 const RATE: u64 = 10;
@@ -38,7 +39,7 @@ fn at(nanos: u64) -> Tick {
 
 /// The cells that are left, and the time until the key is as if never used.
 fn state(gate: &Gate<'_>, now: u64) -> (u64, Duration) {
-    let permit = gate.peek_at(0, at(now)).expect("a peek for no cells succeeds");
+    let permit = gate.ask().cells(0).at(at(now)).peek().expect("a peek for no cells succeeds");
     (permit.remaining(), permit.reset_after())
 }
 
@@ -308,7 +309,7 @@ fn a_turn_beyond_the_range_of_a_state_is_waited_for() {
     let clock = ManualClock::new();
     let quota = Quota::per_second(1_000).burst(2);
     let queue = WaitQueue::new(Direct::builder(quota).clock(&clock).build().expect("in range"));
-    assert!(queue.limiter().check_at(2, at(SECOND)).is_ok());
+    assert!(queue.limiter().ask().cells(2).at(at(SECOND)).check().is_ok());
     let [mut first, mut second] = [(); 2].map(|()| wait(&queue, 1, 10 * SECOND));
     assert!(poll_once(&mut first).is_pending() && poll_once(&mut second).is_pending());
     let late = WaitError::TooLate { wait: Duration::from_nanos(SECOND + 3 * MILLI) };
@@ -317,7 +318,14 @@ fn a_turn_beyond_the_range_of_a_state_is_waited_for() {
     let [before, after] = [SECOND - 40 * MILLI, SECOND - 20 * MILLI].map(|now| {
         clock.set(at(now));
         assert!(poll_once(&mut second).is_pending() && poll_once(&mut first).is_pending());
-        queue.limiter().peek_at(0, at(now)).expect("a peek for no cells succeeds").reset_after()
+        queue
+            .limiter()
+            .ask()
+            .cells(0)
+            .at(at(now))
+            .peek()
+            .expect("a peek for no cells succeeds")
+            .reset_after()
     });
     let charged = after + Duration::from_millis(20) - before;
     assert_eq!(charged, Duration::from_millis(1), "booked as soon as a state can owe that much");
@@ -338,7 +346,7 @@ fn a_waiter_that_leaves_before_it_is_booked_refunds_nothing() {
     let clock = ManualClock::new();
     let quota = Quota::per_second(1_000).burst(2);
     let queue = WaitQueue::new(Direct::builder(quota).clock(&clock).build().expect("in range"));
-    assert!(queue.limiter().check_at(2, at(SECOND)).is_ok());
+    assert!(queue.limiter().ask().cells(2).at(at(SECOND)).check().is_ok());
     let [mut first, mut second] = [2, 1].map(|n| wait(&queue, n, 10 * SECOND));
     assert!(poll_once(&mut first).is_pending() && poll_once(&mut second).is_pending());
     drop(first);

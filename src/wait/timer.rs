@@ -21,7 +21,8 @@ use crate::time::{Clock, Tick};
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Direct, WaitQueue, Quota, Timer};
+/// use tollgate::wait::{Timer, WaitQueue};
+/// use tollgate::{Direct, Quota};
 ///
 /// let queue = WaitQueue::new(Direct::new(Quota::per_second(100).burst(1))?);
 /// let timer = Timer::start()?;
@@ -29,7 +30,7 @@ use crate::time::{Clock, Tick};
 ///     for _request in 0..3 {
 ///         queue.wait_async(&(), 1, Duration::from_secs(1), |span| timer.sleep(span)).await?;
 ///     }
-///     Ok::<(), tollgate::WaitError>(())
+///     Ok::<(), tollgate::wait::WaitError>(())
 /// })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -46,7 +47,7 @@ impl Timer {
     /// The operating system could not start the thread.
     ///
     /// ```
-    /// let timer = tollgate::Timer::start()?;
+    /// let timer = tollgate::wait::Timer::start()?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn start() -> std::io::Result<Self> {
@@ -64,7 +65,7 @@ impl Timer {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// let timer = tollgate::Timer::start()?;
+    /// let timer = tollgate::wait::Timer::start()?;
     /// async_io::block_on(timer.sleep(Duration::from_millis(1)));
     /// # Ok::<(), std::io::Error>(())
     /// ```
@@ -78,7 +79,7 @@ impl Timer {
 ///
 /// ```
 /// # use std::time::Duration;
-/// let sleep: tollgate::Sleep = tollgate::Timer::start()?.sleep(Duration::ZERO);
+/// let sleep: tollgate::wait::Sleep = tollgate::wait::Timer::start()?.sleep(Duration::ZERO);
 /// async_io::block_on(sleep);
 /// # Ok::<(), std::io::Error>(())
 /// ```

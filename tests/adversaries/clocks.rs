@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use tollgate::algo::StateMachine;
-use tollgate::algo::oracle::Oracle;
-use tollgate::{
-    AnyAlgorithm, Direct, DynamicGcra, Inherit, Limiter, ManualClock, Quota, SlotLayout, Tick,
-};
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::Oracle;
+use tollgate::limiter::SlotLayout;
+use tollgate::{AnyAlgorithm, Direct, Limiter, ManualClock, Quota, Tick};
 
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 86_400 * SECOND;
@@ -26,7 +26,7 @@ fn a_frozen_clock_grants_the_burst_once() {
         for at in [0, 1, SECOND, YEAR, u64::MAX - 1, u64::MAX] {
             let gate = named(name, Quota::per_minute(60));
             let now = Tick::from_nanos(at);
-            let granted = (0..50_000).filter(|_| gate.check_at(1, now).is_ok()).count();
+            let granted = (0..50_000).filter(|_| gate.ask().at(now).check().is_ok()).count();
             assert_eq!(granted, 60, "{name} at {at}");
         }
     }
@@ -40,8 +40,9 @@ fn a_clock_that_jumps_years_and_back_grants_one_burst_for_each_jump_ahead() {
     for name in AnyAlgorithm::NAMES {
         let gate = named(name, Quota::per_minute(60));
         let back_most = gate.params().skew_tolerance().map_or(u64::MAX, nanos);
-        let drain =
-            |at: u64| (0..1_000).filter(|_| gate.check_at(1, Tick::from_nanos(at)).is_ok()).count();
+        let drain = |at: u64| {
+            (0..1_000).filter(|_| gate.ask().at(Tick::from_nanos(at)).check().is_ok()).count()
+        };
         let mut last = YEAR;
         assert_eq!(drain(last), 60, "{name}");
         for later in [2 * YEAR, 4 * YEAR, 4 * YEAR + DAY, u64::MAX - 3 * YEAR, u64::MAX] {
@@ -76,7 +77,7 @@ fn threads_whose_clocks_differ_share_one_quota() {
             .expect("in range");
         // The first request uses a clock that is right; otherwise the span would begin with one
         // that is behind.
-        assert!(gate.check_at("one", 1, Tick::from_nanos(SECOND)).is_ok());
+        assert!(gate.ask("one").at(Tick::from_nanos(SECOND)).check().is_ok());
         let latest = AtomicU64::new(SECOND);
         let run = |skew_nanos: u64| {
             let (mut granted, mut turn) = (0_u64, skew_nanos);
@@ -88,7 +89,7 @@ fn threads_whose_clocks_differ_share_one_quota() {
                 turn = turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let behind = (turn >> 40) % (skew_nanos + 1);
                 let now = Tick::from_nanos(true_now - behind);
-                granted += u64::from(gate.check_at("one", 1, now).is_ok());
+                granted += u64::from(gate.ask("one").at(now).check().is_ok());
             }
         };
         let granted: u64 = thread::scope(|scope| {
@@ -117,12 +118,14 @@ fn threads_that_slept_through_a_suspension_are_granted_no_more() {
         let granted: usize = thread::scope(|scope| {
             let gate = &gate;
             let threads = [before, after, before, after].map(|now| {
-                scope.spawn(move || (0..5_000).filter(|_| gate.check_at(1, now).is_ok()).count())
+                scope.spawn(move || {
+                    (0..5_000).filter(|_| gate.ask().at(now).check().is_ok()).count()
+                })
             });
             threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
         });
         assert!((60..=120).contains(&granted), "{name}: {granted}");
-        assert!(gate.check_at(1, after).is_err(), "{name}");
+        assert!(gate.ask().at(after).check().is_err(), "{name}");
     }
 }
 
@@ -140,13 +143,19 @@ fn extreme_quotas_grant_exactly_their_burst_and_rate() {
         let gate = Direct::builder(quota).clock(ManualClock::new()).build().expect("in range");
         let burst = quota.burst_cells();
         let now = Tick::from_nanos(YEAR);
-        assert_eq!(gate.check_at(burst + 1, now).expect_err("too much").retry_after(), None);
-        assert_eq!(gate.check_at(u64::MAX, now).expect_err("too much").retry_after(), None);
-        assert!(gate.check_at(burst, now).is_ok(), "{quota}");
-        let denied = gate.check_at(1, now).expect_err("all is spent");
+        assert_eq!(
+            gate.ask().cells(burst + 1).at(now).check().expect_err("too much").retry_after(),
+            None
+        );
+        assert_eq!(
+            gate.ask().cells(u64::MAX).at(now).check().expect_err("too much").retry_after(),
+            None
+        );
+        assert!(gate.ask().cells(burst).at(now).check().is_ok(), "{quota}");
+        let denied = gate.ask().at(now).check().expect_err("all is spent");
         let wait = denied.retry_after().expect("the cell is restored");
         assert!(wait.as_nanos() <= u128::from(cell_nanos) && !wait.is_zero(), "{quota}: {wait:?}");
-        assert!(gate.check_at(1, now.saturating_add(wait)).is_ok(), "{quota}");
+        assert!(gate.ask().at(now.saturating_add(wait)).check().is_ok(), "{quota}");
     }
 }
 
@@ -167,9 +176,9 @@ fn a_faster_quota_still_holds_for_clocks_within_the_stated_skew_tolerance() {
             if faster.is_ok() {
                 rates += 1;
                 gate.reset();
-                assert!(gate.check_at(rate, now).is_ok(), "{first}, then {rate}/s");
+                assert!(gate.ask().cells(rate).at(now).check().is_ok(), "{first}, then {rate}/s");
                 let behind = now.saturating_sub(tolerance);
-                assert!(gate.check_at(1, behind).is_err(), "{first}, then {rate}/s");
+                assert!(gate.ask().at(behind).check().is_err(), "{first}, then {rate}/s");
             }
         }
         assert!(rates > 5, "{first}: {rates}");
@@ -195,7 +204,7 @@ fn decisions_at_both_ends_of_time_agree_with_the_exact_model() {
             let is_late = ends[usize::try_from(turn >> 63).expect("a bit") % ends.len()] == 1;
             let at = if is_late { u64::MAX - near } else { near };
             let (now, n) = (Tick::from_nanos(at), (turn >> 20) % 4);
-            let admitted = gate.check_at(n, now).is_ok();
+            let admitted = gate.ask().cells(n).at(now).check().is_ok();
             assert_eq!(admitted, model.decide(now, n).admitted, "{name} at {at}, {n} cells");
         }
     }

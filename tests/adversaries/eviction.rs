@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use tollgate::algo::Algorithm;
+use tollgate::algorithm::Algorithm;
+use tollgate::dynamic::DynamicGcra;
+use tollgate::limiter::SlotLayout;
 use tollgate::{
-    AnyAlgorithm, BuildError, DynamicGcra, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock,
-    OnFull, Quota, SlidingCounter, SlidingLog, SlotLayout, SubWindows, Tick, WarmUp,
+    AnyAlgorithm, BuildError, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, OnFull, Quota,
+    SlidingCounter, SlidingLog, SubWindows, Tick, WarmUp,
 };
 
 type Gate<A> = Limiter<u64, A, ManualClock>;
@@ -51,18 +53,24 @@ fn assert_that_heavy_offenders_stay<A: Algorithm + Copy + core::fmt::Debug>(
         let Some(gate) = gate(algorithm, slots, seed) else { return };
         for key in 0..HEAVY {
             let cells = if key % 2 == 0 { 1 } else { LIMIT };
-            let _ = gate.check_at(&key, cells, at(START));
-            let _ = (0..2 * LIMIT).find(|_| gate.check_at(&key, 1, at(START)).is_err());
+            let _ = gate.ask(&key).cells(cells).at(at(START)).check();
+            let _ = (0..2 * LIMIT).find(|_| gate.ask(&key).at(at(START)).check().is_err());
         }
         assert_eq!(gate.stats().evicted, 0);
         let mut now = START;
         for key in FLOOD..FLOOD + 20_000 {
             now += SECOND / 1_000;
-            assert!(gate.check_at(&key, 1, at(now)).is_ok(), "a new key is served");
+            assert!(gate.ask(&key).at(at(now)).check().is_ok(), "a new key is served");
         }
         assert!(gate.stats().evicted > 10_000, "{:?}", gate.stats());
-        let left =
-            |key| gate.peek_at(&key, 0, at(now)).expect("a peek for no cells succeeds").remaining();
+        let left = |key| {
+            gate.ask(&key)
+                .cells(0)
+                .at(at(now))
+                .peek()
+                .expect("a peek for no cells succeeds")
+                .remaining()
+        };
         let all = left(u64::MAX);
         let evicted = (0..HEAVY).filter(|key| left(*key) > all / 2).count();
         assert_eq!(evicted, 0, "of {HEAVY}: {algorithm:?}, {slots:?}");
@@ -116,20 +124,24 @@ fn a_log_is_ranked_by_the_events_that_still_count() {
         let gate = gate(SlidingLog::new(), SlotLayout::Wide, seed).expect("wide");
         for half_hour in 0..2 * LIMIT {
             let now = at(START + half_hour * HOUR / 2);
-            assert!((0..STEADY).all(|key| gate.check_at(&key, 1, now).is_ok()));
+            assert!((0..STEADY).all(|key| gate.ask(&key).at(now).check().is_ok()));
         }
         let steady = 0..STEADY;
         let heavy = FLOOD..FLOOD + HEAVY;
         let mut now = START + LIMIT * HOUR - HOUR / 2;
-        assert!(heavy.clone().all(|key| gate.check_at(&key, LIMIT / 2, at(now)).is_ok()));
+        assert!(
+            heavy.clone().all(|key| gate.ask(&key).cells(LIMIT / 2).at(at(now)).check().is_ok())
+        );
         now += SECOND;
-        assert!(steady.clone().all(|key| gate.check_at(&key, 1, at(now)).is_ok()));
+        assert!(steady.clone().all(|key| gate.ask(&key).at(at(now)).check().is_ok()));
         // Each newcomer owes more than a steady key, and less than a heavy one.
         now += SECOND;
         for key in 2 * FLOOD..2 * FLOOD + 20_000 {
-            assert!(gate.check_at(&key, 10, at(now)).is_ok(), "a new key is served");
+            assert!(gate.ask(&key).cells(10).at(at(now)).check().is_ok(), "a new key is served");
         }
-        let owed = |key: u64| LIMIT - gate.peek_at(&key, 0, at(now)).expect("nothing").remaining();
+        let owed = |key: u64| {
+            LIMIT - gate.ask(&key).cells(0).at(at(now)).peek().expect("nothing").remaining()
+        };
         assert!(heavy.clone().all(|key| owed(key) == LIMIT / 2), "no heavy key is evicted");
         assert!(steady.clone().all(|key| owed(key) == 0), "all steady keys are evicted");
     }
@@ -145,9 +157,9 @@ fn at_equal_debts_evictions_do_not_favour_the_first_keys() {
             let gate = gate(FixedWindow::anchored(), slots, seed).expect("of both kinds");
             let now = at(START);
             for key in (0..CAPACITY).chain(FLOOD..FLOOD + CAPACITY * 3 / 2) {
-                assert!(gate.check_at(&key, 1, now).is_ok());
+                assert!(gate.ask(&key).at(now).check().is_ok());
             }
-            let is_forgotten = |key: &u64| gate.peek_at(key, LIMIT, now).is_ok();
+            let is_forgotten = |key: &u64| gate.ask(key).cells(LIMIT).at(now).peek().is_ok();
             let lost = (0..CAPACITY).filter(is_forgotten).count();
             let lost_first = (0..TENTH).filter(is_forgotten).count();
             // Some 70 of 650. With other hash seeds, a fifth is seven standard deviations away.

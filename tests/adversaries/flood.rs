@@ -1,9 +1,9 @@
 //! Floods of millions of invented keys.
 
-use tollgate::algo::Algorithm;
+use tollgate::algorithm::Algorithm;
+use tollgate::limiter::SlotLayout;
 use tollgate::{
-    FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, SlidingLog, SlotLayout, SubWindows,
-    Tick,
+    FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, SlidingLog, SubWindows, Tick,
 };
 
 const NOW: Tick = Tick::from_nanos(3_600_000_000_000);
@@ -27,7 +27,7 @@ fn ten_million_keys_do_not_grow_the_memory() {
             .slots(slots)
             .build()
             .expect("in range");
-        let ask = |key: u64| gate.check_at(&key, 1, NOW).is_ok();
+        let ask = |key: u64| gate.ask(&key).at(NOW).check().is_ok();
         // The system provides a page when it is first written.
         assert!((0..1_000_000).all(ask));
         let (before, parts) = (resident_bytes(), gate.memory_bytes());
@@ -67,8 +67,9 @@ fn the_key_that_owes_least_is_evicted<A: Algorithm + core::fmt::Debug>(algorithm
     for key in 0..3_000_u64 {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let debt = 1 + (random >> 33) % BURST;
-        assert!(gate.check_at(&key, debt, NOW).is_ok());
-        let owed = |key: u64| BURST - gate.peek_at(&key, 0, NOW).expect("nothing").remaining();
+        assert!(gate.ask(&key).cells(debt).at(NOW).check().is_ok());
+        let owed =
+            |key: u64| BURST - gate.ask(&key).cells(0).at(NOW).peek().expect("nothing").remaining();
         live.push((key, debt));
         let (kept, evicted): (Vec<_>, Vec<_>) =
             live.iter().copied().partition(|(key, _)| owed(*key) > 0);

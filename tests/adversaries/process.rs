@@ -23,8 +23,8 @@ fn thousands_of_threads_share_one_burst() {
     let start = Barrier::new(THREADS);
     let ask = || {
         start.wait();
-        let granted = u64::from(gate.check_at("one", 1, NOW).is_ok());
-        (granted, gate.held_at("one", NOW))
+        let granted = u64::from(gate.ask("one").at(NOW).check().is_ok());
+        (granted, gate.ask("one").at(NOW).held())
     };
     let (granted, held) = thread::scope(|scope| {
         let small = || thread::Builder::new().stack_size(64 << 10);
@@ -57,7 +57,7 @@ fn the_last_owner_drops_the_limiter_on_any_thread() {
                 let gate = Arc::clone(&gate);
                 thread::spawn(move || {
                     let keys = 0..50 + 10 * ((round + index) % 5);
-                    keys.filter(|key| gate.check_at(key, 1, NOW).is_ok()).count()
+                    keys.filter(|key| gate.ask(key).at(NOW).check().is_ok()).count()
                 })
             })
             .collect();
@@ -109,8 +109,8 @@ fn a_forked_child_starts_from_the_charges_of_its_parent() {
         .clock(ManualClock::new())
         .build()
         .expect("in range");
-    assert!(gate.check_at(40, NOW).is_ok());
-    let drain = || (0..1_000).filter(|_| gate.check_at(1, NOW).is_ok()).count();
+    assert!(gate.ask().cells(40).at(NOW).check().is_ok());
+    let drain = || (0..1_000).filter(|_| gate.ask().at(NOW).check().is_ok()).count();
     let busy: Limiter<u64> = Limiter::builder(Quota::per_day(1)).build().expect("in range");
     thread::scope(|scope| {
         // Threads that decide during the fork.

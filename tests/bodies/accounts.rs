@@ -7,11 +7,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tollgate::algo::{Algorithm, Rebase, Refund, StateMachine};
-use tollgate::{
-    Builder, FixedWindow, Gcra, KeySource, Limiter, ManualClock, OnFull, Quota, Reservation,
-    SlotLayout, Source, Tick,
-};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::{Rebase, Refund, StateMachine};
+use tollgate::limiter::SlotLayout;
+use tollgate::reservation::{Chargeable, Reservation};
+use tollgate::{Builder, FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, Tick};
 
 use super::choice::Cost;
 use super::cursor::Cursor;
@@ -154,10 +154,10 @@ struct Accounts<L> {
 }
 
 /// A charge that can be refunded; `None` if the key has lost the life that was charged.
-struct Reserved<S: Source> {
+struct Reserved<'a, S: Chargeable> {
     key: u8,
     model: Option<Held>,
-    reservation: Reservation<S>,
+    reservation: Reservation<'a, S>,
 }
 
 /// The outcome of an operation.
@@ -221,7 +221,7 @@ impl<L: Ledger + Clone> Accounts<L> {
         kind: u8,
         key: u8,
         n: u64,
-        held: &mut Vec<Reserved<KeySource<&'a Gate<A>>>>,
+        held: &mut Vec<Reserved<'a, Gate<A>>>,
     ) -> bool
     where
         A: Algorithm<Params: Rebase + Refund>,
@@ -229,15 +229,15 @@ impl<L: Ledger + Clone> Accounts<L> {
         let (now, before) = (self.time.tick(), gate.stats());
         let mut reserved = None;
         let outcome = match kind {
-            0..=49 => Outcome::Granted(gate.check_at(&key, n, now).is_ok()),
+            0..=49 => Outcome::Granted(gate.ask(&key).cells(n).at(now).check().is_ok()),
             50..=99 if held.len() < HELD_MAX => {
-                reserved = gate.reserve_at(&key, n, now).ok();
+                reserved = gate.ask(&key).cells(n).at(now).reserve().ok();
                 Outcome::Granted(reserved.is_some())
             }
-            50..=119 => Outcome::Owed(gate.charge_at(&key, n, now)),
-            120..=134 => Outcome::Drained(gate.drain_at(&key, n, now)),
+            50..=119 => Outcome::Owed(gate.ask(&key).cells(n).at(now).charge()),
+            120..=134 => Outcome::Drained(gate.ask(&key).cells(n).at(now).charge_available()),
             _ => {
-                gate.add_at(&key, n, now);
+                gate.ask(&key).cells(n).at(now).refund();
                 Outcome::Nothing
             }
         };
@@ -281,10 +281,10 @@ impl<L: Ledger + Clone> Accounts<L> {
         gate: &Gate<A>,
         key: u8,
         claimed: u64,
-        held: &mut Vec<Reserved<S>>,
+        held: &mut Vec<Reserved<'_, S>>,
     ) where
         A: Algorithm,
-        S: Source,
+        S: Chargeable,
     {
         if gate.stats().claimed == claimed {
             return;
@@ -313,10 +313,10 @@ impl<L: Ledger + Clone> Accounts<L> {
         &mut self,
         gate: &Gate<A>,
         cursor: &mut Cursor<'_>,
-        held: &mut Vec<Reserved<S>>,
+        held: &mut Vec<Reserved<'_, S>>,
     ) where
         A: Algorithm<Params: Refund>,
-        S: Source,
+        S: Chargeable,
     {
         let (index, cost, how) = (usize::from(cursor.byte()), cursor.cost(), cursor.byte());
         if held.is_empty() {
@@ -337,7 +337,7 @@ impl<L: Ledger + Clone> Accounts<L> {
             _ => reservation.settle_at(actual, now),
         }
         if planted(Mistake::GivenBackTwice) {
-            gate.add_at(&key, n.saturating_sub(actual), now);
+            gate.ask(&key).cells(n.saturating_sub(actual)).at(now).refund();
         }
         self.claims_new_slot(gate, key, claimed, held);
         let mut ledger = self.ledger(key).clone();
@@ -379,11 +379,11 @@ impl<L: Ledger + Clone> Accounts<L> {
 }
 
 fn peeked_state<A: Algorithm>(gate: &Gate<A>, key: u8, now: Tick) -> (u64, Duration) {
-    let permit = gate.peek_at(&key, 0, now).expect("a peek for no cells succeeds");
+    let permit = gate.ask(&key).cells(0).at(now).peek().expect("a peek for no cells succeeds");
     (permit.remaining(), permit.reset_after())
 }
 
 /// Drops the reservation without a refund.
-fn leak<S: Source>(reserved: Reserved<S>) {
+fn leak<S: Chargeable>(reserved: Reserved<'_, S>) {
     std::mem::forget(reserved.reservation);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::Tick;
-use tollgate::algo::{Ahead, NoRing, PAYLOAD_BITS, Receipt, Refund, Standing, Step};
+use tollgate::internals::{Ahead, NoRing, PAYLOAD_BITS, Receipt, Refund, Standing, Step};
 
 use super::grid::nanos;
 

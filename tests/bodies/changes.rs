@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use tollgate::algo::StateMachine;
-use tollgate::{DynamicGcra, Inherit, Limiter, ManualClock, Quota, Tick};
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::internals::StateMachine;
+use tollgate::{Limiter, ManualClock, Quota, Tick};
 
 use super::choice::Cost;
 use super::cursor::Cursor;
@@ -126,7 +127,13 @@ impl Both {
     }
 
     fn left(&self, key: u8) -> u64 {
-        self.gate.peek_at(&key, 0, self.tick()).expect("a peek for no cells succeeds").remaining()
+        self.gate
+            .ask(&key)
+            .cells(0)
+            .at(self.tick())
+            .peek()
+            .expect("a peek for no cells succeeds")
+            .remaining()
     }
 
     fn cells(&self, key: u8, cost: Cost) -> u64 {
@@ -136,9 +143,9 @@ impl Both {
     fn check(&mut self, key: u8, cost: Cost) {
         let (now, n) = (self.tick(), self.cells(key, cost));
         self.begins(key);
-        let answer = self.gate.check_at(&key, n, now);
+        let answer = self.gate.ask(&key).cells(n).at(now).check();
         let its = &mut self.keys[usize::from(key)];
-        assert_eq!(answer, its.alone.check_at(&key, n, now), "{n} of {key} at {now:?}");
+        assert_eq!(answer, its.alone.ask(&key).cells(n).at(now).check(), "{n} of {key} at {now:?}");
         if answer.is_ok() {
             its.granted += n;
         }
@@ -174,11 +181,17 @@ impl Both {
         let its = &mut self.keys[usize::from(key)];
         its.due = None;
         match how % 3 {
-            0 => assert_eq!(self.gate.charge_at(&key, n, now), its.alone.charge_at(&key, n, now)),
-            1 => assert_eq!(self.gate.drain_at(&key, n, now), its.alone.drain_at(&key, n, now)),
+            0 => assert_eq!(
+                self.gate.ask(&key).cells(n).at(now).charge(),
+                its.alone.ask(&key).cells(n).at(now).charge()
+            ),
+            1 => assert_eq!(
+                self.gate.ask(&key).cells(n).at(now).charge_available(),
+                its.alone.ask(&key).cells(n).at(now).charge_available()
+            ),
             _ => {
-                self.gate.add_at(&key, n, now);
-                its.alone.add_at(&key, n, now);
+                self.gate.ask(&key).cells(n).at(now).refund();
+                its.alone.ask(&key).cells(n).at(now).refund();
             }
         }
     }
@@ -194,8 +207,8 @@ impl Both {
         let its = &mut self.keys[usize::from(key)];
         its.due = None;
         let its = &self.keys[usize::from(key)];
-        let held = self.gate.reserve_at(&key, n, now);
-        let held_alone = its.alone.reserve_at(&key, n, now);
+        let held = self.gate.ask(&key).cells(n).at(now).reserve();
+        let held_alone = its.alone.ask(&key).cells(n).at(now).reserve();
         assert_eq!(held.is_ok(), held_alone.is_ok(), "{n} of {key} at {now:?}");
         self.changed_by_old_time |= change.is_some() && self.now < self.newest;
         if let Some((quota, inherit)) = change {
@@ -256,10 +269,15 @@ impl Both {
     fn is_alike(&self, key: u8) {
         let (now, its) = (self.tick(), &self.keys[usize::from(key)]);
         for n in [0, 1, self.quota.burst_cells()] {
-            let peeked = self.gate.peek_at(&key, n, now);
-            assert_eq!(peeked, its.alone.peek_at(&key, n, now), "{n} of {key} at {now:?}");
+            let peeked = self.gate.ask(&key).cells(n).at(now).peek();
+            assert_eq!(
+                peeked,
+                its.alone.ask(&key).cells(n).at(now).peek(),
+                "{n} of {key} at {now:?}"
+            );
         }
-        let permit = its.alone.peek_at(&key, 0, now).expect("a peek for no cells succeeds");
+        let permit =
+            its.alone.ask(&key).cells(0).at(now).peek().expect("a peek for no cells succeeds");
         assert!(permit.remaining() <= permit.limit());
         assert_eq!(permit.limit(), self.quota.burst_cells());
         // A clock from before a change reads as the time of the change, and a key that starts empty
@@ -268,7 +286,8 @@ impl Both {
         if let Some(full) =
             full.filter(|full| *full <= self.end && self.now == self.newest && !self.starts_empty)
         {
-            let later = its.alone.peek_at(&key, 0, Tick::from_nanos(full)).expect("as before");
+            let later =
+                its.alone.ask(&key).cells(0).at(Tick::from_nanos(full)).peek().expect("as before");
             assert_eq!(
                 later.remaining(),
                 permit.limit(),

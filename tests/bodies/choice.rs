@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::algo::StateMachine;
+use tollgate::internals::StateMachine;
 use tollgate::{
     FixedWindow, Gcra, LeakyQueue, Quota, SlidingCounter, SlidingLog, SubWindows, WarmUp,
 };

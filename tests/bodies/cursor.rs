@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate::{
-    FixedWindow, Gcra, LeakyQueue, OnFull, Quota, SlidingCounter, SlotLayout, SubWindows, Tick,
-};
+use tollgate::limiter::SlotLayout;
+use tollgate::{FixedWindow, Gcra, LeakyQueue, OnFull, Quota, SlidingCounter, SubWindows, Tick};
 
 use super::choice::{Choice, Cost, LogRates, Pace};
 use super::keyed::{Operation, Setup};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate::algo::StateMachine;
+use tollgate::internals::StateMachine;
 
 use super::choice::Choice;
 

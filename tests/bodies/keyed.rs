@@ -7,9 +7,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tollgate::algo::oracle::{Oracle, Verdict};
-use tollgate::algo::{Algorithm, StateMachine};
-use tollgate::{Limiter, ManualClock, OnFull, Quota, SlotLayout, Stats, Tick};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::{Oracle, Verdict};
+use tollgate::limiter::SlotLayout;
+use tollgate::stats::Stats;
+use tollgate::{Limiter, ManualClock, OnFull, Quota, Tick};
 
 use super::choice::{Choice, Cost, ORIGIN_2025};
 use super::grid::{horizon, nanos, ring_horizon};
@@ -225,8 +228,8 @@ impl<A: Algorithm> Keyed<A> {
     /// Peeks twice, to check that a peek changes nothing.
     fn peek(&self, key: u16, n: u64) -> Verdict {
         let before = self.gate.stats();
-        let peeked = Verdict::from(&self.gate.peek_at(&key, n, self.tick()));
-        assert_eq!(peeked, Verdict::from(&self.gate.peek_at(&key, n, self.tick())));
+        let peeked = Verdict::from(&self.gate.ask(&key).cells(n).at(self.tick()).peek());
+        assert_eq!(peeked, Verdict::from(&self.gate.ask(&key).cells(n).at(self.tick()).peek()));
         assert_eq!(self.gate.stats(), before, "a peek is counted nowhere");
         assert_eq!(peeked, self.oracle(key).decide(self.tick(), n), "peek {n} of {key}");
         peeked
@@ -234,13 +237,13 @@ impl<A: Algorithm> Keyed<A> {
 
     fn checked(&self, key: u16, n: u64, _: Verdict) -> Verdict {
         let n = if planted(Mistake::CostCut) { n & 0xff } else { n };
-        Verdict::from(&self.gate.check_at(&key, n, self.tick()))
+        Verdict::from(&self.gate.ask(&key).cells(n).at(self.tick()).check())
     }
 
     /// The answer of a peek, if `allow` agrees with it; otherwise the answer to a key without a
     /// slot.
     fn allowed(&self, key: u16, n: u64, peeked: Verdict) -> Verdict {
-        let allowed = self.gate.allow_at(&key, n, self.tick());
+        let allowed = self.gate.ask(&key).cells(n).at(self.tick()).allow();
         match (allowed, peeked.admitted) {
             (true, false) => Verdict { admitted: true, retry_after: None, ..peeked },
             (false, true) => {
@@ -335,7 +338,7 @@ impl<A: Algorithm> Keyed<A> {
             let mut kept = true;
             // A weighted count may leave less than a cell: only its end shows it.
             for (now, n) in [(oldest, 1), (oldest, 0), (later, 1)] {
-                let peeked = Verdict::from(&self.gate.peek_at(key, n, now));
+                let peeked = Verdict::from(&self.gate.ask(key).cells(n).at(now).peek());
                 if peeked != oracle.clone().decide(now, n) {
                     assert_eq!(
                         peeked,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tollgate::algo::StateMachine;
+use tollgate::internals::StateMachine;
 use tollgate::{Quota, Tick};
 
 use super::grid::{units_in_cell, units_in_window};

@@ -23,7 +23,8 @@ use back::{charges_ahead_are_total, refunds_are_total};
 use choice::{Choice, Cost, ORIGIN_2025, with_algorithm};
 use cursor::Cursor;
 use keyed::{Keyed, Operation, Setup};
-use tollgate::algo::{Algorithm, Receipt, StateMachine};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::{Receipt, StateMachine};
 use tollgate::{OnFull, Quota, Tick};
 use total::{Cells, steps_are_total};
 

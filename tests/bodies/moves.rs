@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate::algo::oracle::Verdict;
+use tollgate::internals::oracle::Verdict;
 
 use super::grid::nanos;
 

@@ -1,9 +1,12 @@
 //! Restores a snapshot with some bytes changed, and its length and checksum corrected.
 
-use tollgate::algo::{Algorithm, Rebase};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::Rebase;
+use tollgate::limiter::SlotLayout;
+use tollgate::snapshot::RestoreError;
 use tollgate::{
     AnyAlgorithm, Builder, Clock, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, OnFull,
-    Quota, RestoreError, SlidingCounter, SlidingLog, SlotLayout, SubWindows, Tick,
+    Quota, SlidingCounter, SlidingLog, SubWindows, Tick,
 };
 
 use super::choice::ORIGIN_2025;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::algo::{PAYLOAD_BITS, Ring, Standing, StateMachine, Step};
+use tollgate::internals::{PAYLOAD_BITS, Ring, Standing, StateMachine, Step};
 use tollgate::{Denied, Tick};
 
 use super::choice::Cost;

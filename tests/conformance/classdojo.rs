@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tollgate::algo::oracle::Verdict;
+use tollgate::internals::oracle::Verdict;
 use tollgate::{Quota, SlidingLog, Tick};
 
 use crate::Replay;

@@ -1,7 +1,7 @@
 //! The token buckets of folly and Envoy.
 
 use serde_json::Value;
-use tollgate::algo::oracle::Verdict;
+use tollgate::internals::oracle::Verdict;
 use tollgate::{Clock, Direct, Gcra, Limiter, ManualClock, Quota, Tick};
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tollgate::algo::oracle::Verdict;
-use tollgate::algo::{Algorithm, Refund};
-use tollgate::{Decision, Direct, Limiter, ManualClock, Quota, SlotLayout, Tick};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::Refund;
+use tollgate::internals::oracle::Verdict;
+use tollgate::limiter::SlotLayout;
+use tollgate::{Decision, Direct, Limiter, ManualClock, Quota, Tick};
 
 /// What a vector asks of.
 pub(crate) trait Gate: Sync {
@@ -21,32 +23,32 @@ pub(crate) trait Account: Gate {
 
 impl<A: Algorithm<Params: Refund> + Sync> Account for Direct<A, ManualClock> {
     fn charge_at(&self, n: u64, now: Tick) -> Duration {
-        Direct::charge_at(self, n, now)
+        self.ask().cells(n).at(now).charge()
     }
 
     fn add_at(&self, n: u64, now: Tick) {
-        Direct::add_at(self, n, now);
+        self.ask().cells(n).at(now).refund();
     }
 }
 
 impl<A: Algorithm<Params: Refund> + Sync> Account for Limiter<str, A, ManualClock> {
     fn charge_at(&self, n: u64, now: Tick) -> Duration {
-        Limiter::charge_at(self, "neighbour", n, now);
-        Limiter::charge_at(self, KEY, n, now)
+        self.ask("neighbour").cells(n).at(now).charge();
+        self.ask(KEY).cells(n).at(now).charge()
     }
 
     fn add_at(&self, n: u64, now: Tick) {
-        Limiter::add_at(self, KEY, n, now);
+        self.ask(KEY).cells(n).at(now).refund();
     }
 }
 
 impl<A: Algorithm + Sync> Gate for Direct<A, ManualClock> {
     fn check_at(&self, n: u64, now: Tick) -> Decision {
-        Direct::check_at(self, n, now)
+        self.ask().cells(n).at(now).check()
     }
 
     fn peek_at(&self, n: u64, now: Tick) -> Decision {
-        Direct::peek_at(self, n, now)
+        self.ask().cells(n).at(now).peek()
     }
 }
 
@@ -55,12 +57,12 @@ const KEY: &str = "vector";
 impl<A: Algorithm + Sync> Gate for Limiter<str, A, ManualClock> {
     fn check_at(&self, n: u64, now: Tick) -> Decision {
         // A neighbour that spends all it can must not be felt.
-        let _ = Limiter::check_at(self, "neighbour", n, now);
-        Limiter::check_at(self, KEY, n, now)
+        let _ = self.ask("neighbour").cells(n).at(now).check();
+        self.ask(KEY).cells(n).at(now).check()
     }
 
     fn peek_at(&self, n: u64, now: Tick) -> Decision {
-        Limiter::peek_at(self, KEY, n, now)
+        self.ask(KEY).cells(n).at(now).peek()
     }
 }
 

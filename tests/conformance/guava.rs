@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tollgate::{Direct, DynamicGcra, Inherit, LeakyQueue, Quota, Tick, WarmUp};
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::{Direct, LeakyQueue, Quota, Tick, WarmUp};
 
 use crate::Replay;
 use crate::gate::{Gate, gates, number, number_if_said, steps};
@@ -97,10 +98,10 @@ fn updated(vector: &Value) {
         let expected = step["wait_s"].as_f64().expect("a wait in seconds");
         let expected = if changed { expected / 2.0 } else { expected };
         changed = false;
-        let wait = gate.peek_at(0, now).expect("nothing is asked for").reset_after();
+        let wait = gate.ask().cells(0).at(now).peek().expect("nothing is asked for").reset_after();
         assert_eq!(wait, Duration::from_secs_f64(expected), "{step}");
         now = now.saturating_add(wait);
-        gate.charge_at(number(&step["n"]), now);
+        gate.ask().cells(number(&step["n"])).at(now).charge();
     }
 }
 

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tollgate::algo::oracle::Verdict;
+use tollgate::internals::oracle::Verdict;
 use tollgate::{Quota, SlidingCounter, Tick};
 
 use crate::Replay;

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::{
-    FixedWindow, Gcra, LeakyQueue, OnFull, Quota, SlidingCounter, SlotLayout, Stats, SubWindows,
-    Tick,
-};
+use tollgate::limiter::SlotLayout;
+use tollgate::stats::Stats;
+use tollgate::{FixedWindow, Gcra, LeakyQueue, OnFull, Quota, SlidingCounter, SubWindows, Tick};
 
 use crate::bodies::choice::{Choice, Cost, LogRates, Pace};
 use crate::bodies::keyed::{Keyed, Operation, Setup};

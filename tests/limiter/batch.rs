@@ -1,7 +1,7 @@
 //! A batch decides like single checks, one after the other; `allow` decides like a check.
 
 use proptest::prelude::*;
-use tollgate::algo::Algorithm;
+use tollgate::algorithm::Algorithm;
 use tollgate::{
     AnyAlgorithm, Direct, Gcra, Limiter, ManualClock, Quota, SlidingCounter, SlidingLog,
     SubWindows, Tick,
@@ -28,11 +28,12 @@ fn agree<A: Algorithm + Clone>(algorithm: A, capacity: u64, batches: &[(Vec<u64>
     for (keys, n, millis) in batches {
         now = Tick::from_nanos(now.as_nanos() + millis * 1_000_000);
         let mut decisions = Vec::new();
-        together.check_batch_at(keys, *n, now, |index, decision| {
+        together.ask_each(keys, |key| key).cells(*n).at(now).check(|index, decision| {
             assert_eq!(index, decisions.len());
             decisions.push(decision);
         });
-        let expected: Vec<_> = keys.iter().map(|key| apart.check_at(key, *n, now)).collect();
+        let expected: Vec<_> =
+            keys.iter().map(|key| apart.ask(key).cells(*n).at(now).check()).collect();
         assert_eq!(decisions, expected);
     }
     assert_eq!(together.stats(), apart.stats());
@@ -64,11 +65,23 @@ fn allows_as_it_checks<A: Algorithm + Clone>(algorithm: A, batches: &[(Vec<u64>,
     for (keys, n, millis) in batches {
         now = Tick::from_nanos(now.as_nanos() + millis * 1_000_000);
         for key in keys {
-            assert_eq!(brief.allow_at(key, *n, now), whole.check_at(key, *n, now).is_ok());
-            assert_eq!(brief.peek_at(key, *n, now), whole.peek_at(key, *n, now));
+            assert_eq!(
+                brief.ask(key).cells(*n).at(now).allow(),
+                whole.ask(key).cells(*n).at(now).check().is_ok()
+            );
+            assert_eq!(
+                brief.ask(key).cells(*n).at(now).peek(),
+                whole.ask(key).cells(*n).at(now).peek()
+            );
         }
-        assert_eq!(brief_one.allow_at(*n, now), whole_one.check_at(*n, now).is_ok());
-        assert_eq!(brief_one.peek_at(*n, now), whole_one.peek_at(*n, now));
+        assert_eq!(
+            brief_one.ask().cells(*n).at(now).allow(),
+            whole_one.ask().cells(*n).at(now).check().is_ok()
+        );
+        assert_eq!(
+            brief_one.ask().cells(*n).at(now).peek(),
+            whole_one.ask().cells(*n).at(now).peek()
+        );
     }
     assert_eq!(brief.stats(), whole.stats());
 }
@@ -96,8 +109,8 @@ fn a_batch_reads_the_clock_once_and_takes_borrowed_keys() {
     let gate: Limiter<str, Gcra, _> =
         Limiter::builder(Quota::per_second(1)).clock(&clock).build().expect("in range");
     let mut admitted = Vec::new();
-    gate.check_batch(&["a", "b", "a"], |_, decision| admitted.push(decision.is_ok()));
+    gate.ask_each(&["a", "b", "a"], |key| key).check(|_, decision| admitted.push(decision.is_ok()));
     let owned = ["a".to_owned(), "c".to_owned()];
-    gate.check_batch(&owned, |_, decision| admitted.push(decision.is_ok()));
+    gate.ask_each(&owned, |key| key).check(|_, decision| admitted.push(decision.is_ok()));
     assert_eq!(admitted, [true, true, false, false, true]);
 }

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algo::StateMachine;
-use tollgate::algo::oracle::{AnyOracle, Oracle, Verdict};
+use tollgate::composite::{Composite, CompositeError};
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::{AnyOracle, Oracle, Verdict};
+use tollgate::limiter::SlotLayout;
 use tollgate::{
-    AnyAlgorithm, Clock, Composite, CompositeError, Direct, FixedWindow, Gcra, LeakyQueue, Limiter,
-    ManualClock, OnFull, Quota, SlidingCounter, SlidingLog, SlotLayout, SubWindows, Tick, WarmUp,
+    AnyAlgorithm, Direct, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, OnFull, Quota,
+    SlidingCounter, SlidingLog, SubWindows, Tick, WarmUp,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -157,7 +159,7 @@ fn expected(models: &mut [Model], request: &Request, now: Tick, n: u64) -> Outco
 
 fn outcome(all: &Composite<'_, Request>, request: &Request, n: u64, now: Option<Tick>) -> Outcome {
     let decided = match now {
-        Some(now) => all.check_at(request, n, now),
+        Some(now) => all.ask(request).cells(n).at(now).check(),
         None => all.check_n(request, n),
     };
     match decided {
@@ -274,7 +276,7 @@ fn limits_with_default_clocks_do_not_share_an_origin() {
     // By the clock of the early limit, which is 5 ms ahead, the wait would be 5 ms shorter.
     let own = late.check(&7).expect_err("none left").retry_after().expect("an hour");
     assert!(denied.retry_after().expect("an hour") >= own);
-    assert!(early.peek_at(&7, 1, early.clock().now()).is_ok(), "refunded");
+    assert!(early.ask(&7).peek().is_ok(), "refunded");
 }
 
 const ONE: Tick = Tick::from_nanos(SECOND);
@@ -289,7 +291,7 @@ fn full(on_full: OnFull) -> Limiter<u32, Gcra, ManualClock> {
         .build();
     let gate: Limiter<u32, Gcra, ManualClock> = built.expect("in range");
     for key in 0..16 {
-        assert!(gate.check_at(&key, 1, ONE).is_ok());
+        assert!(gate.ask(&key).at(ONE).check().is_ok());
     }
     gate
 }
@@ -303,10 +305,11 @@ fn after_a_denial(gate: &Limiter<u32, Gcra, ManualClock>) -> Vec<u64> {
         let all = Composite::<u32>::builder().keyed("full", gate, |key| key);
         all.shared("second", second).shared("again", second).build().expect("token buckets")
     };
-    let denied = both(&closed).check_at(&99, 2, ONE).expect_err("too few for both");
+    let denied = both(&closed).ask(&99).cells(2).at(ONE).check().expect_err("too few for both");
     let mut outcomes = vec![u64::from(denied.limit_name() == "full")];
-    let admitted =
-        |_| both(&open).check_at(&99, 2, ONE).map_or(0, |granted| 1 + granted.remaining());
+    let admitted = |_| {
+        both(&open).ask(&99).cells(2).at(ONE).check().map_or(0, |granted| 1 + granted.remaining())
+    };
     outcomes.extend((0..3).map(admitted));
     outcomes
 }

@@ -7,10 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algo::Algorithm;
+use tollgate::algorithm::Algorithm;
+use tollgate::composite::Composite;
+use tollgate::dynamic::DynamicGcra;
+use tollgate::limiter::SlotLayout;
 use tollgate::{
-    AnyAlgorithm, Clock, Composite, Direct, DynamicGcra, FixedWindow, Gcra, LeakyQueue, Limiter,
-    OnFull, Quota, SlidingCounter, SlidingLog, SlotLayout, SubWindows, Tick,
+    AnyAlgorithm, Clock, Direct, FixedWindow, Gcra, LeakyQueue, Limiter, OnFull, Quota,
+    SlidingCounter, SlidingLog, SubWindows, Tick,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -63,14 +66,14 @@ fn state<K: Hash + ?Sized, A: Algorithm, C: Clock>(
     key: &K,
     now: Tick,
 ) -> State {
-    match gate.peek_at(key, 0, now) {
+    match gate.ask(key).cells(0).at(now).peek() {
         Ok(permit) => (permit.remaining(), permit.reset_after()),
         Err(denied) => (denied.remaining(), denied.reset_after()),
     }
 }
 
 fn state_of<A: Algorithm, C: Clock>(gate: &Direct<A, C>, now: Tick) -> State {
-    match gate.peek_at(0, now) {
+    match gate.ask().cells(0).at(now).peek() {
         Ok(permit) => (permit.remaining(), permit.reset_after()),
         Err(denied) => (denied.remaining(), denied.reset_after()),
     }
@@ -86,7 +89,7 @@ fn denials_by_a_later_limit_cost_an_earlier_limit_no_refill() {
     let both = both.build().expect("token buckets");
     assert!(second.check().is_ok());
     let start = clock.time();
-    assert!(first.check_at(1_000, start).is_ok());
+    assert!(first.ask().cells(1_000).at(start).check().is_ok());
     for millis in [1, 10, 500, 999, 1_000] {
         let end = start.saturating_add(Duration::from_millis(millis));
         while clock.time() < end {

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use tollgate::{Direct, DynamicGcra, Inherit, Limiter, ManualClock, Quota, Tick};
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::{Direct, Limiter, ManualClock, Quota, Tick};
 
 const SECOND: u64 = 1_000_000_000;
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
@@ -38,16 +39,30 @@ fn an_idle_key_owes_nothing_after_any_number_of_quota_resets() {
     for quota in quotas() {
         let (gate, alone) = (keyed(quota), direct(quota));
         let all = quota.burst_cells();
-        assert!(gate.check_at(&1, all, at(0)).is_ok() && alone.check_at(all, at(0)).is_ok());
+        assert!(
+            gate.ask(&1).cells(all).at(at(0)).check().is_ok()
+                && alone.ask().cells(all).at(at(0)).check().is_ok()
+        );
         for reset in 1..=20_000 {
             let now = at(reset * SECOND);
             // The other key spends all its cells each time.
-            assert!(gate.check_at(&2, all, now).is_ok(), "reset {reset} of {quota:?}");
+            assert!(gate.ask(&2).cells(all).at(now).check().is_ok(), "reset {reset} of {quota:?}");
             gate.set_quota_at(quota, Inherit::Reset, now).expect("in range");
             alone.set_quota_at(quota, Inherit::Reset, now).expect("in range");
-            let left = gate.peek_at(&1, 0, now).expect("a peek for no cells succeeds").remaining();
-            let left_alone =
-                alone.peek_at(0, now).expect("a peek for no cells succeeds").remaining();
+            let left = gate
+                .ask(&1)
+                .cells(0)
+                .at(now)
+                .peek()
+                .expect("a peek for no cells succeeds")
+                .remaining();
+            let left_alone = alone
+                .ask()
+                .cells(0)
+                .at(now)
+                .peek()
+                .expect("a peek for no cells succeeds")
+                .remaining();
             assert_eq!([left, left_alone], [all; 2], "after {reset} resets of {quota:?}");
         }
     }
@@ -59,16 +74,30 @@ fn an_idle_key_owes_nothing_after_any_number_of_burst_changes() {
     for quota in quotas() {
         let (gate, alone) = (keyed(quota), direct(quota));
         let all = quota.burst_cells();
-        assert!(gate.check_at(&1, all, at(0)).is_ok() && alone.check_at(all, at(0)).is_ok());
+        assert!(
+            gate.ask(&1).cells(all).at(at(0)).check().is_ok()
+                && alone.ask().cells(all).at(at(0)).check().is_ok()
+        );
         let begun = 20 * u64::try_from(YEAR.as_nanos()).expect("a year");
         for change in 0..20_000 {
             let now = at(begun + change * SECOND);
             let burst = if change % 2 == 0 { 1 } else { all };
             gate.set_quota_at(quota.burst(burst), Inherit::Additive, now).expect("in range");
             alone.set_quota_at(quota.burst(burst), Inherit::Additive, now).expect("in range");
-            let left = gate.peek_at(&1, 0, now).expect("a peek for no cells succeeds").remaining();
-            let left_alone =
-                alone.peek_at(0, now).expect("a peek for no cells succeeds").remaining();
+            let left = gate
+                .ask(&1)
+                .cells(0)
+                .at(now)
+                .peek()
+                .expect("a peek for no cells succeeds")
+                .remaining();
+            let left_alone = alone
+                .ask()
+                .cells(0)
+                .at(now)
+                .peek()
+                .expect("a peek for no cells succeeds")
+                .remaining();
             assert_eq!([left, left_alone], [burst; 2], "after {change} changes of {quota:?}");
         }
     }
@@ -80,8 +109,13 @@ fn a_caller_whose_clock_is_behind_a_quota_change_gets_a_sufficient_wait() {
     let (gate, alone) = (keyed(quota), direct(quota));
     let change = 5 * SECOND;
     for limiter in 0..2 {
-        let ask =
-            |n, now| if limiter == 0 { gate.check_at(&1, n, now) } else { alone.check_at(n, now) };
+        let ask = |n, now| {
+            if limiter == 0 {
+                gate.ask(&1).cells(n).at(now).check()
+            } else {
+                alone.ask().cells(n).at(now).check()
+            }
+        };
         assert!(ask(10, at(change)).is_ok());
         let (slower, now) = (Quota::per_second(2).burst(10), at(change));
         let changed = if limiter == 0 {
@@ -110,13 +144,17 @@ fn a_caller_whose_clock_is_behind_a_quota_change_gets_a_sufficient_wait() {
 #[test]
 fn a_charge_by_a_clock_behind_a_quota_change_returns_the_wait_from_its_own_time() {
     let (gate, change) = (keyed(Quota::per_second(10)), 5 * SECOND);
-    assert!(gate.check_at(&1, 10, at(change)).is_ok());
+    assert!(gate.ask(&1).cells(10).at(at(change)).check().is_ok());
     gate.set_quota_at(Quota::per_second(10), Inherit::AsIs, at(change)).expect("in range");
-    let turn = gate.charge_at(&1, 1, at(change - SECOND));
+    let turn = gate.ask(&1).at(at(change - SECOND)).charge();
     assert_eq!(turn, Duration::from_millis(1_100));
-    let turn = gate.charge_at(&1, 1, at(change));
+    let turn = gate.ask(&1).at(at(change)).charge();
     assert_eq!(turn, Duration::from_millis(200));
-    assert_eq!(gate.charge_at(&2, 10, at(change - SECOND)), Duration::ZERO, "within the burst");
+    assert_eq!(
+        gate.ask(&2).cells(10).at(at(change - SECOND)).charge(),
+        Duration::ZERO,
+        "within the burst"
+    );
 }
 
 /// If buckets start empty, a key that has filled up differs from one that was never seen.
@@ -126,12 +164,18 @@ fn a_key_that_has_filled_up_stays_full_through_resets_if_buckets_start_empty() {
     let builder = Limiter::builder(quota).algorithm(DynamicGcra::start_empty());
     let gate: Limiter<u64, _, _> =
         builder.clock(ManualClock::new()).capacity(10).build().expect("in range");
-    assert!(gate.check_at(&1, 10, at(0)).is_err());
+    assert!(gate.ask(&1).cells(10).at(at(0)).check().is_err());
     let filled = at(0).saturating_add(YEAR);
     for reset in 1..=1_000 {
         gate.set_quota_at(quota, Inherit::Reset, filled).expect("in range");
-        let left =
-            |key| gate.peek_at(&key, 0, filled).expect("a peek for no cells succeeds").remaining();
+        let left = |key| {
+            gate.ask(&key)
+                .cells(0)
+                .at(filled)
+                .peek()
+                .expect("a peek for no cells succeeds")
+                .remaining()
+        };
         assert_eq!((left(1), left(2)), (10, 0), "after {reset} resets");
     }
 }

@@ -1,8 +1,10 @@
 //! Local leases and refunds never exceed the limit, whichever lease holds the cells.
 
 use proptest::prelude::*;
-use tollgate::algo::{Algorithm, NoRing, Receipt, Refund, StateMachine, Step};
-use tollgate::{Direct, Gcra, Limiter, ManualClock, OnFull, Quota, SlotLayout, Tick};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::{NoRing, Receipt, Refund, StateMachine, Step};
+use tollgate::limiter::SlotLayout;
+use tollgate::{Direct, Gcra, Limiter, ManualClock, OnFull, Quota, Tick};
 
 use crate::bodies::span::worst_excess_of_bucket;
 
@@ -147,7 +149,9 @@ fn a_lease_returns_all_cells_at_once_and_none_after_an_idle_time() {
         .clock(&clock)
         .build()
         .expect("in range");
-    let left = || gate.peek_at(0, tollgate::Clock::now(&clock)).expect("0 cells").remaining();
+    let left = || {
+        gate.ask().cells(0).at(tollgate::Clock::now(&clock)).peek().expect("0 cells").remaining()
+    };
     let mut lease = gate.lease();
     assert!(lease.check().is_ok());
     assert_eq!((lease.held(), left()), (7, 4), "12 may be charged at a time");
@@ -176,7 +180,7 @@ fn a_lease_returns_nothing_to_a_later_life_of_the_key() {
     // Sixteen slots, and twice as many keys that owe more.
     let crowd_out = || {
         for other in 1_000..1_032 {
-            assert!(gate.check_at(&other, 12, now).is_ok());
+            assert!(gate.ask(&other).cells(12).at(now).check().is_ok());
         }
     };
     let reset = || gate.reset(&7);
@@ -184,9 +188,9 @@ fn a_lease_returns_nothing_to_a_later_life_of_the_key() {
         let mut lease = gate.lease(&7);
         assert!(lease.check_at(1, now).is_ok());
         begin_anew();
-        assert!(gate.check_at(&7, 12, now).is_ok(), "a life of its own");
+        assert!(gate.ask(&7).cells(12).at(now).check().is_ok(), "a life of its own");
         lease.refund_at(now);
-        assert!(gate.check_at(&7, 1, now).is_err());
+        assert!(gate.ask(&7).at(now).check().is_err());
         gate.reset(&7);
     }
 }
@@ -206,7 +210,7 @@ fn a_lease_of_a_key_without_a_slot_holds_nothing() {
             .build()
             .expect("in range");
         for other in 0..64 {
-            let _ = gate.check_at(&other, 12, Tick::ZERO);
+            let _ = gate.ask(&other).cells(12).at(Tick::ZERO).check();
         }
         let mut lease = gate.lease(&1_000);
         let decisions = admitted.map(|_| lease.check_at(1, Tick::ZERO).is_ok());
@@ -221,7 +225,7 @@ fn a_lease_takes_what_is_left_and_returns_the_wait_of_the_request() {
         .clock(ManualClock::new())
         .build()
         .expect("in range");
-    assert!(gate.check_at(7, Tick::ZERO).is_ok());
+    assert!(gate.ask().cells(7).at(Tick::ZERO).check().is_ok());
     let mut lease = gate.lease();
     assert!(lease.check_at(2, Tick::ZERO).is_ok());
     assert_eq!(lease.held(), 3, "five were left");

@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
-use tollgate::algo::oracle::{Oracle, Verdict};
-use tollgate::algo::{Algorithm, StateMachine};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::{Oracle, Verdict};
 use tollgate::{
     Decision, Direct, Limiter, ManualClock, Quota, SlidingCounter, SlidingLog, SubWindows, Tick,
 };
@@ -43,8 +44,8 @@ fn run<A: Algorithm + Copy>(algorithm: A) {
     let direct = direct.build().expect("in range");
     lives_are_independent(
         &direct.params().oracle(),
-        |n, now| direct.check_at(n, now),
-        |n, now| direct.peek_at(n, now),
+        |n, now| direct.ask().cells(n).at(now).check(),
+        |n, now| direct.ask().cells(n).at(now).peek(),
         || direct.reset(),
     );
     // A key that is reset gives up its slot, and claims the same one again.
@@ -57,8 +58,8 @@ fn run<A: Algorithm + Copy>(algorithm: A) {
         .expect("in range");
     lives_are_independent(
         &keyed.params().oracle(),
-        |n, now| keyed.check_at(&1, n, now),
-        |n, now| keyed.peek_at(&1, n, now),
+        |n, now| keyed.ask(&1).cells(n).at(now).check(),
+        |n, now| keyed.ask(&1).cells(n).at(now).peek(),
         || keyed.reset(&1),
     );
     assert_eq!(keyed.stats().claimed, LIVES + 1);

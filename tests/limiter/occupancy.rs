@@ -1,6 +1,7 @@
 //! The reported occupancy of a limiter.
 
-use tollgate::{FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, SlotLayout, Tick};
+use tollgate::limiter::SlotLayout;
+use tollgate::{FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, Tick};
 
 fn gate(capacity: u64, slots: SlotLayout) -> Limiter<u64, Gcra, ManualClock> {
     Limiter::builder(Quota::per_hour(10))
@@ -32,7 +33,7 @@ fn a_key_is_live_until_time_has_restored_its_cells() {
     for key in 0..500 {
         // Each cell takes a tenth of an hour: the first half of the keys becomes idle before the
         // other.
-        assert!(gate.check_at(&key, 1 + key / 250, at(0)).is_ok());
+        assert!(gate.ask(&key).cells(1 + key / 250).at(at(0)).check().is_ok());
     }
     let live = [0, 5, 7, 11, 13].map(|minutes| gate.occupancy_at(at(minutes)).live);
     assert_eq!(live, [500, 500, 250, 250, 0]);

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::{Limiter, ManualClock, OnFull, Penalties, PenaltyDenied, Quota, Tick};
+use tollgate::penalty::{Penalties, PenaltyDenied};
+use tollgate::{Limiter, ManualClock, OnFull, Quota, Tick};
 
 const SECOND: u64 = 1_000_000_000;
 const STRIKES: u64 = 3;
@@ -50,7 +51,7 @@ fn agrees_with_the_model(prolonged: bool, acts: &[Act]) {
             *record = Record::default();
             continue;
         }
-        let answer = gate.check_at(&key, 1, tick);
+        let answer = gate.ask(&key).at(tick).check();
         if now < record.ban_ends {
             denied_banned += 1;
             if prolonged {
@@ -61,10 +62,10 @@ fn agrees_with_the_model(prolonged: bool, acts: &[Act]) {
             };
             assert!(!ban.begins());
             assert_eq!(ban.ends_in(), Duration::from_nanos(record.ban_ends - now));
-            assert_eq!(gate.banned_at(&key, tick), Some(ban.ends_in()));
+            assert_eq!(gate.ask(&key).at(tick).banned(), Some(ban.ends_in()));
             continue;
         }
-        match alone.check_at(&key, 1, tick) {
+        match alone.ask(&key).at(tick).check() {
             Ok(permit) => assert_eq!(answer, Ok(permit)),
             Err(denied) => {
                 if now >= record.period_ends {
@@ -73,7 +74,7 @@ fn agrees_with_the_model(prolonged: bool, acts: &[Act]) {
                 record.strikes += 1;
                 if record.strikes < STRIKES {
                     assert_eq!(answer, Err(PenaltyDenied::Limited(denied)));
-                    assert_eq!(gate.banned_at(&key, tick), None);
+                    assert_eq!(gate.ask(&key).at(tick).banned(), None);
                     continue;
                 }
                 bans += 1;
@@ -124,12 +125,12 @@ fn in_a_full_table_the_ban_that_ends_first_is_evicted() {
     let gate = gate.capacity(1).build().expect("in range");
     let at = |key: u32| Tick::from_duration(Duration::from_secs(key.into()));
     for key in 0..20 {
-        assert!(gate.check_at(&key, 2, at(key)).is_err(), "more than fit");
+        assert!(gate.ask(&key).cells(2).at(at(key)).check().is_err(), "more than fit");
     }
     let stats = gate.stats_at(at(20));
     assert_eq!((stats.bans, stats.banned_now, stats.forgotten), (20, 16, 4));
     for key in 0..20 {
-        assert_eq!(gate.banned_at(&key, at(20)).is_some(), key >= 4, "{key}");
+        assert_eq!(gate.ask(&key).at(at(20)).banned().is_some(), key >= 4, "{key}");
     }
 }
 
@@ -142,21 +143,21 @@ fn with_failures_only_reported_failures_ban_and_denials_do_not() {
     let gate = gate.build().expect("in range");
     let at = |seconds| Tick::from_duration(Duration::from_secs(seconds));
     for _ in 0..100 {
-        assert!(matches!(gate.check_at(&1, 5, at(0)), Err(PenaltyDenied::Limited(_))));
+        assert!(matches!(gate.ask(&1).cells(5).at(at(0)).check(), Err(PenaltyDenied::Limited(_))));
     }
     // Two failures, which are forgotten after a minute.
-    assert_eq!([gate.strike_at(&1, at(0)), gate.strike_at(&1, at(30))], [None; 2]);
-    assert_eq!([gate.strike_at(&1, at(60)), gate.strike_at(&1, at(61))], [None; 2]);
-    assert!(gate.check_at(&1, 1, at(61)).is_ok());
-    let ban = gate.strike_at(&1, at(62)).expect("the third in a minute");
+    assert_eq!([gate.ask(&1).at(at(0)).strike(), gate.ask(&1).at(at(30)).strike()], [None; 2]);
+    assert_eq!([gate.ask(&1).at(at(60)).strike(), gate.ask(&1).at(at(61)).strike()], [None; 2]);
+    assert!(gate.ask(&1).at(at(61)).check().is_ok());
+    let ban = gate.ask(&1).at(at(62)).strike().expect("the third in a minute");
     assert_eq!((ban.begins(), ban.ends_in()), (true, Duration::from_secs(600)));
-    assert!(matches!(gate.check_at(&1, 1, at(63)), Err(PenaltyDenied::Banned(_))));
-    assert!(gate.check_at(&2, 1, at(63)).is_ok());
+    assert!(matches!(gate.ask(&1).at(at(63)).check(), Err(PenaltyDenied::Banned(_))));
+    assert!(gate.ask(&2).at(at(63)).check().is_ok());
     // Failures of concurrent requests do not prolong the ban.
-    let late = gate.strike_at(&1, at(70)).expect("banned");
+    let late = gate.ask(&1).at(at(70)).strike().expect("banned");
     assert_eq!((late.begins(), late.ends_in()), (false, Duration::from_secs(592)));
-    assert!(gate.check_at(&1, 1, at(661)).is_err());
-    assert!(gate.check_at(&1, 1, at(662)).is_ok());
+    assert!(gate.ask(&1).at(at(661)).check().is_err());
+    assert!(gate.ask(&1).at(at(662)).check().is_ok());
     let stats = gate.stats_at(at(662));
     assert_eq!((stats.bans, stats.denied_banned, stats.banned_now), (1, 2, 0));
 }

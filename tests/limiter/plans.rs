@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algo::StateMachine;
-use tollgate::{
-    Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, QuotaError, SlotLayout, Tick,
-};
+use tollgate::internals::StateMachine;
+use tollgate::limiter::SlotLayout;
+use tollgate::{Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, QuotaError, Tick};
 
 /// A bucket in exact arithmetic: a cell is as many units as the period has nanoseconds, and `limit`
 /// units are restored in a nanosecond.
@@ -69,7 +68,7 @@ proptest! {
                 let unit = i128::from((nanos / units + 1) * exact.quota.limit());
                 let rounding = i128::from(exact.quota.burst_cells()) * exact.cell() / 1_000;
                 let wanted = i128::from(n) * exact.cell();
-                match gate.check_with_at(&(key as u64), &made[key], n, Tick::from_nanos(now)) {
+                match gate.ask(&(key as u64)).cells(n).plan(&made[key]).at(Tick::from_nanos(now)).check() {
                     Ok(permit) => {
                         prop_assert!(wanted <= exact.room() + unit);
                         prop_assert_eq!(permit.limit(), exact.quota.burst_cells());
@@ -91,7 +90,7 @@ proptest! {
         let Ok(made) = plans.iter().map(|quota| gate.plan(*quota)).collect::<Result<Vec<_>, _>>()
         else { return Ok(()) };
         let until_paid = |plan, now| {
-            gate.peek_with_at(&7, plan, 0, now).expect("nothing is asked for").reset_after()
+            gate.ask(&7).cells(0).plan(plan).at(now).peek().expect("nothing is asked for").reset_after()
         };
         let mut now = 0;
         for (pause, plan, n) in asked {
@@ -100,7 +99,7 @@ proptest! {
             let plan = &made[plan % made.len()];
             let before = until_paid(plan, now);
             prop_assert!(made.iter().all(|other| until_paid(other, now) == before));
-            match gate.check_with_at(&7, plan, n, now) {
+            match gate.ask(&7).cells(n).plan(plan).at(now).check() {
                 Ok(permit) => prop_assert!(permit.reset_after() >= before),
                 Err(_) => prop_assert_eq!(until_paid(plan, now), before),
             }
@@ -139,7 +138,7 @@ proptest! {
             now += pause * WHOLE_UNITS_NANOS;
             let now = Tick::from_nanos(now);
             let (with_plan, without) =
-                (gate.check_with_at(&key, &plans[key], n, now), alone[key].check_at(n, now));
+                (gate.ask(&key).cells(n).plan(&plans[key]).at(now).check(), alone[key].ask().cells(n).at(now).check());
             prop_assert_eq!(with_plan.is_ok(), without.is_ok());
             let left = |decision: tollgate::Decision| {
                 decision.map_or_else(|denied| denied.remaining(), |permit| permit.remaining())
@@ -176,5 +175,5 @@ fn a_plan_of_another_limiter_panics() {
     let gate = |quota| Limiter::<u64>::builder(quota).build().expect("in range");
     let (one, other) = (gate(Quota::per_second(3)), gate(Quota::per_second(7)));
     let plan = one.plan(Quota::per_second(1)).expect("fits");
-    let _ = other.check_with(&7, &plan);
+    let _ = other.ask(&7).plan(&plan).check();
 }

@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algo::{Algorithm, Refund, StateMachine};
-use tollgate::{Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, SlotLayout, Tick};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::{Refund, StateMachine};
+use tollgate::limiter::SlotLayout;
+use tollgate::{Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, Tick};
 
 use crate::bodies::grid::nanos;
 use crate::bodies::ledger::{Held, Ledger, compact_level, level, window};
@@ -37,14 +39,14 @@ macro_rules! gate {
                 self.params().skew_tolerance()
             }
             fn check(&self, n: u64, now: Tick) -> bool {
-                self.check_at($($key,)? n, now).is_ok()
+                self.ask($($key)?).cells(n).at(now).check().is_ok()
             }
             fn left(&self, now: Tick) -> (u64, Duration) {
-                let permit = self.peek_at($($key,)? 0, now).expect("a peek for no cells succeeds");
+                let permit = self.ask($($key)?).cells(0).at(now).peek().expect("a peek for no cells succeeds");
                 (permit.remaining(), permit.reset_after())
             }
             fn reserve(&self, n: u64, now: Tick) -> Option<End<'_>> {
-                let held = self.reserve_at($($key,)? n, now).ok()?;
+                let held = self.ask($($key)?).cells(n).at(now).reserve().ok()?;
                 assert_eq!(held.cells(), n);
                 Some(Box::new(move |actual, now| match actual {
                     Some(actual) => held.settle_at(actual, now),
@@ -52,13 +54,13 @@ macro_rules! gate {
                 }))
             }
             fn charge(&self, n: u64, now: Tick) -> Duration {
-                self.charge_at($($key,)? n, now)
+                self.ask($($key)?).cells(n).at(now).charge()
             }
             fn drain(&self, max: u64, now: Tick) -> u64 {
-                self.drain_at($($key,)? max, now)
+                self.ask($($key)?).cells(max).at(now).charge_available()
             }
             fn add(&self, n: u64, now: Tick) {
-                self.add_at($($key,)? n, now);
+                self.ask($($key)?).cells(n).at(now).refund();
             }
         }
     };
@@ -481,20 +483,20 @@ fn a_key_that_starts_empty_can_be_overdrawn() {
 #[test]
 fn a_charge_beyond_the_largest_debt_still_returns_the_wait() {
     let gate = keyed(Gcra::new(), Quota::per_second(10), SlotLayout::Compact);
-    let charge = |n| gate.charge_at(KEY, n, Tick::ZERO);
+    let charge = |n| gate.ask(KEY).cells(n).at(Tick::ZERO).charge();
     assert_eq!(charge(u64::MAX), Duration::from_secs(15), "sixteen bursts");
     assert_eq!(charge(1), Duration::from_secs(15));
     assert_eq!(charge(0), Duration::ZERO, "no cells, no wait");
     let gate = direct(FixedWindow::anchored(), Quota::per_second(6));
-    assert_eq!(gate.charge_at(9, Tick::ZERO), Duration::from_secs(1));
-    assert_eq!(gate.charge_at(1, Tick::from_nanos(SECOND / 2)), Duration::from_millis(500));
+    assert_eq!(gate.ask().cells(9).at(Tick::ZERO).charge(), Duration::from_secs(1));
+    assert_eq!(gate.ask().at(Tick::from_nanos(SECOND / 2)).charge(), Duration::from_millis(500));
 }
 
 /// The debt of a quota whose burst takes a month is not cut off at the burst.
 #[test]
 fn a_burst_of_a_month_can_be_overdrawn_in_compact_slots() {
     let gate = keyed(Gcra::new(), quota("1000/30d"), SlotLayout::Compact);
-    let days = gate.charge_at(KEY, 3_000, Tick::ZERO).as_secs() / 86_400;
+    let days = gate.ask(KEY).cells(3_000).at(Tick::ZERO).charge().as_secs() / 86_400;
     assert!((59..=60).contains(&days), "two bursts beyond the first: {days} days");
 }
 
@@ -509,8 +511,8 @@ fn charges_and_refunds_of_keys_without_a_slot_go_to_the_shared_overflow() {
         .build()
         .expect("in range");
     for other in 0..64 {
-        let _ = gate.check_at(&other, 12, Tick::ZERO);
+        let _ = gate.ask(&other).cells(12).at(Tick::ZERO).check();
     }
-    assert_eq!(gate.charge_at(&1_000, 100, Tick::ZERO), Duration::from_secs(9 * 3_600));
-    assert!(gate.reserve_at(&1_000, 1, Tick::from_nanos(SECOND)).is_err(), "they share a debt");
+    assert_eq!(gate.ask(&1_000).cells(100).at(Tick::ZERO).charge(), Duration::from_secs(9 * 3_600));
+    assert!(gate.ask(&1_000).at(Tick::from_nanos(SECOND)).reserve().is_err(), "they share a debt");
 }

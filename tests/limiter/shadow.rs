@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algo::oracle::Oracle;
-use tollgate::algo::{Algorithm, StateMachine};
-use tollgate::{
-    FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, Quota, Shadow, SlidingLog, Tick,
-};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::Oracle;
+use tollgate::shadow::Shadow;
+use tollgate::{FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, Quota, SlidingLog, Tick};
 
 const SECOND: u64 = 1_000_000_000;
 const KEYS: usize = 3;
@@ -32,8 +32,8 @@ fn agrees_with_the_oracles<A: Algorithm, B: Algorithm>(
         nanos += gap;
         let now = Tick::from_nanos(nanos);
         let (our, their) = (ours[key].decide(now, n), theirs[key].decide(now, n));
-        let decision = gate.check_at(&key, n, now);
-        assert_eq!(tollgate::algo::oracle::Verdict::from(&decision), our, "{n} for {key}");
+        let decision = gate.ask(&key).cells(n).at(now).check();
+        assert_eq!(tollgate::internals::oracle::Verdict::from(&decision), our, "{n} for {key}");
         counted[usize::from(our.admitted)][usize::from(their.admitted)] += 1;
     }
     let counts = gate.counts();

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use tollgate::algo::Algorithm;
+use tollgate::algorithm::Algorithm;
+use tollgate::dynamic::DynamicGcra;
+use tollgate::limiter::SlotLayout;
 use tollgate::{
-    AnyAlgorithm, BuildError, DynamicGcra, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock,
-    OnFull, Quota, SlidingLog, SlotLayout, SubWindows, Tick, WarmUp,
+    AnyAlgorithm, BuildError, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, OnFull, Quota,
+    SlidingLog, SubWindows, Tick, WarmUp,
 };
 
 /// The smallest capacity for which compact slots are chosen automatically.
@@ -63,7 +65,7 @@ fn a_quota_that_does_not_fit_compact_slots_gets_wide_ones_unless_compact_is_requ
     let error = |built: Result<_, BuildError>| built.map(|_: Limiter<u64, _, _>| ()).unwrap_err();
     assert_eq!(
         error(built(Gcra::new(), "1/s", SlotLayout::Compact, hours)),
-        BuildError::SkewTooLarge { most: hours / 4 }
+        BuildError::SkewTooLarge { max: hours / 4 }
     );
     let too_fast = built(Gcra::new(), "1000000/s burst 10", SlotLayout::Compact, SKEW);
     assert_eq!(error(too_fast), BuildError::NotCompact);
@@ -89,8 +91,8 @@ fn leases_plans_and_dynamic_quotas_need_wide_slots_and_the_error_says_so() {
     // Without `for_plans`, a limiter supports plans and reservations in both kinds of slot.
     let gate = built(Gcra::new(), "100/s", SlotLayout::Compact, SKEW).expect("it fits");
     let plan = gate.plan(Quota::per_second(50)).expect("it fits");
-    assert_eq!(gate.check_with(&1, &plan).map(|permit| permit.limit()), Ok(50));
-    assert!(gate.reserve(&2, 3).is_ok());
+    assert_eq!(gate.ask(&1).plan(&plan).check().map(|permit| permit.limit()), Ok(50));
+    assert!(gate.ask(&2).cells(3).reserve().is_ok());
 }
 
 /// A small table would not be faster with compact slots.
@@ -116,16 +118,16 @@ fn keys_that_coincide_share_one_burst() {
         .build()
         .expect("in range");
     for key in 0..16 {
-        assert!(gate.check_at(&key, 5, Tick::ZERO).is_ok());
+        assert!(gate.ask(&key).cells(5).at(Tick::ZERO).check().is_ok());
     }
-    let spent = |key: &u64| gate.peek_at(key, 1, Tick::ZERO).is_err();
+    let spent = |key: &u64| gate.ask(key).at(Tick::ZERO).peek().is_err();
     let tried = (16..1 << 26).position(|key| spent(&key)).expect("one in four million");
     let key = 16 + tried as u64;
-    assert!(gate.check_at(&key, 1, Tick::ZERO).is_err());
+    assert!(gate.ask(&key).at(Tick::ZERO).check().is_err());
     assert_eq!(gate.stats().denied_full, 0, "it was denied by the bucket that it shares");
     gate.reset(&key);
     assert_eq!((0..16).filter(|key| !spent(key)).count(), 1, "one of the sixteen was reset");
-    assert!(gate.check_at(&key, 5, Tick::ZERO).is_ok());
+    assert!(gate.ask(&key).cells(5).at(Tick::ZERO).check().is_ok());
     assert_eq!((0..16).filter(|key| !spent(key)).count(), 0);
 }
 
@@ -142,8 +144,8 @@ fn no_two_keys_of_the_models_share_a_fingerprint() {
             .build()
             .expect("in range");
         for key in 0..60 {
-            assert!(gate.check_at(&key, 1, Tick::ZERO).is_ok());
-            let spent = |other: &u16| gate.peek_at(other, 1, Tick::ZERO).is_err();
+            assert!(gate.ask(&key).at(Tick::ZERO).check().is_ok());
+            let spent = |other: &u16| gate.ask(other).at(Tick::ZERO).peek().is_err();
             assert_eq!((0..60).filter(spent).count(), 1, "{key}, seed {seed}");
             gate.reset(&key);
         }

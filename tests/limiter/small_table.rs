@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate::{FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, SlotLayout, Tick};
+use tollgate::limiter::SlotLayout;
+use tollgate::{FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, Tick};
 
 const SLOTS: u64 = 16;
 const SECOND: u64 = 1_000_000_000;
@@ -31,7 +32,7 @@ fn small(quota: Quota, on_full: OnFull, skew: Duration) -> [Gate; 2] {
 
 fn fill(gate: &Gate, cells: u64) {
     for key in 0..SLOTS {
-        assert!(gate.check_at(&key, cells, START).is_ok(), "{key} has a slot");
+        assert!(gate.ask(&key).cells(cells).at(START).check().is_ok(), "{key} has a slot");
     }
     assert_eq!(gate.stats().claimed, SLOTS);
     assert_eq!(gate.len_at(START), 16);
@@ -42,15 +43,21 @@ fn sixteen_keys_fit_sixteen_slots_and_the_seventeenth_does_not() {
     for gate in small(Quota::per_second(1).burst(3), OnFull::Deny, Duration::ZERO) {
         fill(&gate, 1);
         for _ in 0..5 {
-            assert!(gate.check_at(&99, 1, START).is_err());
+            assert!(gate.ask(&99).at(START).check().is_err());
         }
         assert_eq!(gate.stats().denied_full, 5);
         // A request for no cells, or for more than the burst, needs no slot.
-        assert_eq!(gate.check_at(&99, 0, START).expect("nothing").remaining(), 3);
-        assert_eq!(gate.check_at(&99, 4, START).expect_err("too much").retry_after(), None);
+        assert_eq!(gate.ask(&99).cells(0).at(START).check().expect("nothing").remaining(), 3);
+        assert_eq!(
+            gate.ask(&99).cells(4).at(START).check().expect_err("too much").retry_after(),
+            None
+        );
         assert_eq!(gate.stats().denied_full, 5);
         for key in 0..SLOTS {
-            assert_eq!(gate.check_at(&key, 2, START).expect("two are left").remaining(), 0);
+            assert_eq!(
+                gate.ask(&key).cells(2).at(START).check().expect("two are left").remaining(),
+                0
+            );
         }
     }
 }
@@ -60,13 +67,13 @@ fn sixteen_keys_fit_sixteen_slots_and_the_seventeenth_does_not() {
 fn the_key_with_the_least_debt_is_evicted() {
     for gate in small(Quota::per_second(1).burst(100), OnFull::EvictNearestIdle, Duration::ZERO) {
         for key in 0..SLOTS {
-            assert!(gate.check_at(&key, 20 + (key * 7 + 3) % SLOTS, START).is_ok());
+            assert!(gate.ask(&key).cells(20 + (key * 7 + 3) % SLOTS).at(START).check().is_ok());
         }
-        assert!(gate.check_at(&99, 90, START).is_ok());
+        assert!(gate.ask(&99).cells(90).at(START).check().is_ok());
         assert_eq!(gate.stats().evicted, 1);
         for key in 0..SLOTS {
             let debt = 20 + (key * 7 + 3) % SLOTS;
-            let left = gate.peek_at(&key, 0, START).expect("nothing").remaining();
+            let left = gate.ask(&key).cells(0).at(START).peek().expect("nothing").remaining();
             assert_eq!(left, if debt == 20 { 100 } else { 100 - debt }, "{key}");
         }
         assert_eq!(gate.len_at(START), 16);
@@ -81,10 +88,10 @@ fn an_idle_key_gives_up_its_slot_only_after_the_allowed_skew() {
         // A cell is restored in 100 ms: the key is idle from then on, and idle for every clock 100
         // ms later.
         for (nanos, found) in [(100_000_000, false), (199_999_999, false), (200_000_000, true)] {
-            assert_eq!(gate.check_at(&99, 1, later(nanos)).is_ok(), found, "after {nanos} ns");
+            assert_eq!(gate.ask(&99).at(later(nanos)).check().is_ok(), found, "after {nanos} ns");
         }
         // A clock that far behind still sees the cells of every key as spent.
-        assert!(gate.check_at(&99, 3, later(100_000_000)).is_err());
+        assert!(gate.ask(&99).cells(3).at(later(100_000_000)).check().is_err());
         assert_eq!(gate.stats().evicted, 0);
     }
 }
@@ -106,13 +113,16 @@ fn waiting_as_long_as_a_denial_for_want_of_a_slot_says_is_enough() {
         let skew = Duration::from_nanos(skew);
         for gate in small(Quota::per_second(10).burst(3), OnFull::Deny, skew) {
             fill(&gate, 2);
-            let denied = gate.check_at(&99, 1, later(elapsed)).expect_err("no slot yet");
+            let denied = gate.ask(&99).at(later(elapsed)).check().expect_err("no slot yet");
             let wait = denied.retry_after().expect("a slot becomes free");
             assert!(!wait.is_zero(), "denied with a wait of zero: {elapsed}, {skew:?}");
             let then = later(elapsed).saturating_add(wait);
             let before = then.saturating_sub(Duration::from_nanos(1));
-            assert!(gate.check_at(&99, 1, before).is_err(), "{wait:?} is too long, skew {skew:?}");
-            assert!(gate.check_at(&99, 1, then).is_ok(), "{wait:?} is too short, skew {skew:?}");
+            assert!(
+                gate.ask(&99).at(before).check().is_err(),
+                "{wait:?} is too long, skew {skew:?}"
+            );
+            assert!(gate.ask(&99).at(then).check().is_ok(), "{wait:?} is too short, skew {skew:?}");
         }
     }
 }
@@ -130,11 +140,11 @@ fn a_cost_beyond_the_burst_is_denied_without_a_wait_in_a_full_table() {
             .build()
             .expect("in range");
         for key in 0..SLOTS {
-            assert!(gate.check_at(&key, 1, START).is_err(), "empty");
+            assert!(gate.ask(&key).at(START).check().is_err(), "empty");
         }
         assert_eq!(gate.stats().claimed, SLOTS);
         let before = gate.stats();
-        let denied = gate.check_at(&99, 4, START).expect_err("more than the burst");
+        let denied = gate.ask(&99).cells(4).at(START).check().expect_err("more than the burst");
         assert_eq!(denied.retry_after(), None, "{on_full:?}");
         let after = gate.stats();
         assert_eq!(after.admitted_full, before.admitted_full, "{on_full:?}");
@@ -156,10 +166,10 @@ fn a_skew_beyond_the_range_of_the_grid_is_a_build_error() {
             .build()
     };
     let modest = built(Duration::from_millis(1)).expect("the default is always kept");
-    let granted = (0..100).filter(|key| modest.check_at(key, 1, START).is_ok()).count();
+    let granted = (0..100).filter(|key| modest.ask(key).at(START).check().is_ok()).count();
     assert_eq!(granted, 16);
     if let Ok(gate) = built(Duration::from_secs(3_600)) {
-        let granted = (0..100).filter(|key| gate.check_at(key, 1, START).is_ok()).count();
+        let granted = (0..100).filter(|key| gate.ask(key).at(START).check().is_ok()).count();
         assert_eq!(granted, 16, "live keys lost their slots");
     }
 }
@@ -179,10 +189,10 @@ fn a_clock_as_far_behind_as_allowed_takes_no_live_slot() {
             .max_clock_skew(skew)
             .build();
         let Ok(gate) = built else { continue };
-        let granted = (0..16).filter(|key| gate.check_at(key, 1, START).is_ok()).count();
+        let granted = (0..16).filter(|key| gate.ask(key).at(START).check().is_ok()).count();
         assert_eq!(granted, 16);
         let stale = START.saturating_sub(skew);
-        let granted = (100..200).filter(|key| gate.check_at(key, 1, stale).is_ok()).count();
+        let granted = (100..200).filter(|key| gate.ask(key).at(stale).check().is_ok()).count();
         assert_eq!(granted, 0, "skew {skew:?}: live keys lost their slots");
     }
 }
@@ -191,14 +201,14 @@ fn a_clock_as_far_behind_as_allowed_takes_no_live_slot() {
 fn a_reset_frees_the_slot_at_once() {
     for gate in small(Quota::per_second(1).burst(3), OnFull::Deny, Duration::from_secs(1)) {
         fill(&gate, 3);
-        assert!(gate.check_at(&99, 3, START).is_err());
+        assert!(gate.ask(&99).cells(3).at(START).check().is_err());
         gate.reset(&5);
         gate.reset(&5);
         assert_eq!(gate.len_at(START), 15);
-        assert!(gate.check_at(&99, 3, START).is_ok(), "in the slot that was released");
-        assert!(gate.check_at(&5, 1, START).is_err(), "no slot, and no debt");
+        assert!(gate.ask(&99).cells(3).at(START).check().is_ok(), "in the slot that was released");
+        assert!(gate.ask(&5).at(START).check().is_err(), "no slot, and no debt");
         gate.reset(&99);
-        assert!(gate.check_at(&5, 3, START).is_ok());
+        assert!(gate.ask(&5).cells(3).at(START).check().is_ok());
         gate.reset(&12_345);
         assert_eq!(gate.len_at(START), 16);
     }
@@ -210,8 +220,8 @@ fn a_peek_changes_nothing_and_claims_no_slot() {
         fill(&gate, 2);
         let before = gate.stats();
         for key in 0..100 {
-            let peeked = gate.peek_at(&key, 2, START);
-            assert_eq!(peeked, gate.peek_at(&key, 2, START));
+            let peeked = gate.ask(&key).cells(2).at(START).peek();
+            assert_eq!(peeked, gate.ask(&key).cells(2).at(START).peek());
             assert_eq!(peeked.is_ok(), key >= SLOTS, "{key}");
         }
         assert_eq!(gate.stats(), before);
@@ -225,11 +235,11 @@ fn keys_without_a_slot_share_one_bucket_with_its_own_quota() {
     let overflow = OnFull::SharedOverflow(Quota::per_second(1).burst(4));
     for gate in small(Quota::per_second(10).burst(3), overflow, Duration::ZERO) {
         fill(&gate, 1);
-        let granted = (100..110).filter(|key| gate.check_at(key, 1, START).is_ok()).count();
+        let granted = (100..110).filter(|key| gate.ask(key).at(START).check().is_ok()).count();
         assert_eq!(granted, 4);
         assert_eq!(gate.stats().overflowed, 10);
-        assert_eq!(gate.check_at(&100, 3, START).expect_err("spent").limit(), 4);
-        assert_eq!(gate.check_at(&0, 2, START).expect("its own").remaining(), 0);
+        assert_eq!(gate.ask(&100).cells(3).at(START).check().expect_err("spent").limit(), 4);
+        assert_eq!(gate.ask(&0).cells(2).at(START).check().expect("its own").remaining(), 0);
     }
 }
 
@@ -238,10 +248,13 @@ fn a_key_admitted_without_a_slot_is_not_remembered() {
     for gate in small(Quota::per_second(10).burst(3), OnFull::Admit, Duration::ZERO) {
         fill(&gate, 1);
         for _ in 0..10 {
-            assert_eq!(gate.check_at(&99, 1, START).expect("admitted").remaining(), 2);
+            assert_eq!(gate.ask(&99).at(START).check().expect("admitted").remaining(), 2);
         }
         assert_eq!(gate.stats().admitted_full, 10);
-        assert!(gate.check_at(&99, 4, START).is_err(), "what never fits is still denied");
+        assert!(
+            gate.ask(&99).cells(4).at(START).check().is_err(),
+            "what never fits is still denied"
+        );
     }
 }
 
@@ -257,12 +270,12 @@ fn a_window_keeps_its_slot_until_it_ends() {
         .build()
         .expect("in range");
     for key in 0..SLOTS {
-        assert!(gate.check_at(&key, 1 + key % 5, START).is_ok());
+        assert!(gate.ask(&key).cells(1 + key % 5).at(START).check().is_ok());
     }
-    assert!(gate.check_at(&99, 1, later(SECOND - 1)).is_err());
+    assert!(gate.ask(&99).at(later(SECOND - 1)).check().is_err());
     assert_eq!(gate.len_at(later(SECOND - 1)), 16);
     assert_eq!(gate.len_at(later(SECOND)), 0);
-    assert!(gate.check_at(&99, 1, later(SECOND)).is_ok());
+    assert!(gate.ask(&99).at(later(SECOND)).check().is_ok());
     assert_eq!(gate.stats().evicted, 0);
 }
 
@@ -289,7 +302,7 @@ fn count_decisions_counts_every_decision_of_any_number_of_threads() {
     let stats = gate.stats();
     assert_eq!(stats.admitted, Some(30 * 10));
     assert_eq!(stats.denied, Some(30 * (THREADS - 10)));
-    gate.check_batch(&[100, 101], |_, decision| assert!(decision.is_ok()));
-    let _ = gate.peek_at(&100, 1, Tick::ZERO);
+    gate.ask_each(&[100, 101], |key| key).check(|_, decision| assert!(decision.is_ok()));
+    let _ = gate.ask(&100).at(Tick::ZERO).peek();
     assert_eq!(gate.stats().admitted, Some(302), "a batch counts, a peek does not");
 }

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algo::oracle::Verdict;
-use tollgate::algo::{Algorithm, Moment, PAYLOAD_BITS, Rebase, Restart, Standing, StateMachine};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::oracle::Verdict;
+use tollgate::internals::{Moment, PAYLOAD_BITS, Rebase, Restart, Standing, StateMachine};
+use tollgate::limiter::SlotLayout;
+use tollgate::snapshot::RestoreError;
 use tollgate::{
     AnyAlgorithm, Builder, Clock, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, OnFull,
-    Quota, RestoreError, SlidingCounter, SlidingLog, SlotLayout, SubWindows, Tick, WarmUp,
+    Quota, SlidingCounter, SlidingLog, SubWindows, Tick, WarmUp,
 };
 
 use super::bodies::choice::ORIGIN_2025;
@@ -106,8 +109,9 @@ impl<A: Algorithm<Params: Rebase> + Copy> Pair<A> {
         for (key, n, before) in &plan.after {
             since += before;
             let (by_first, by_second) = self.times(since);
-            let expected = Verdict::from(&self.first.check_at(key, *n, by_first));
-            let restored_answer = Verdict::from(&self.second.check_at(key, *n, by_second));
+            let expected = Verdict::from(&self.first.ask(key).cells(*n).at(by_first).check());
+            let restored_answer =
+                Verdict::from(&self.second.ask(key).cells(*n).at(by_second).check());
             assert_eq!(restored_answer, expected, "{n} of {key}, {since} ns after saving");
         }
     }
@@ -122,10 +126,11 @@ impl<A: Algorithm<Params: Rebase> + Copy> Pair<A> {
             since += before;
             let (by_first, by_second) = self.times(since);
             for key in 0..12 {
-                let peek = |n, by| Verdict::from(&self.first.peek_at(&key, n, by));
+                let peek = |n, by| Verdict::from(&self.first.ask(&key).cells(n).at(by).peek());
                 let (expected, earlier) =
                     (peek(*n, by_first), peek(*n, by_first.saturating_sub(unit)));
-                let restored_answer = Verdict::from(&self.second.peek_at(&key, *n, by_second));
+                let restored_answer =
+                    Verdict::from(&self.second.ask(&key).cells(*n).at(by_second).peek());
                 // `remaining` is counted after a charge: before it, an admitted request had `n`
                 // more.
                 let left =
@@ -151,7 +156,7 @@ impl<A: Algorithm<Params: Rebase> + Copy> Pair<A> {
                 // With nothing charged: a charge counts from the beginning of its unit.
                 let expected = peek(0, by_first).reset_after;
                 let restored_answer =
-                    Verdict::from(&self.second.peek_at(&key, 0, by_second)).reset_after;
+                    Verdict::from(&self.second.ask(&key).cells(0).at(by_second).peek()).reset_after;
                 let (min, max) = match colder {
                     false => (expected, expected + unit),
                     // A request that need not wait was made no warmer.
@@ -602,7 +607,10 @@ fn if_the_wall_clock_was_set_back_no_time_has_passed() {
     let gate = begin(Gcra::new(), quota, SlotLayout::Wide, 500 * SECOND).build().expect("in range");
     assert!(gate.check_n(&1, 10).is_ok());
     let restored = begin(Gcra::new(), quota, SlotLayout::Wide, 0).restore(&gate.snapshot());
-    assert_eq!(restored.expect("unharmed").peek_at(&1, 0, Tick::ZERO).unwrap().remaining(), 0);
+    assert_eq!(
+        restored.expect("unharmed").ask(&1).cells(0).at(Tick::ZERO).peek().unwrap().remaining(),
+        0
+    );
 }
 
 #[test]
@@ -701,7 +709,7 @@ fn a_snapshot_during_decisions_has_every_key_that_keeps_its_slot() {
                 let restored = build().restore(&gate.snapshot()).expect("unharmed");
                 for (key, left) in (0..).zip(&mut left) {
                     let now = restored.clock().now();
-                    let remaining = restored.peek_at(&key, 0, now).unwrap().remaining();
+                    let remaining = restored.ask(&key).cells(0).at(now).peek().unwrap().remaining();
                     // The time of day passes meanwhile: 12 cells a second.
                     assert!(remaining <= *left + 100 && remaining <= 999_990 + 100);
                     *left = remaining;
@@ -710,7 +718,11 @@ fn a_snapshot_during_decisions_has_every_key_that_keeps_its_slot() {
         });
         let restored = build().restore(&gate.snapshot()).expect("unharmed");
         let now = restored.clock().now();
-        assert!((0..10).all(|key| restored.peek_at(&key, 0, now).unwrap().remaining() < 995_000));
+        assert!(
+            (0..10).all(
+                |key| restored.ask(&key).cells(0).at(now).peek().unwrap().remaining() < 995_000
+            )
+        );
     }
 }
 
@@ -745,7 +757,8 @@ fn a_snapshot_during_decisions_has_consistent_rings() {
                 let now = restored.clock().now();
                 let passed = now.as_nanos() / 1_000_000 - begun;
                 for key in 0..KEYS {
-                    let used = 2 * WINDOW - restored.peek_at(&key, 0, now).unwrap().remaining();
+                    let used = 2 * WINDOW
+                        - restored.ask(&key).cells(0).at(now).peek().unwrap().remaining();
                     assert!(used <= WINDOW + slack, "{used} of {key}");
                     assert!(used + passed + slack + 2 >= WINDOW, "{used} of {key} after {passed}");
                 }

@@ -1,8 +1,9 @@
 //! A clock of two tiers: requests are admitted by its coarse time and denied by its precise one.
 
 use proptest::prelude::*;
-use tollgate::algo::Algorithm;
-use tollgate::{Clock, Direct, Gcra, Limiter, ManualClock, Quota, SlidingLog, SlotLayout, Tick};
+use tollgate::algorithm::Algorithm;
+use tollgate::limiter::SlotLayout;
+use tollgate::{Clock, Direct, Gcra, Limiter, ManualClock, Quota, SlidingLog, Tick};
 
 /// A precise time, and a coarse time that lags behind it.
 #[derive(Default)]
@@ -49,7 +50,7 @@ fn granted<A: Algorithm + Clone>(algorithm: A, requests: &[Request]) -> Vec<(u64
         now += gap;
         tiers.precise.set(Tick::from_nanos(now));
         tiers.coarse.set(Tick::from_nanos(now - lag));
-        let before = gate.peek_at("key", n, tiers.now());
+        let before = gate.ask("key").cells(n).at(tiers.now()).peek();
         let decision = gate.check_n("key", n);
         assert_eq!(decision.is_ok(), direct.check_n(n).is_ok());
         match decision {
@@ -118,6 +119,9 @@ fn a_log_that_counts_denials_counts_each_once() {
     assert!(twin.check_n(1).is_ok());
     for _ in 0..3 {
         assert_eq!(gate.check_n(2), twin.check_n(2));
-        assert_eq!(gate.peek_at(0, tiers.now()), twin.peek_at(0, tiers.now()));
+        assert_eq!(
+            gate.ask().cells(0).at(tiers.now()).peek(),
+            twin.ask().cells(0).at(tiers.now()).peek()
+        );
     }
 }

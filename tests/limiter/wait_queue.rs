@@ -6,9 +6,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::{
-    Direct, Gcra, ManualClock, Quota, Tick, Wait, WaitError, WaitQueue, Waitable, Waited,
-};
+use tollgate::wait::{Wait, WaitError, WaitQueue, Waitable, Waited};
+use tollgate::{Direct, Gcra, ManualClock, Quota, Tick};
 
 use crate::bodies::span::worst_excess_of_bucket;
 

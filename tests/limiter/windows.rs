@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate::{Direct, FixedWindow, Limiter, ManualClock, Quota, SlotLayout, Tick};
+use tollgate::limiter::SlotLayout;
+use tollgate::{Direct, FixedWindow, Limiter, ManualClock, Quota, Tick};
 
 const SECOND: u64 = 1_000_000_000;
 const LIMIT: u64 = 10;
@@ -35,7 +36,7 @@ fn a_request_stamped_in_the_earlier_window_is_decided_by_and_charged_to_the_next
         let quota = Quota::per_minute(LIMIT);
         let gate = Direct::builder(quota).algorithm(window).clock(ManualClock::new()).build();
         let gate = gate.expect("in range");
-        decides_in_the_next_window(|n, now| gate.check_at(n, now));
+        decides_in_the_next_window(|n, now| gate.ask().cells(n).at(now).check());
         for slots in [SlotLayout::Wide, SlotLayout::Compact] {
             let gate: Limiter<u64, _, _> = Limiter::builder(quota)
                 .algorithm(window)
@@ -44,7 +45,7 @@ fn a_request_stamped_in_the_earlier_window_is_decided_by_and_charged_to_the_next
                 .slots(slots)
                 .build()
                 .expect("in range");
-            decides_in_the_next_window(|n, now| gate.check_at(&7, n, now));
+            decides_in_the_next_window(|n, now| gate.ask(&7).cells(n).at(now).check());
         }
     }
 }
@@ -58,10 +59,10 @@ fn stamps_in_one_window_may_reach_its_limit_and_the_count_of_the_next() {
             .clock(ManualClock::new())
             .build()
             .expect("in range");
-        assert!(gate.check_at(LIMIT, at(0)).is_ok());
-        assert!(gate.check_at(1, at(60)).is_ok());
-        let granted = (0..100).filter(|_| gate.check_at(1, at(59)).is_ok()).count();
+        assert!(gate.ask().cells(LIMIT).at(at(0)).check().is_ok());
+        assert!(gate.ask().at(at(60)).check().is_ok());
+        let granted = (0..100).filter(|_| gate.ask().at(at(59)).check().is_ok()).count();
         assert_eq!(granted as u64, LIMIT - 1);
-        assert!(gate.check_at(1, at(119)).is_err());
+        assert!(gate.ask().at(at(119)).check().is_err());
     }
 }

@@ -65,7 +65,7 @@ proptest! {
             match (keyed, denied) {
                 (Ok(gate), None) => prop_assert!(gate.check(&1).is_ok() || direct.unwrap().check().is_err()),
                 (Err(BuildError::Quota(error)), Some(denied)) => prop_assert_eq!(error, denied),
-                (Err(BuildError::SkewTooLarge { most }), None) => {
+                (Err(BuildError::SkewTooLarge { max: most }), None) => {
                     prop_assert!(most < Duration::from_millis(1), "{:?} would do", most);
                 }
                 (keyed, denied) => prop_assert!(false, "{:?}, but {:?}", keyed.err(), denied),

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use tollgate::algo::oracle::{Oracle, Verdict};
-use tollgate::algo::{Algorithm, StateMachine};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::{Oracle, Verdict};
 use tollgate::{Direct, ManualClock, Quota, Tick};
 
 use crate::bodies::choice::{Choice, Cost, ORIGIN_2025, with_algorithm};
@@ -39,9 +40,9 @@ fn equals_its_oracle<A: Algorithm>(
         }
         let n = cost.cells(fits, rest);
         let tick = Tick::from_nanos(now);
-        let peeked = told(Verdict::from(&gate.peek_at(n, tick)));
+        let peeked = told(Verdict::from(&gate.ask().cells(n).at(tick).peek()));
         prop_assert_eq!(peeked, told(oracle.clone().decide(tick, n)), "peek, step {}", step);
-        let answer = told(Verdict::from(&gate.check_at(n, tick)));
+        let answer = told(Verdict::from(&gate.ask().cells(n).at(tick).check()));
         prop_assert_eq!(answer, told(oracle.decide(tick, n)), "step {}: {} at {}", step, n, now);
         prop_assert_eq!(answer, peeked);
         // Nothing else writes a state: no other denial, and no charge of nothing.
@@ -151,10 +152,11 @@ fn the_skew_tolerance_holds_at_its_very_edge() {
     for text in ["1000000000/s burst 1", "999999937/s burst 3", "600000000/s burst 10"] {
         let gate = Direct::new(text.parse().expect("a quota")).expect("in range");
         let tolerance = gate.params().grid().skew_tolerance().expect("a wrapping grid");
-        let burst = gate.peek_at(0, Tick::ZERO).expect("nothing is asked for").limit();
+        let burst =
+            gate.ask().cells(0).at(Tick::ZERO).peek().expect("nothing is asked for").limit();
         let wrote = Tick::from_nanos(3_600_000_000_007);
-        assert!(gate.check_at(burst, wrote).is_ok(), "{text}: a full bucket");
+        assert!(gate.ask().cells(burst).at(wrote).check().is_ok(), "{text}: a full bucket");
         let stale = wrote.saturating_sub(tolerance);
-        assert!(gate.check_at(1, stale).is_err(), "{text}: {tolerance:?} behind");
+        assert!(gate.ask().at(stale).check().is_err(), "{text}: {tolerance:?} behind");
     }
 }

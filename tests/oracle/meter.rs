@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use tollgate::algo::oracle::Verdict;
-use tollgate::algo::{Algorithm, StateMachine};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::Verdict;
 use tollgate::{Direct, ManualClock, Quota, Tick};
 
 use crate::bodies::choice::{Choice, Cost};
@@ -60,14 +61,17 @@ fn keeps_to_the_meter<A: Algorithm>(
     if gate.params().starts_in_debt() {
         meter.level = meter.capacity;
         meter.at = start;
-        prop_assert!(gate.check_at(burst, Tick::from_nanos(start)).is_err(), "starts empty");
+        prop_assert!(
+            gate.ask().cells(burst).at(Tick::from_nanos(start)).check().is_err(),
+            "starts empty"
+        );
     }
     for (towards, cost) in steps {
         now = towards.apply(now, &quota, &last);
         strict &= now <= horizon(gate.params(), written).1;
         meter.drain(now);
         let n = cost.cells(burst, rest);
-        let answer = Verdict::from(&gate.check_at(n, Tick::from_nanos(now)));
+        let answer = Verdict::from(&gate.ask().cells(n).at(Tick::from_nanos(now)).check());
         if answer.admitted {
             prop_assert!(n <= burst);
             meter.level += meter.cell * u128::from(n);
@@ -110,8 +114,17 @@ pub(crate) fn comes_back_at_the_right_time<A: Algorithm>(
         return Ok(());
     }
     let Some(then) = now.checked_add(wait) else { return Ok(()) };
-    prop_assert!(gate.peek_at(n, Tick::from_nanos(then)).is_ok(), "{} after {} ns", n, wait);
-    prop_assert!(gate.peek_at(n, Tick::from_nanos(then - 1)).is_err(), "{} 1 ns early", n);
+    prop_assert!(
+        gate.ask().cells(n).at(Tick::from_nanos(then)).peek().is_ok(),
+        "{} after {} ns",
+        n,
+        wait
+    );
+    prop_assert!(
+        gate.ask().cells(n).at(Tick::from_nanos(then - 1)).peek().is_err(),
+        "{} 1 ns early",
+        n
+    );
     Ok(())
 }
 

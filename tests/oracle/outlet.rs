@@ -1,8 +1,8 @@
 //! A queue seen from its outlet: when the requests leave that it let in.
 
 use proptest::prelude::*;
-use tollgate::algo::StateMachine;
-use tollgate::algo::oracle::Verdict;
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::Verdict;
 use tollgate::{Direct, LeakyQueue, ManualClock, Tick};
 
 use crate::bodies::choice::Choice;
@@ -38,7 +38,7 @@ proptest! {
                 let (least, most) = horizon(gate.params(), written);
                 now = now.clamp(least, most);
             }
-            let answer = Verdict::from(&gate.check_at(1, Tick::from_nanos(now)));
+            let answer = Verdict::from(&gate.ask().at(Tick::from_nanos(now)).check());
             let arrival = unit(now.into());
             let free = turns.last().map_or(arrival, |turn| arrival.max(turn + cell));
             if answer.admitted {

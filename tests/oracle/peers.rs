@@ -16,7 +16,7 @@ fn direct(text: &str) -> Direct {
 fn six_hundred_million_a_second_is_not_a_thousand_million() {
     let gate = direct("600000000/s burst 10");
     let granted =
-        (0..1_000_000).filter(|now| gate.check_at(1, Tick::from_nanos(*now)).is_ok()).count();
+        (0..1_000_000).filter(|now| gate.ask().at(Tick::from_nanos(*now)).check().is_ok()).count();
     assert!((600_000..=600_010).contains(&granted), "{granted} in a millisecond");
 }
 
@@ -26,7 +26,7 @@ fn six_hundred_million_a_second_is_not_a_thousand_million() {
 fn polling_loses_no_fraction_of_a_cell() {
     let gate = direct("1/s burst 1");
     let granted = (0..=40_000_000_u64)
-        .filter(|poll| gate.check_at(1, Tick::from_nanos(poll * 1_500)).is_ok())
+        .filter(|poll| gate.ask().at(Tick::from_nanos(poll * 1_500)).check().is_ok())
         .count();
     assert_eq!(granted, 61, "one at once, and then one a second");
 }
@@ -40,9 +40,10 @@ fn an_idle_gap_gives_the_burst_and_no_more() {
         for gap in [0, 1, 999_999_999, SECOND, 61 * SECOND, 86_400 * SECOND] {
             now = now.saturating_add(Duration::from_nanos(gap));
             // All that had gone out comes back first.
-            let all_back = gate.peek_at(0, now).expect("nothing is asked for").reset_after();
+            let all_back =
+                gate.ask().cells(0).at(now).peek().expect("nothing is asked for").reset_after();
             now = now.saturating_add(all_back).saturating_add(Duration::from_nanos(gap));
-            let granted = (0..20).filter(|_| gate.check_at(1, now).is_ok()).count();
+            let granted = (0..20).filter(|_| gate.ask().at(now).check().is_ok()).count();
             assert_eq!(granted, 5, "{quota} after {gap} ns");
         }
     }
@@ -54,15 +55,15 @@ fn an_idle_gap_gives_the_burst_and_no_more() {
 fn an_older_timestamp_is_credited_once() {
     let gate = direct("1/s burst 10");
     let at = |seconds: u64| Tick::from_nanos(seconds * SECOND);
-    assert!(gate.check_at(10, at(10)).is_ok());
+    assert!(gate.ask().cells(10).at(at(10)).check().is_ok());
     for stale in [0, 3, 9, 9] {
-        assert!(gate.check_at(1, at(stale)).is_err(), "{stale}");
+        assert!(gate.ask().at(at(stale)).check().is_err(), "{stale}");
     }
-    assert!(gate.check_at(1, at(10)).is_err(), "what came back was spent already");
-    assert!(gate.check_at(1, at(11)).is_ok());
-    assert!(gate.check_at(1, at(2)).is_err());
-    assert!(gate.check_at(1, at(11)).is_err(), "one second is one cell");
-    let granted = (0..20).filter(|_| gate.check_at(1, at(21)).is_ok()).count();
+    assert!(gate.ask().at(at(10)).check().is_err(), "what came back was spent already");
+    assert!(gate.ask().at(at(11)).check().is_ok());
+    assert!(gate.ask().at(at(2)).check().is_err());
+    assert!(gate.ask().at(at(11)).check().is_err(), "one second is one cell");
+    let granted = (0..20).filter(|_| gate.ask().at(at(21)).check().is_ok()).count();
     assert_eq!(granted, 10);
 }
 
@@ -73,12 +74,12 @@ fn a_cost_beyond_the_burst_is_denied_however_long_the_key_was_idle() {
         let gate = direct("10/s burst 10");
         let now = Tick::from_nanos(seconds * SECOND);
         for n in [11, 100, 213_505, u64::from(u32::MAX) + 1, u64::MAX] {
-            let denied = gate.check_at(n, now).expect_err("more than the burst");
+            let denied = gate.ask().cells(n).at(now).check().expect_err("more than the burst");
             assert_eq!(denied.retry_after(), None);
             assert_eq!(denied.remaining(), 10);
         }
-        assert!(gate.check_at(10, now).is_ok(), "after {seconds} s");
-        assert!(gate.check_at(1, now).is_err(), "after {seconds} s");
+        assert!(gate.ask().cells(10).at(now).check().is_ok(), "after {seconds} s");
+        assert!(gate.ask().at(now).check().is_err(), "after {seconds} s");
     }
 }
 
@@ -87,12 +88,12 @@ fn a_cost_beyond_the_burst_is_denied_however_long_the_key_was_idle() {
 #[test]
 fn large_bursts_and_long_gaps_do_not_wrap() {
     let gate = direct("1000/s burst 4294967296");
-    assert!(gate.check_at(1 << 32, Tick::ZERO).is_ok());
-    assert!(gate.check_at(1, Tick::ZERO).is_err());
+    assert!(gate.ask().cells(1 << 32).at(Tick::ZERO).check().is_ok());
+    assert!(gate.ask().at(Tick::ZERO).check().is_err());
     let hours_12 = Tick::from_nanos(12 * 3_600 * SECOND);
-    assert_eq!(gate.peek_at(0, hours_12).expect("nothing").remaining(), 43_200_000);
-    assert!(gate.check_at(43_200_001, hours_12).is_err());
-    assert!(gate.check_at(43_200_000, hours_12).is_ok());
+    assert_eq!(gate.ask().cells(0).at(hours_12).peek().expect("nothing").remaining(), 43_200_000);
+    assert!(gate.ask().cells(43_200_001).at(hours_12).check().is_err());
+    assert!(gate.ask().cells(43_200_000).at(hours_12).check().is_ok());
 }
 
 /// Two events at the very end of a window and two at the beginning of the next are what fixed
@@ -103,9 +104,9 @@ fn a_window_is_half_open() {
         .algorithm(FixedWindow::anchored())
         .build()
         .expect("in range");
-    assert!(gate.check_at(1, Tick::ZERO).is_ok());
-    assert!(gate.check_at(1, Tick::from_nanos(SECOND - 1)).is_ok());
-    assert!(gate.check_at(1, Tick::from_nanos(SECOND - 1)).is_err());
-    assert!(gate.check_at(2, Tick::from_nanos(SECOND)).is_ok());
-    assert!(gate.check_at(1, Tick::from_nanos(2 * SECOND - 1)).is_err());
+    assert!(gate.ask().at(Tick::ZERO).check().is_ok());
+    assert!(gate.ask().at(Tick::from_nanos(SECOND - 1)).check().is_ok());
+    assert!(gate.ask().at(Tick::from_nanos(SECOND - 1)).check().is_err());
+    assert!(gate.ask().cells(2).at(Tick::from_nanos(SECOND)).check().is_ok());
+    assert!(gate.ask().at(Tick::from_nanos(2 * SECOND - 1)).check().is_err());
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use tollgate::algo::StateMachine;
+use tollgate::internals::StateMachine;
 use tollgate::{Direct, FixedWindow, ManualClock, Quota, Tick};
 
 use crate::bodies::grid::nanos;
@@ -61,7 +61,7 @@ fn jumping_client(limit: u64, period: u64, burst: u64, cells_at_once: u64) {
     let start = 12_345_678_901_u64;
     let (mut now, mut granted) = (start, 0_u64);
     while granted < 20_000 * cells_at_once && now < LATEST {
-        if let Err(denied) = gate.check_at(cells_at_once, Tick::from_nanos(now)) {
+        if let Err(denied) = gate.ask().cells(cells_at_once).at(Tick::from_nanos(now)).check() {
             now += nanos(denied.retry_after().expect("what fits comes back"));
             continue;
         }
@@ -98,7 +98,8 @@ fn who_polls_gets_the_rate_to_the_cell() {
         for _ in 0..polls {
             now += step;
             // The bound is for a limiter that never denies, on which this would never end.
-            let polled = (0..100).take_while(|_| gate.check_at(1, Tick::from_nanos(now)).is_ok());
+            let polled =
+                (0..100).take_while(|_| gate.ask().at(Tick::from_nanos(now)).check().is_ok());
             granted += polled.map(|_| 1).sum::<u64>();
         }
         // All the burst is there at the first poll.
@@ -118,7 +119,7 @@ fn a_burst_of_one_is_never_over_the_rate() {
         let gate = Direct::new(quota).expect("in range");
         let (mut now, mut granted) = (0, 0_u64);
         while granted < 5_000 && now < LATEST {
-            match gate.check_at(1, Tick::from_nanos(now)) {
+            match gate.ask().at(Tick::from_nanos(now)).check() {
                 Ok(_) => granted += 1,
                 Err(denied) => now += nanos(denied.retry_after().expect("one fits")),
             }
@@ -141,9 +142,10 @@ fn windows_grant_their_limit_a_period() {
             let windows = (LATEST / period).min(2_000);
             let (mut now, mut granted) = (0_u64, 0_u64);
             for _ in 0..windows {
-                assert!(gate.check_at(limit, Tick::from_nanos(now)).is_ok());
+                assert!(gate.ask().cells(limit).at(Tick::from_nanos(now)).check().is_ok());
                 granted += limit;
-                let denied = gate.check_at(1, Tick::from_nanos(now)).expect_err("all is spent");
+                let denied =
+                    gate.ask().at(Tick::from_nanos(now)).check().expect_err("all is spent");
                 now += nanos(denied.retry_after().expect("the window ends"));
             }
             assert_eq!(granted, windows * limit);
@@ -162,7 +164,7 @@ fn the_rate_does_not_depend_on_how_late_it_is() {
             let gate = Direct::new(quota).expect("in range");
             let mut now = start;
             for _ in 0..50 {
-                while let Err(denied) = gate.check_at(1, Tick::from_nanos(now)) {
+                while let Err(denied) = gate.ask().at(Tick::from_nanos(now)).check() {
                     now += nanos(denied.retry_after().expect("one fits"));
                 }
             }

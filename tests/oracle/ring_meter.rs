@@ -8,8 +8,9 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use tollgate::algo::oracle::Verdict;
-use tollgate::algo::{Algorithm, StateMachine};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::Verdict;
 use tollgate::{Direct, ManualClock, Quota, SlidingCounter, SubWindows, Tick};
 
 use crate::bodies::choice::{Choice, Cost, LogRates};
@@ -53,7 +54,8 @@ impl<A: Algorithm> Metered<A> {
             self.now = self.now.min(word).min(ring);
         }
         let n = cost.cells(choice.fits(&quota), self.rest);
-        let answer = Verdict::from(&self.gate.check_at(n, Tick::from_nanos(self.now)));
+        let answer =
+            Verdict::from(&self.gate.ask().cells(n).at(Tick::from_nanos(self.now)).check());
         self.rest = answer.remaining;
         self.last = Last {
             retry_after: answer.retry_after.unwrap_or_default(),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algo::StateMachine;
-use tollgate::algo::oracle::Verdict;
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::Verdict;
 use tollgate::{Direct, ManualClock, Quota, Tick, WarmUp};
 
 use crate::bodies::choice::{Choice, Pace};
@@ -124,7 +124,7 @@ proptest! {
         let (gate, mut guava, unit) = both(rate, period, factor);
         let (mut ours, mut theirs) = (Duration::ZERO, 0.0);
         for (charges, n) in (0_u32..).zip(costs) {
-            let permit = gate.check_at(n.into(), Tick::from_duration(ours)).expect("a short wait");
+            let permit = gate.ask().cells(n.into()).at(Tick::from_duration(ours)).check().expect("a short wait");
             ours += permit.delay();
             theirs = guava.reserve(n.into(), theirs);
             let late = ours.as_secs_f64() - theirs;
@@ -157,7 +157,9 @@ fn follows_the_formulas(
     let (mut now, mut drift) = (Duration::ZERO, Drift::new(unit));
     for &(n, pause_ms) in steps {
         now += Duration::from_millis(pause_ms);
-        let Ok(permit) = gate.check_at(n.into(), Tick::from_duration(now)) else { continue };
+        let Ok(permit) = gate.ask().cells(n.into()).at(Tick::from_duration(now)).check() else {
+            continue;
+        };
         let (ours, asked) = ((now + permit.delay()).as_secs_f64(), now.as_secs_f64());
         drift.pause(&guava, asked);
         let bound = drift.turn();
@@ -209,10 +211,10 @@ proptest! {
             now = now.min(latest);
             let n = cost.cells(burst, rest);
             let stale = now.saturating_sub(back.into()).max(oldest);
-            if gate.peek_at(n, Tick::from_nanos(stale)).is_ok() {
-                prop_assert!(gate.peek_at(n, Tick::from_nanos(now)).is_ok(), "{} at {}", n, stale);
+            if gate.ask().cells(n).at(Tick::from_nanos(stale)).peek().is_ok() {
+                prop_assert!(gate.ask().cells(n).at(Tick::from_nanos(now)).peek().is_ok(), "{} at {}", n, stale);
             }
-            let answer = Verdict::from(&gate.check_at(n, Tick::from_nanos(now)));
+            let answer = Verdict::from(&gate.ask().cells(n).at(Tick::from_nanos(now)).check());
             prop_assert!(answer.delay <= pace.max_wait);
             if answer.admitted && n > 0 {
                 granted.push((now, n));

@@ -1,8 +1,8 @@
 //! Windows against plain counting, in exact arithmetic.
 
 use proptest::prelude::*;
-use tollgate::algo::StateMachine;
-use tollgate::algo::oracle::Verdict;
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::Verdict;
 use tollgate::{Direct, FixedWindow, ManualClock, Tick};
 
 use crate::bodies::choice::{Choice, ORIGIN_2025};
@@ -54,7 +54,7 @@ proptest! {
                 (window, counted) = (Some(present), 0);
             }
             let n = cost.cells(quota.limit(), rest);
-            let answer = Verdict::from(&gate.check_at(n, Tick::from_nanos(now)));
+            let answer = Verdict::from(&gate.ask().cells(n).at(Tick::from_nanos(now)).check());
             let fits = u128::from(counted) + u128::from(n) <= u128::from(quota.limit());
             prop_assert_eq!(answer.admitted, fits, "{} at {}", n, now);
             if answer.admitted {
@@ -94,7 +94,7 @@ proptest! {
             let written = open.map_or(start, |(opened, _)| opened);
             now = towards.apply(now, &quota, &last).min(horizon(gate.params(), written).1);
             let n = cost.cells(quota.limit(), rest);
-            let answer = Verdict::from(&gate.check_at(n, Tick::from_nanos(now)));
+            let answer = Verdict::from(&gate.ask().cells(n).at(Tick::from_nanos(now)).check());
             let since = |opened: u64| u128::from(now - opened);
             if answer.admitted && n > 0 {
                 let counted = quota.limit() - answer.remaining;

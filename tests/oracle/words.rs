@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algo::{Algorithm, COMPACT_BITS, PAYLOAD_BITS, Receipt, Refund, StateMachine, Step};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::{COMPACT_BITS, PAYLOAD_BITS, Receipt, Refund, StateMachine, Step};
 use tollgate::{Direct, FixedWindow, Quota, SlidingLog, Tick};
 
 use crate::bodies::back::{charges_ahead_are_total, refunds_are_total};
@@ -209,8 +210,8 @@ fn a_log_is_not_open_to_a_clock_beyond_its_tolerance() {
                 let log = SlidingLog::new();
                 let gate = Direct::builder(quota).algorithm(log).build().expect("in range");
                 let (ahead, now) = (Tick::from_nanos(start + (1 << bits)), Tick::from_nanos(start));
-                assert!(gate.check_at(1, ahead).is_ok());
-                let granted = (0..200).filter(|_| gate.check_at(1, now).is_ok()).count();
+                assert!(gate.ask().at(ahead).check().is_ok());
+                let granted = (0..200).filter(|_| gate.ask().at(now).check().is_ok()).count();
                 assert!(granted as u64 <= limit, "{granted} of {limit}, 2^{bits} ns behind");
             }
         }

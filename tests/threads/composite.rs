@@ -2,10 +2,10 @@
 
 use std::hash::Hash;
 
-use tollgate::algo::Algorithm;
-use tollgate::{
-    Clock, Composite, Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, SlotLayout, Tick,
-};
+use tollgate::algorithm::Algorithm;
+use tollgate::composite::Composite;
+use tollgate::limiter::SlotLayout;
+use tollgate::{Clock, Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, Tick};
 
 use crate::{Random, together};
 
@@ -18,7 +18,11 @@ const LIMITS: [u64; 3] = [50, 200, 400];
 type Request = (u64, u64);
 
 fn left<K: Hash, A: Algorithm, C: Clock>(gate: &Limiter<K, A, C>, key: &K) -> u64 {
-    gate.peek_at(key, 0, NOW).map_or_else(|denied| denied.remaining(), |permit| permit.remaining())
+    gate.ask(key)
+        .cells(0)
+        .at(NOW)
+        .peek()
+        .map_or_else(|denied| denied.remaining(), |permit| permit.remaining())
 }
 
 fn limiter<A: Algorithm>(
@@ -56,7 +60,7 @@ where
         for _ in 0..20_000 {
             let request = (random.below(USERS), random.below(TENANTS));
             let n = 1 + random.below(3);
-            if composite.check_at(&request, n, NOW).is_ok() {
+            if composite.ask(&request).cells(n).at(NOW).check().is_ok() {
                 granted.push((request, n));
             }
         }
@@ -72,7 +76,7 @@ where
         let spent = sum(&|request| request.1 == tenant);
         assert_eq!(spent + left(&tenants, &tenant), LIMITS[1], "{tenant}");
     }
-    let left = all.peek_at(0, NOW).expect("nothing").remaining();
+    let left = all.ask().cells(0).at(NOW).peek().expect("nothing").remaining();
     assert_eq!(sum(&|_| true) + left, LIMITS[2], "all");
 }
 

@@ -14,12 +14,12 @@ fn with_a_frozen_clock_the_grants_sum_to_the_burst() {
     for threads in [2, 3, 4, 8] {
         let gate = Direct::new(Quota::per_second(1).burst(100_000)).expect("in range");
         let admitted: u64 = together(threads, |_| {
-            (0..60_000).map(|_| u64::from(gate.check_at(1, START).is_ok())).sum::<u64>()
+            (0..60_000).map(|_| u64::from(gate.ask().at(START).check().is_ok())).sum::<u64>()
         })
         .iter()
         .sum();
         assert_eq!(admitted, 100_000, "{threads} threads");
-        assert!(gate.check_at(1, START).is_err());
+        assert!(gate.ask().at(START).check().is_err());
     }
 }
 
@@ -32,10 +32,10 @@ fn costs_of_all_sizes_are_charged_whole_or_not_at_all() {
             let mut sum = 0;
             for _ in 0..5_000 {
                 let n = random.below(20);
-                sum += gate.check_at(n, START).map_or(0, |_| n);
+                sum += gate.ask().cells(n).at(START).check().map_or(0, |_| n);
             }
             // The remainder is too small for some request; single cells use it up.
-            sum + drain(|| gate.check_at(1, START).is_ok())
+            sum + drain(|| gate.ask().at(START).check().is_ok())
         })
         .iter()
         .sum();
@@ -54,7 +54,7 @@ fn a_window_admits_exactly_its_limit() {
         for hour in 1..4 {
             let now = Tick::from_nanos(hour * 3_600_000_000_000);
             let admitted: u64 = together(4, |_| {
-                (0..30_000).map(|_| u64::from(gate.check_at(1, now).is_ok())).sum::<u64>()
+                (0..30_000).map(|_| u64::from(gate.ask().at(now).check().is_ok())).sum::<u64>()
             })
             .iter()
             .sum();
@@ -77,7 +77,7 @@ fn clocks_that_jump_back_grant_nothing_more() {
                 base = base.saturating_add(Duration::from_nanos(random.below(500)));
                 let now = base.saturating_sub(Duration::from_nanos(random.below(4_001)));
                 latest = latest.max(now);
-                admitted += u64::from(gate.check_at(1, now).is_ok());
+                admitted += u64::from(gate.ask().at(now).check().is_ok());
             }
             (admitted, latest)
         });
@@ -129,9 +129,9 @@ fn concurrent_resets_leave_a_bucket_consistent() {
         for _ in 0..20_000 {
             match random.below(10) {
                 0 => gate.reset(),
-                n => assert!(gate.check_at(n, START).is_err(), "it starts empty"),
+                n => assert!(gate.ask().cells(n).at(START).check().is_err(), "it starts empty"),
             }
-            let left = gate.peek_at(0, START).map_or(0, |permit| permit.remaining());
+            let left = gate.ask().cells(0).at(START).peek().map_or(0, |permit| permit.remaining());
             assert_eq!(left, 0, "a reset empties it again");
         }
     });

@@ -4,9 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tollgate::{
-    Decision, Direct, DynamicGcra, Inherit, Limiter, ManualClock, Quota, QuotaError, Tick,
-};
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::{Decision, Direct, Limiter, ManualClock, Quota, QuotaError, Tick};
 
 const THREADS: u64 = 4;
 
@@ -40,7 +39,7 @@ fn a_hundred_raises_of_a_quota_are_granted_to_the_last_cell() {
         done.store(true, Ordering::Relaxed);
     });
     for (key, granted) in granted.iter().enumerate() {
-        let left = gate.drain(&(key as u64), u64::MAX);
+        let left = gate.ask(&(key as u64)).cells(u64::MAX).charge_available();
         assert_eq!(granted.load(Ordering::Relaxed) + left, 6_000, "key {key}");
     }
 }

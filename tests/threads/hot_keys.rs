@@ -22,7 +22,7 @@ fn gate(burst: u64) -> Limiter<usize, Gcra, ManualClock> {
 }
 
 fn left(gate: &Limiter<usize, Gcra, ManualClock>, key: usize) -> u64 {
-    gate.peek_at(&key, 0, START).expect("no cells").remaining()
+    gate.ask(&key).cells(0).at(START).peek().expect("no cells").remaining()
 }
 
 /// With a frozen clock no lease expires, and a thread is denied a cell only when its lease is
@@ -38,16 +38,16 @@ fn eight_threads_on_one_hot_key_are_granted_exactly_the_burst() {
             let mut granted = 0;
             for _ in 0..20_000 {
                 let n = random.below(3);
-                granted += if gate.check_at(&7, n, START).is_ok() { n } else { 0 };
+                granted += if gate.ask(&7).cells(n).at(START).check().is_ok() { n } else { 0 };
             }
-            let granted = granted + drain(|| gate.check_at(&7, 1, START).is_ok());
-            assert_eq!(gate.held_at(&7, START), 0);
+            let granted = granted + drain(|| gate.ask(&7).at(START).check().is_ok());
+            assert_eq!(gate.ask(&7).at(START).held(), 0);
             granted
         })
         .iter()
         .sum();
         assert_eq!((granted, left(&gate, 7)), (BURST, 0));
-        shared += gate.stats().shared;
+        shared += gate.stats().leased;
     }
     println!("{shared} leases");
 }
@@ -68,7 +68,8 @@ fn eight_threads_on_several_hot_keys_are_granted_at_most_the_burst() {
                 let key = random.below(2) * random.below(KEYS as u64);
                 let key = usize::try_from(key).expect("below 20");
                 let n = random.below(3);
-                granted[key] += if gate.check_at(&key, n, START).is_ok() { n } else { 0 };
+                granted[key] +=
+                    if gate.ask(&key).cells(n).at(START).check().is_ok() { n } else { 0 };
             }
             granted
         });
@@ -76,7 +77,7 @@ fn eight_threads_on_several_hot_keys_are_granted_at_most_the_burst() {
             let granted: u64 = results.iter().map(|granted| granted[key]).sum();
             assert!(granted + left(&gate, key) <= BURST, "{key}: {granted}");
         }
-        shared += gate.stats().shared;
+        shared += gate.stats().leased;
     }
     println!("{shared} leases");
 }

@@ -3,7 +3,8 @@
 use std::sync::Barrier;
 use std::time::Duration;
 
-use tollgate::{FixedWindow, Limiter, ManualClock, OnFull, Quota, SlotLayout, Tick};
+use tollgate::limiter::SlotLayout;
+use tollgate::{FixedWindow, Limiter, ManualClock, OnFull, Quota, Tick};
 
 use crate::{Random, drain, together};
 
@@ -38,10 +39,10 @@ fn each_of_many_keys_gets_exactly_its_burst_in(slots: SlotLayout) {
             for turn in 0..60_000_usize {
                 let key = usize::try_from(random.below(1_000)).expect("below 1,000");
                 let key = if turn % 4 == 0 { 7 } else { key };
-                granted[key] += u64::from(gate.check_at(&key, 1, START).is_ok());
+                granted[key] += u64::from(gate.ask(&key).at(START).check().is_ok());
             }
             for (key, granted) in granted.iter_mut().enumerate() {
-                *granted += drain(|| gate.check_at(&key, 1, START).is_ok());
+                *granted += drain(|| gate.ask(&key).at(START).check().is_ok());
             }
             granted
         });
@@ -77,10 +78,10 @@ fn a_full_table_that_denies_grants_no_key_more_than_its_burst_in(slots: SlotLayo
             let mut granted = vec![0; 40];
             for _ in 0..600 {
                 let key = usize::try_from(random.below(40)).expect("below 40");
-                granted[key] += u64::from(gate.check_at(&key, 1, START).is_ok());
+                granted[key] += u64::from(gate.ask(&key).at(START).check().is_ok());
             }
             for (key, granted) in granted.iter_mut().enumerate() {
-                *granted += drain(|| gate.check_at(&key, 1, START).is_ok());
+                *granted += drain(|| gate.ask(&key).at(START).check().is_ok());
             }
             granted
         });
@@ -131,7 +132,7 @@ fn slots_that_pass_from_idle_keys_to_others_grant_no_key_more_in(slots: SlotLayo
                     let nth = usize::try_from(random.below(10)).expect("below 10");
                     let key = u64::try_from(period % 4 * 10 + nth).expect("below 40");
                     let now = latest.saturating_sub(Duration::from_nanos(random.below(40_001)));
-                    let admitted = gate.check_at(&key, 1, now).is_ok();
+                    let admitted = gate.ask(&key).at(now).check().is_ok();
                     granted[period * 10 + nth] += u64::from(admitted);
                 }
                 phase_over.wait();
@@ -173,7 +174,7 @@ fn each_eviction_grants_at_most_one_more_burst_in(slots: SlotLayout) {
             let mut granted = vec![0_u64; 48];
             for _ in 0..2_000 {
                 let key = usize::try_from(random.below(48)).expect("below 48");
-                granted[key] += u64::from(gate.check_at(&key, 1, START).is_ok());
+                granted[key] += u64::from(gate.ask(&key).at(START).check().is_ok());
             }
             granted
         });
@@ -202,15 +203,15 @@ fn a_hot_key_in_debt_keeps_its_slot_while_others_are_evicted_in(slots: SlotLayou
         .build()
         .expect("in range");
     // It begins with more debt than any other key will have.
-    assert!(gate.check_at(&0, 500, START).is_ok());
+    assert!(gate.ask(&0).cells(500).at(START).check().is_ok());
     let granted: u64 = together(4, |index| {
         let mut hot = 0;
         for turn in 1..10_000_u64 {
             if index % 2 == 0 {
-                hot += u64::from(gate.check_at(&0, 1, START).is_ok());
+                hot += u64::from(gate.ask(&0).at(START).check().is_ok());
             }
             let stranger = turn * 8 + index + 1;
-            assert!(gate.check_at(&stranger, 1, START).is_ok(), "a new key is always served");
+            assert!(gate.ask(&stranger).at(START).check().is_ok(), "a new key is always served");
         }
         hot
     })
@@ -243,7 +244,7 @@ fn each_reset_under_contention_grants_at_most_one_more_burst_in(slots: SlotLayou
                 gate.reset(&1);
                 resets += 1;
             }
-            granted += u64::from(gate.check_at(&1, 1, START).is_ok());
+            granted += u64::from(gate.ask(&1).at(START).check().is_ok());
         }
         (granted, resets)
     });
@@ -267,7 +268,7 @@ fn windows_of_many_keys_admit_exactly_their_limit() {
             let mut granted = vec![0; 300];
             for _ in 0..10 {
                 for (key, granted) in granted.iter_mut().enumerate() {
-                    *granted += u64::from(gate.check_at(&key, 1, now).is_ok());
+                    *granted += u64::from(gate.ask(&key).at(now).check().is_ok());
                 }
             }
             granted

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate::{Limiter, ManualClock, Penalties, PenaltyDenied, Quota, Shadow, Tick};
+use tollgate::penalty::{Penalties, PenaltyDenied};
+use tollgate::shadow::Shadow;
+use tollgate::{Limiter, ManualClock, Quota, Tick};
 
 use crate::{Random, together};
 
@@ -27,7 +29,7 @@ fn each_key_is_banned_at_its_last_strike_and_not_before() {
             let mut counted = vec![[0_u64; 4]; 50];
             for _ in 0..20_000 {
                 let key = random.below(KEYS);
-                let which = match gate.check_at(&key, 1, NOW) {
+                let which = match gate.ask(&key).at(NOW).check() {
                     Ok(_) => 0,
                     Err(PenaltyDenied::Limited(_)) => 1,
                     Err(PenaltyDenied::Banned(ban)) if ban.begins() => 2,
@@ -65,7 +67,7 @@ fn a_shadow_limit_is_charged_for_what_it_admits() {
     together(4, |index| {
         let mut random = Random::new(index);
         for _ in 0..20_000 {
-            let _ = gate.check_at(&random.below(KEYS), 1, NOW);
+            let _ = gate.ask(&random.below(KEYS)).at(NOW).check();
         }
     });
     let counts = gate.counts();

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate::{
-    Clock, Gcra, KeySource, Limiter, ManualClock, Quota, Reservation, SlotLayout, Tick,
-};
+use tollgate::limiter::SlotLayout;
+use tollgate::reservation::Reservation;
+use tollgate::{Clock, Gcra, Limiter, ManualClock, Quota, Tick};
 
 use crate::{Random, drain, together};
 
@@ -21,11 +21,11 @@ fn gate<C: Clock>(quota: Quota, clock: C, slots: SlotLayout) -> Gate<C> {
 }
 
 fn left<C: Clock>(gate: &Gate<C>, key: u64, now: Tick) -> u64 {
-    gate.peek_at(&key, 0, now).expect("a peek for no cells succeeds").remaining()
+    gate.ask(&key).cells(0).at(now).peek().expect("a peek for no cells succeeds").remaining()
 }
 
 /// An open reservation: the key, the cells that it will spend, and the reservation.
-type Open<'a, C> = Vec<(u64, u64, Reservation<KeySource<&'a Gate<C>>>)>;
+type Open<'a, C> = Vec<(u64, u64, Reservation<'a, Gate<C>>)>;
 
 /// Reserves and settles at random, with up to eight open at a time. Returns the cells spent by each
 /// of the two keys.
@@ -39,11 +39,11 @@ fn settles<'a, C: Clock>(
     for _ in 0..ROUNDS {
         let key = random.below(2);
         match random.below(4) {
-            0 if gate.check_at(&key, 1, now).is_ok() => spent[usize::from(key == 1)] += 1,
+            0 if gate.ask(&key).at(now).check().is_ok() => spent[usize::from(key == 1)] += 1,
             1 | 2 if open.len() < 8 => {
                 let estimate = random.below(40);
                 let actual = random.below(if more { 60 } else { estimate + 1 });
-                let reserved = gate.reserve_at(&key, estimate, now);
+                let reserved = gate.ask(&key).cells(estimate).at(now).reserve();
                 open.extend(reserved.map(|reserved| (key, actual, reserved)));
             }
             _ if !open.is_empty() => {
@@ -79,7 +79,7 @@ fn settled_reservations_charge_exactly_what_was_spent() {
                 assert!(spent > 0);
                 assert_eq!(left(&gate, key, START), BURST.saturating_sub(spent), "{slots:?}");
                 let owed = (spent + 1).saturating_sub(BURST);
-                let wait = gate.charge_at(&key, 1, START);
+                let wait = gate.ask(&key).at(START).charge();
                 assert_eq!(wait, Duration::from_millis(3_600 * owed), "{slots:?}, {spent} spent");
             }
         }
@@ -110,7 +110,7 @@ fn reservations_never_spend_more_than_the_burst_and_the_rate() {
             });
         }
         open.iter_mut().for_each(Vec::clear);
-        let spent = spent + drain(|| gate.check_at(&0, 1, clock.now()).is_ok());
+        let spent = spent + drain(|| gate.ask(&0).at(clock.now()).check().is_ok());
         // A time unit is at most 20 microseconds, a thousandth of the burst. It counts once.
         let max = 2_000 + 3 * RATE * 29 / 1_000 + RATE * 20 / 1_000_000;
         assert!(spent <= max, "{slots:?}: {spent} of {max}");
@@ -132,7 +132,7 @@ fn a_reservation_can_be_settled_by_another_thread() {
                 let mut random = Random::new(index + 1);
                 for _ in 0..2_000 {
                     let estimate = random.below(10);
-                    if let Ok(reserved) = gate.reserve(&0, estimate) {
+                    if let Ok(reserved) = gate.ask(&0).cells(estimate).reserve() {
                         sender.send((random.below(estimate + 1), reserved)).expect("settled");
                     }
                 }

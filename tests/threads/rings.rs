@@ -7,7 +7,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tollgate::algo::{Algorithm, StateMachine};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::StateMachine;
 use tollgate::{
     Direct, Limiter, ManualClock, OnFull, Quota, SlidingCounter, SlidingLog, SubWindows, Tick,
 };
@@ -44,9 +45,9 @@ fn exact_while_time_stands_still<A: Algorithm + Copy + Sync>(
                 let mut sum = 0;
                 for _ in 0..2_000 {
                     let n = random.below(6);
-                    sum += gate.check_at(n, *now).map_or(0, |_| n);
+                    sum += gate.ask().cells(n).at(*now).check().map_or(0, |_| n);
                 }
-                sum + drain(|| gate.check_at(1, *now).is_ok())
+                sum + drain(|| gate.ask().at(*now).check().is_ok())
             })
             .iter()
             .sum();
@@ -109,7 +110,7 @@ fn a_log_that_counts_denials_grants_exactly_its_limit() {
             let mut random = Random::new(index);
             (0..20_000)
                 .map(|_| after(random.below(4_000) * 1_000))
-                .map(|now| u64::from(gate.check_at(1, now).is_ok()))
+                .map(|now| u64::from(gate.ask().at(now).check().is_ok()))
                 .sum::<u64>()
         })
         .iter()
@@ -163,7 +164,7 @@ fn no_window_of_a_log_exceeds_its_limit_while_time_advances() {
                 let now = clock.fetch_add(random.below(step), Ordering::Relaxed);
                 let now = now - random.below(4_001);
                 let n = 1 + random.below(3);
-                if gate.check_at(n, Tick::from_nanos(now)).is_ok() {
+                if gate.ask().cells(n).at(Tick::from_nanos(now)).check().is_ok() {
                     granted.push((now, n));
                 }
             }
@@ -194,7 +195,7 @@ fn no_successive_sub_windows_exceed_the_limit_while_time_advances() {
             for _ in 0..15 {
                 let now = START.as_nanos() + phase * 17_000 - random.below(4_001);
                 let n = 1 + random.below(3);
-                if gate.check_at(n, Tick::from_nanos(now)).is_ok() {
+                if gate.ask().cells(n).at(Tick::from_nanos(now)).check().is_ok() {
                     granted.push((now, n));
                 }
             }
@@ -234,7 +235,7 @@ fn each_eviction_of_a_key_with_a_ring_grants_at_most_one_more_limit() {
                     for _ in 0..1_500 {
                         let key = usize::try_from(random.below(48)).expect("below 48");
                         let now = after(phase * 150 * SECOND);
-                        granted[key] += u64::from(gate.check_at(&key, 1, now).is_ok());
+                        granted[key] += u64::from(gate.ask(&key).at(now).check().is_ok());
                     }
                     granted
                 });

@@ -1,8 +1,10 @@
 //! What can be shared and sent between threads, and what never changes after the build.
 
+use tollgate::clock::{CoarseClock, QuantaClock};
+use tollgate::stats::Stats;
 use tollgate::{
-    BuildError, CoarseClock, Denied, Direct, FixedWindow, Gcra, Limiter, ManualClock, OnFull,
-    Permit, QuantaClock, Quota, QuotaError, Stats, Tick,
+    BuildError, Denied, Direct, FixedWindow, Gcra, Limiter, ManualClock, OnFull, Permit, Quota,
+    QuotaError, Tick,
 };
 
 use crate::together;

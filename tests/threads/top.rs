@@ -5,7 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use tollgate::{DecisionCount, Direct, Limiter, Quota, TopKeys};
+use tollgate::stats::DecisionCount;
+use tollgate::top::TopKeys;
+use tollgate::{Direct, Limiter, Quota};
 
 use crate::{Random, together};
 

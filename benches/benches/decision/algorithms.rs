@@ -3,10 +3,11 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use tollgate::algo::Algorithm;
+use tollgate::algorithm::Algorithm;
+use tollgate::clock::{CoarseClock, QuantaClock, TieredClock};
 use tollgate::{
-    Clock, CoarseClock, Direct, FixedWindow, Gcra, LeakyQueue, Limiter, QuantaClock, Quota,
-    SlidingCounter, SlidingLog, SubWindows, Tick, TieredClock, WarmUp,
+    Clock, Direct, FixedWindow, Gcra, LeakyQueue, Limiter, Quota, SlidingCounter, SlidingLog,
+    SubWindows, Tick, WarmUp,
 };
 use tollgate_benches::floor::{Cell, Words};
 use tollgate_benches::keys;
@@ -210,7 +211,7 @@ impl<A: Algorithm + Sync> Buckets<A> {
                 coarse_clock(turn, clock, || tiered.roomy.check().is_ok())
             }),
             Row::new("admit, time given", 1, move |turn| {
-                time_given(turn, |now| given.roomy.check_at(1, at(now)).is_ok())
+                time_given(turn, |now| given.roomy.ask().at(at(now)).check().is_ok())
             }),
             Row::new("deny, own clock", 1, |turn| own_clock(turn, || own.full.check().is_ok())),
             Row::new("deny, coarse clock", 1, |turn| {
@@ -220,7 +221,7 @@ impl<A: Algorithm + Sync> Buckets<A> {
                 coarse_clock(turn, clock, || tiered.full.check().is_ok())
             }),
             Row::new("deny, time given", 1, move |turn| {
-                time_given(turn, |now| given.full.check_at(1, at(now)).is_ok())
+                time_given(turn, |now| given.full.ask().at(at(now)).check().is_ok())
             }),
         ]
     }
@@ -230,15 +231,13 @@ impl<A: Algorithm + Sync> Buckets<A> {
         let Self { own, coarse, given, .. } = self;
         let (own, coarse, given) = (&own.roomy, &coarse.roomy, &given.roomy);
         [
-            Row::new("peek, own clock", 1, |turn| {
-                own_clock(turn, || own.peek_at(1, own.clock().now()).is_ok())
-            }),
+            Row::new("peek, own clock", 1, |turn| own_clock(turn, || own.ask().peek().is_ok())),
             Row::new("peek, coarse clock", 1, |turn| {
-                coarse_clock(turn, clock, || coarse.peek_at(1, clock.now()).is_ok())
+                coarse_clock(turn, clock, || coarse.ask().at(clock.now()).peek().is_ok())
             }),
             Row::new("peek, time given", 1, |turn| {
                 let turn = Turn { round: turn.round + 1, ..turn };
-                time_given(turn, |now| given.peek_at(1, Tick::from_nanos(now)).is_ok())
+                time_given(turn, |now| given.ask().at(Tick::from_nanos(now)).peek().is_ok())
             }),
         ]
     }
@@ -256,13 +255,13 @@ fn many<'a, A: Algorithm + Sync>(
             in_turn(turn, sequence, |key, _| own.roomy.check(&key).is_ok())
         }),
         Row::new("1,000 keys, admit, time given", 1, move |turn| {
-            in_turn(turn, sequence, |key, now| given.roomy.check_at(&key, 1, at(now)).is_ok())
+            in_turn(turn, sequence, |key, now| given.roomy.ask(&key).at(at(now)).check().is_ok())
         }),
         Row::new("1,000 keys, deny, own clock", 1, |turn| {
             in_turn(turn, sequence, |key, _| own.full.check(&key).is_ok())
         }),
         Row::new("1,000 keys, deny, time given", 1, move |turn| {
-            in_turn(turn, sequence, |key, now| given.full.check_at(&key, 1, at(now)).is_ok())
+            in_turn(turn, sequence, |key, now| given.full.ask(&key).at(at(now)).check().is_ok())
         }),
     ]
 }

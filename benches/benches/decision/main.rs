@@ -5,7 +5,8 @@ mod algorithms;
 use std::hint::black_box;
 
 use quanta::Instant;
-use tollgate::{Clock, Direct, QuantaClock, Quota, Tick};
+use tollgate::clock::QuantaClock;
+use tollgate::{Clock, Direct, Quota, Tick};
 use tollgate_benches::floor::{Cell, Words};
 use tollgate_benches::options::Options;
 use tollgate_benches::report::{Bound, heading, table, target};
@@ -74,7 +75,7 @@ fn roomy() -> Direct {
 /// A bucket that is empty for the next hour, by both clocks.
 fn exhausted() -> Direct {
     let gate = Direct::new(black_box(Quota::per_hour(1))).expect("in range");
-    assert!(gate.check_at(1, Tick::from_nanos(2_000_000_000)).is_ok());
+    assert!(gate.ask().at(Tick::from_nanos(2_000_000_000)).check().is_ok());
     gate
 }
 
@@ -100,16 +101,16 @@ fn decisions(options: &Options) {
             bare_at(turn, |now| cell.charge(now, black_box(10_000)));
         }),
         Row::new("admit, time given", 1, |turn| {
-            time_given(turn, |now| given.check_at(1, Tick::from_nanos(now)).is_ok())
+            time_given(turn, |now| given.ask().at(Tick::from_nanos(now)).check().is_ok())
         }),
         Row::new("admit, time given, reads remaining", 1, |turn| {
-            time_given(turn, |now| match told.check_at(1, Tick::from_nanos(now)) {
+            time_given(turn, |now| match told.ask().at(Tick::from_nanos(now)).check() {
                 Ok(permit) => black_box(permit.remaining()) < u64::MAX,
                 Err(_) => false,
             })
         }),
         Row::new("deny, time given", 1, |turn| {
-            time_given(turn, |now| empty.check_at(1, Tick::from_nanos(now)).is_ok())
+            time_given(turn, |now| empty.ask().at(Tick::from_nanos(now)).check().is_ok())
         }),
     ];
     let figures = compare(options, DECISIONS, &rows);
@@ -135,7 +136,7 @@ fn parts(options: &Options) {
         Row::floor("an empty loop", 1, |turn| bare_at(turn, |now| now)),
         Row::floor("quanta::Clock::raw (the counter)", 1, |turn| bare(turn, || quanta.raw())),
         Row::floor("quanta::Clock::now", 1, |turn| bare(turn, || -> Instant { quanta.now() })),
-        Row::floor("tollgate::QuantaClock::now", 1, |turn| bare(turn, || ours.now())),
+        Row::floor("tollgate::clock::QuantaClock::now", 1, |turn| bare(turn, || ours.now())),
         Row::floor("std::time::Instant::now", 1, |turn| bare(turn, system_clock)),
         Row::floor("ahash of a u64", 1, |turn| bare_at(turn, |now| words.hash(key(now)))),
         Row::floor("ahash of a u64 + load", 1, |turn| bare_at(turn, |now| words.load(key(now)))),

@@ -4,9 +4,13 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use tollgate::{
-    Composite, Direct, DynamicGcra, Gcra, Limiter, Penalties, Plan, Quota, Shadow, SlotLayout,
-};
+use tollgate::composite::Composite;
+use tollgate::dynamic::DynamicGcra;
+use tollgate::limiter::SlotLayout;
+use tollgate::penalty::Penalties;
+use tollgate::plan::Plan;
+use tollgate::shadow::Shadow;
+use tollgate::{Direct, Gcra, Limiter, Quota};
 use tollgate_benches::keys::{self, Draw};
 use tollgate_benches::options::Options;
 use tollgate_benches::report::{compared, note, table};
@@ -69,9 +73,11 @@ fn at(options: &Options, threads: usize) {
     let rows = [
         row("Gcra", threads, &sequence, |key| gate.check(key).is_ok()),
         row("Live", threads, &sequence, |key| live.check(key).is_ok()),
-        row("check_with a plan", threads, &sequence, |key| many.check_with(key, &plan).is_ok()),
+        row("check_with a plan", threads, &sequence, |key| {
+            many.ask(key).plan(&plan).check().is_ok()
+        }),
         row("reserve and settle for half", threads, &sequence, |key| {
-            gate.reserve(key, 2).map(|reserved| reserved.settle(1)).is_ok()
+            gate.ask(key).cells(2).reserve().map(|reserved| reserved.settle(1)).is_ok()
         }),
         row("three one by one", threads, &sequence, |key| {
             first.check(key).is_ok() && second.check(key).is_ok() && shared.check().is_ok()

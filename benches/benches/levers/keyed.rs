@@ -3,7 +3,8 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use tollgate::{Builder, Clock, CoarseClock, Gcra, Limiter, QuantaClock, TieredClock};
+use tollgate::clock::{CoarseClock, QuantaClock, TieredClock};
+use tollgate::{Builder, Clock, Gcra, Limiter};
 use tollgate_benches::keys::{self, Draw};
 use tollgate_benches::options::Options;
 use tollgate_benches::report::{compared, note, table};
@@ -107,7 +108,7 @@ fn in_batches(turn: Turn, gate: &Limiter<u64>, sequence: &[u64], batch: usize) -
     let (first, second) = turn.part(sequence, 1);
     let mut admitted = 0;
     for keys in first.chunks(batch).chain(second.chunks(batch)) {
-        gate.check_batch(keys, |_, decision| {
+        gate.ask_each(keys, |key| key).check(|_, decision| {
             admitted += usize::from(black_box(decision.is_ok()));
         });
     }

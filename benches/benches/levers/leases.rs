@@ -3,7 +3,8 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use tollgate::{Clock, CoarseClock, Gcra, Limiter, QuantaClock, Tick};
+use tollgate::clock::{CoarseClock, QuantaClock};
+use tollgate::{Clock, Gcra, Limiter, Tick};
 use tollgate_benches::options::Options;
 use tollgate_benches::report::{compared, note, table};
 use tollgate_benches::rounds::{Row, Turn, compare};
@@ -68,7 +69,7 @@ fn without<'a, C: Clock + Sync + 'a>(how: &str, gate: Limiter<u64, Gcra, C>) -> 
 
 fn without_given<'a>(gate: Limiter<u64>) -> Row<'a> {
     Row::new(&plain_name(HOWS[2]), THREADS, move |turn| {
-        at_times(turn, |at| gate.check_at(&KEY, 1, at).is_ok())
+        at_times(turn, |at| gate.ask(&KEY).at(at).check().is_ok())
     })
 }
 

@@ -2,7 +2,8 @@
 
 use std::hint::black_box;
 
-use tollgate::{Limiter, Quota, TopKeys};
+use tollgate::top::TopKeys;
+use tollgate::{Limiter, Quota};
 use tollgate_benches::keys::{self, Draw};
 use tollgate_benches::options::Options;
 use tollgate_benches::report::{compared, table};

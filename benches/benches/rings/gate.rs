@@ -1,6 +1,6 @@
 //! The limiters of the rows: ours, which answer in full or yes or no, and those under locks.
 
-use tollgate::algo::Algorithm;
+use tollgate::algorithm::Algorithm;
 use tollgate::{Clock, Direct, Limiter, Tick};
 use tollgate_benches::locked::{Keyed, Locked, One};
 use tollgate_benches::pace::Stretched;
@@ -30,7 +30,7 @@ where
 
     #[inline]
     fn check_at(&self, key: u64, n: u64, now: u64) -> bool {
-        self.0.allow_at(&key, n, Tick::from_nanos(now))
+        self.0.ask(&key).cells(n).at(Tick::from_nanos(now)).allow()
     }
 }
 
@@ -49,7 +49,7 @@ where
 
     #[inline]
     fn check_at(&self, _: u64, n: u64, now: u64) -> bool {
-        self.0.allow_at(n, Tick::from_nanos(now))
+        self.0.ask().cells(n).at(Tick::from_nanos(now)).allow()
     }
 }
 
@@ -68,7 +68,7 @@ where
 
     #[inline]
     fn check_at(&self, key: u64, n: u64, now: u64) -> bool {
-        self.check_at(&key, n, Tick::from_nanos(now)).is_ok()
+        self.ask(&key).cells(n).at(Tick::from_nanos(now)).check().is_ok()
     }
 }
 
@@ -87,7 +87,7 @@ where
 
     #[inline]
     fn check_at(&self, _: u64, n: u64, now: u64) -> bool {
-        self.check_at(n, Tick::from_nanos(now)).is_ok()
+        self.ask().cells(n).at(Tick::from_nanos(now)).check().is_ok()
     }
 }
 

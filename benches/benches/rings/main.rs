@@ -6,7 +6,7 @@ mod gate;
 use std::hint::black_box;
 use std::time::Duration;
 
-use tollgate::algo::Algorithm;
+use tollgate::algorithm::Algorithm;
 use tollgate::{
     AnyAlgorithm, Direct, FixedWindow, Gcra, Limiter, Quota, SlidingCounter, SlidingLog, SubWindows,
 };

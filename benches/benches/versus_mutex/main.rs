@@ -5,9 +5,8 @@ mod rows;
 
 use std::hint::black_box;
 
-use tollgate::{
-    Clock, FixedWindow, Gcra, LeakyQueue, Limiter, QuantaClock, SlidingLog, SubWindows,
-};
+use tollgate::clock::QuantaClock;
+use tollgate::{Clock, FixedWindow, Gcra, LeakyQueue, Limiter, SlidingLog, SubWindows};
 use tollgate_benches::locked::{
     Arrival, Log, OurStep, ParkingLot, Std, SubWindowCounts, Told, WindowCount, textbook,
 };

@@ -2,8 +2,9 @@
 
 use std::hint::black_box;
 
-use tollgate::algo::Algorithm;
-use tollgate::{Clock, Direct, Limiter, QuantaClock, Tick};
+use tollgate::algorithm::Algorithm;
+use tollgate::clock::QuantaClock;
+use tollgate::{Clock, Direct, Limiter, Tick};
 use tollgate_benches::keys;
 use tollgate_benches::locked::{
     Gate, Kind, Locked, OurStep, ParkingLot, ReadThenLock, ReadThenSwap, Std, textbook,
@@ -36,7 +37,7 @@ impl<A: Algorithm + Sync> Decide for Brief<Limiter<u64, A>> {
 
     #[inline]
     fn check_at(&self, key: u64, now_nanos: u64) -> bool {
-        self.0.allow_at(&key, 1, Tick::from_nanos(now_nanos))
+        self.0.ask(&key).at(Tick::from_nanos(now_nanos)).allow()
     }
 }
 
@@ -48,7 +49,7 @@ impl<A: Algorithm + Sync> Decide for Brief<Direct<A>> {
 
     #[inline]
     fn check_at(&self, _: u64, now_nanos: u64) -> bool {
-        self.0.allow_at(1, Tick::from_nanos(now_nanos))
+        self.0.ask().at(Tick::from_nanos(now_nanos)).allow()
     }
 }
 
@@ -60,7 +61,7 @@ impl<A: Algorithm + Sync> Decide for Limiter<u64, A> {
 
     #[inline]
     fn check_at(&self, key: u64, now_nanos: u64) -> bool {
-        self.check_at(&key, 1, Tick::from_nanos(now_nanos)).is_ok()
+        self.ask(&key).at(Tick::from_nanos(now_nanos)).check().is_ok()
     }
 }
 
@@ -72,7 +73,7 @@ impl<A: Algorithm + Sync> Decide for Direct<A> {
 
     #[inline]
     fn check_at(&self, _: u64, now_nanos: u64) -> bool {
-        self.check_at(1, Tick::from_nanos(now_nanos)).is_ok()
+        self.ask().at(Tick::from_nanos(now_nanos)).check().is_ok()
     }
 }
 

@@ -8,10 +8,12 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use tollgate::algo::Algorithm;
+use tollgate::algorithm::Algorithm;
+use tollgate::dynamic::DynamicGcra;
+use tollgate::limiter::SlotLayout;
 use tollgate::{
-    Decision, Direct, DynamicGcra, FixedWindow, Gcra, Limiter, ManualClock, Quota, SlidingCounter,
-    SlidingLog, SlotLayout, SubWindows, Tick,
+    Decision, Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, SlidingCounter, SlidingLog,
+    SubWindows, Tick,
 };
 use tollgate_benches::keys;
 
@@ -97,13 +99,13 @@ fn direct(quota: Quota) -> Direct<Gcra, ManualClock> {
 
 fn direct_admit(count: usize) {
     let gate = direct(roomy());
-    decide(count, KEYS, STEP_NANOS, START_NANOS, |_, now| gate.check_at(1, now).is_ok());
+    decide(count, KEYS, STEP_NANOS, START_NANOS, |_, now| gate.ask().at(now).check().is_ok());
 }
 
 fn direct_deny(count: usize) {
     let gate = direct(black_box(Quota::per_hour(1)));
-    assert!(gate.check_at(1, Tick::from_nanos(START_NANOS)).is_ok());
-    decide(count, KEYS, STEP_NANOS, START_NANOS, |_, now| gate.check_at(1, now).is_ok());
+    assert!(gate.ask().at(Tick::from_nanos(START_NANOS)).check().is_ok());
+    decide(count, KEYS, STEP_NANOS, START_NANOS, |_, now| gate.ask().at(now).check().is_ok());
 }
 
 fn keyed<A: Algorithm>(quota: Quota, algorithm: A, keys: usize) -> Limiter<u64, A, ManualClock> {
@@ -115,7 +117,7 @@ fn keyed<A: Algorithm>(quota: Quota, algorithm: A, keys: usize) -> Limiter<u64, 
 fn filled(quota: Quota) -> Limiter<u64, Gcra, ManualClock> {
     let gate = keyed(quota, Gcra::new(), KEYS);
     for rank in 0..KEYS {
-        let first: Decision = gate.check_at(&keys::key(rank), 1, Tick::from_nanos(START_NANOS));
+        let first: Decision = gate.ask(&keys::key(rank)).at(Tick::from_nanos(START_NANOS)).check();
         assert!(first.is_ok());
     }
     gate
@@ -123,17 +125,17 @@ fn filled(quota: Quota) -> Limiter<u64, Gcra, ManualClock> {
 
 fn keyed_admit(count: usize) {
     let gate = filled(roomy());
-    decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.check_at(key, 1, now).is_ok());
+    decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.ask(key).at(now).check().is_ok());
 }
 
 fn keyed_deny(count: usize) {
     let gate = filled(black_box(Quota::per_hour(1)));
-    decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.check_at(key, 1, now).is_ok());
+    decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.ask(key).at(now).check().is_ok());
 }
 
 fn keyed_peek(count: usize) {
     let gate = filled(roomy());
-    decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.peek_at(key, 1, now).is_ok());
+    decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.ask(key).at(now).peek().is_ok());
 }
 
 /// A quota that can be changed, of the largest rate possible.
@@ -144,15 +146,15 @@ fn lively() -> Quota {
 fn direct_live(count: usize) {
     let builder = Direct::builder(lively()).algorithm(DynamicGcra::new()).clock(ManualClock::new());
     let gate = builder.build().expect("in range");
-    decide(count, KEYS, STEP_NANOS, START_NANOS, |_, now| gate.check_at(1, now).is_ok());
+    decide(count, KEYS, STEP_NANOS, START_NANOS, |_, now| gate.ask().at(now).check().is_ok());
 }
 
 fn keyed_live(count: usize) {
     let gate = keyed(lively(), DynamicGcra::new(), KEYS);
     for rank in 0..KEYS {
-        assert!(gate.check_at(&keys::key(rank), 1, Tick::from_nanos(START_NANOS)).is_ok());
+        assert!(gate.ask(&keys::key(rank)).at(Tick::from_nanos(START_NANOS)).check().is_ok());
     }
-    decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.check_at(key, 1, now).is_ok());
+    decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.ask(key).at(now).check().is_ok());
 }
 
 /// The capacity of the table for claims: far more than the keys that come.
@@ -160,7 +162,7 @@ const ROOM: usize = 200_000;
 
 fn keyed_claim(count: usize) {
     let gate = keyed(roomy(), Gcra::new(), ROOM);
-    decide(count, ROOM, STEP_NANOS, START_NANOS, |key, now| gate.check_at(key, 1, now).is_ok());
+    decide(count, ROOM, STEP_NANOS, START_NANOS, |key, now| gate.ask(key).at(now).check().is_ok());
 }
 
 /// Sixteen keys in a call, in a table whose lookups are prefetched.
@@ -170,7 +172,7 @@ fn keyed_batch(count: usize) {
     let mut admitted = 0;
     for turn in 0..count / batch.len() {
         let now = Tick::from_nanos(black_box(START_NANOS + turn as u64 * STEP_NANOS));
-        gate.check_batch_at(black_box(&batch), 1, now, |_, decision| {
+        gate.ask_each(black_box(&batch), |key| key).at(now).check(|_, decision| {
             admitted += usize::from(black_box(decision.is_ok()));
         });
     }
@@ -190,15 +192,15 @@ fn compact_gate(quota: Quota, keys: usize) -> Limiter<u64, Gcra, ManualClock> {
 fn compact(count: usize, quota: Quota) {
     let gate = compact_gate(quota, KEYS);
     for rank in 0..KEYS {
-        let first = gate.check_at(&keys::key(rank), 1, Tick::from_nanos(START_NANOS));
+        let first = gate.ask(&keys::key(rank)).at(Tick::from_nanos(START_NANOS)).check();
         assert!(first.is_ok());
     }
-    decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.check_at(key, 1, now).is_ok());
+    decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.ask(key).at(now).check().is_ok());
 }
 
 fn compact_claim(count: usize) {
     let gate = compact_gate(gentle(), ROOM);
-    decide(count, ROOM, STEP_NANOS, START_NANOS, |key, now| gate.check_at(key, 1, now).is_ok());
+    decide(count, ROOM, STEP_NANOS, START_NANOS, |key, now| gate.ask(key).at(now).check().is_ok());
 }
 
 /// One charge in 64 decisions.
@@ -215,26 +217,26 @@ fn lease_admit(count: usize) {
 fn log_claim(count: usize) {
     let quota = black_box(Quota::new(10, Duration::from_nanos(MINUTE_NANOS)));
     let gate = keyed(quota, SlidingLog::new(), ROOM);
-    decide(count, ROOM, STEP_NANOS, START_NANOS, |key, now| gate.check_at(key, 1, now).is_ok());
+    decide(count, ROOM, STEP_NANOS, START_NANOS, |key, now| gate.ask(key).at(now).check().is_ok());
 }
 
 /// Windows end, and must end a whole number of times: a count is a multiple of `KEYS * LIMIT / 2`.
 fn windows_admit<A: Algorithm>(algorithm: A, count: usize) {
-    half_asked(algorithm, count, |gate, key, now| gate.check_at(key, 1, now).is_ok());
+    half_asked(algorithm, count, |gate, key, now| gate.ask(key).at(now).check().is_ok());
 }
 
 /// The same with `allow`.
 fn windows_allow<A: Algorithm>(algorithm: A, count: usize) {
-    half_asked(algorithm, count, |gate, key, now| gate.allow_at(key, 1, now));
+    half_asked(algorithm, count, |gate, key, now| gate.ask(key).at(now).allow());
 }
 
 fn windows_deny<A: Algorithm>(algorithm: A, count: usize) {
-    all_full(algorithm, count, |gate, key, now| gate.check_at(key, 1, now).is_ok());
+    all_full(algorithm, count, |gate, key, now| gate.ask(key).at(now).check().is_ok());
 }
 
 /// The same with `allow`.
 fn windows_allow_denied<A: Algorithm>(algorithm: A, count: usize) {
-    all_full(algorithm, count, |gate, key, now| gate.allow_at(key, 1, now));
+    all_full(algorithm, count, |gate, key, now| gate.ask(key).at(now).allow());
 }
 
 /// Each key asks for half its limit in a window.
@@ -268,11 +270,11 @@ fn all_full<A: Algorithm>(
         let key = keys::key(rank);
         for part in 0..12 {
             let at = Tick::from_nanos(last - (11 - part) * (HOUR_NANOS / 6));
-            let _: Decision = gate.check_at(&key, LIMIT / 6, at);
+            let _: Decision = gate.ask(&key).cells(LIMIT / 6).at(at).check();
         }
         // An estimate may be at its limit to the nanosecond, and below it in the next one.
         for at in [last, last + 1] {
-            while gate.check_at(&key, 1, Tick::from_nanos(at)).is_ok() {}
+            while gate.ask(&key).at(Tick::from_nanos(at)).check().is_ok() {}
         }
     }
     decide(count, KEYS, STEP_NANOS, last, |key, now| check(&gate, key, now));

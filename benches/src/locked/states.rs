@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use tollgate::algo::{Algorithm, NoRing, StateMachine, Step};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::{NoRing, StateMachine, Step};
 use tollgate::{Gcra, Quota, Tick};
 
 use super::{Locked, Telling, Told};

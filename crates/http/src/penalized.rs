@@ -7,8 +7,10 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use http::{request, response};
-use tollgate::algo::Algorithm;
-use tollgate::{Clock, Denied, Gcra, Penalties, PenaltyDenied, QuantaClock};
+use tollgate::algorithm::Algorithm;
+use tollgate::clock::QuantaClock;
+use tollgate::penalty::{Penalties, PenaltyDenied};
+use tollgate::{Clock, Denied, Gcra};
 
 use crate::gate::{Charge, Gate, GatePermit, Verdict};
 use crate::key::Extractor;
@@ -23,7 +25,7 @@ type IsFailure = dyn Fn(&response::Parts) -> bool + Send + Sync;
 ///
 /// A request costs one cell. While its key is banned it is denied, and `Retry-After` is the end of the
 /// ban. Each failure is a strike of the key. So is each denial, unless the penalties count
-/// [failures only](tollgate::PenaltiesBuilder::failures_only).
+/// [failures only](tollgate::penalty::PenaltiesBuilder::failures_only).
 ///
 /// A handler that answers every request with 200 can mark a failure with a value of its own in the
 /// extensions of the response. A handler can also share the [`Penalties`] and call
@@ -42,7 +44,8 @@ type IsFailure = dyn Fn(&response::Parts) -> bool + Send + Sync;
 /// use axum::body::Body;
 /// use axum::extract::Request;
 /// use http::StatusCode;
-/// use tollgate::{Limiter, Penalties, Quota};
+/// use tollgate::penalty::Penalties;
+/// use tollgate::{Limiter, Quota};
 /// use tollgate_http::key::Header;
 /// use tollgate_http::{Penalized, Policy, RateLimitLayer};
 /// use tower::ServiceExt;
@@ -106,7 +109,8 @@ where
     ///
     /// ```
     /// # use std::{net::IpAddr, sync::Arc, time::Duration};
-    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota};
     /// # use tollgate_http::{Penalized, Policy, key::PeerIp};
     /// let quota = Quota::per_second(5);
     /// let limiter: Limiter<IpAddr> = Limiter::builder(quota).build()?;
@@ -130,7 +134,8 @@ where
     ///
     /// ```
     /// # use std::{net::IpAddr, sync::Arc, time::Duration};
-    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota};
     /// # use tollgate_http::{Penalized, Policy, OnNoKey, key::PeerIp};
     /// # let quota = Quota::per_second(5);
     /// # let limiter: Limiter<IpAddr> = Limiter::builder(quota).build()?;
@@ -150,7 +155,8 @@ where
     ///
     /// ```
     /// # use std::{net::IpAddr, sync::Arc, time::Duration};
-    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota};
     /// # use tollgate_http::{Penalized, Policy, key::PeerIp};
     /// # let quota = Quota::per_second(5);
     /// # let limiter: Limiter<IpAddr> = Limiter::builder(quota).build()?;
@@ -215,7 +221,7 @@ where
             return report.note(self.banned(ends_in));
         }
         let limiter = self.penalties.limiter();
-        if let Err(denied) = limiter.peek_at(key.borrow(), 1, limiter.clock().now()) {
+        if let Err(denied) = limiter.ask(key.borrow()).peek() {
             report.note(self.denied(&denied));
         }
     }

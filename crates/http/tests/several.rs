@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Empty;
-use tollgate::algo::Algorithm;
+use tollgate::algorithm::Algorithm;
 use tollgate::{Clock as _, FixedWindow, Gcra, Limiter, ManualClock, Quota, SlidingLog};
 use tollgate_http::key::{FromFn, from_fn};
 use tollgate_http::{Gate, Limit, Policy, RateLimitLayer, Several, ShadowGate};
@@ -138,5 +138,5 @@ async fn a_client_that_a_later_limit_always_denies_costs_an_earlier_limit_no_ref
         time.advance(Duration::from_millis(5));
         assert_eq!(ask(&layer).await.0, 429);
     }
-    assert_eq!(limiter.peek_at(&(), 0, time.now()).expect("no cells").remaining(), 10);
+    assert_eq!(limiter.ask(&()).cells(0).at(time.now()).peek().expect("no cells").remaining(), 10);
 }

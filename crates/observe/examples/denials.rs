@@ -1,6 +1,7 @@
 //! A flood of denials, and the few events that it makes.
 
-use tollgate::{Limiter, Quota, TopKeys};
+use tollgate::top::TopKeys;
+use tollgate::{Limiter, Quota};
 use tollgate_observe::{DenialLog, log_top};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -3,7 +3,8 @@
 //! The debugging recorder of `metrics-util` takes the place of an exporter.
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-use tollgate::{Limiter, Quota, TopKeys};
+use tollgate::top::TopKeys;
+use tollgate::{Limiter, Quota};
 use tollgate_observe::TopKeysRecorder;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -5,7 +5,9 @@ use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tollgate::{Decision, DecisionCount, Denied, Direct, Quota, QuotaError, TopKeys};
+use tollgate::stats::DecisionCount;
+use tollgate::top::TopKeys;
+use tollgate::{Decision, Denied, Direct, Quota, QuotaError};
 use tracing::{Level, enabled, event};
 
 /// Logs denials at a bounded rate: a flood of denials makes few events.
@@ -135,7 +137,7 @@ fn whole_ms(wait: Duration) -> u64 {
 /// and the fields `limiter`, `rank` (from 1), `key`, `denied` and `error`.
 ///
 /// ```
-/// let top: tollgate::TopKeys<String> = tollgate::TopKeys::new(100);
+/// let top: tollgate::top::TopKeys<String> = tollgate::top::TopKeys::new(100);
 /// top.note("192.0.2.7");
 /// tollgate_observe::log_top(&top, "api", 10);
 /// ```

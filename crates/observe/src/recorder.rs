@@ -3,8 +3,9 @@
 use std::hash::Hash;
 
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
-use tollgate::algo::Algorithm;
-use tollgate::{Clock, DecisionCount, Limiter};
+use tollgate::algorithm::Algorithm;
+use tollgate::stats::DecisionCount;
+use tollgate::{Clock, Limiter};
 
 pub(crate) const DECISIONS: &str = "tollgate_limiter_decisions_total";
 const CLAIMS: &str = "tollgate_claims_total";
@@ -78,7 +79,7 @@ where
         }
     }
     for (name, count) in
-        [(CLAIMS, stats.claimed), (EVICTIONS, stats.evicted), (LEASES, stats.shared)]
+        [(CLAIMS, stats.claimed), (EVICTIONS, stats.evicted), (LEASES, stats.leased)]
     {
         counter!(name, "limiter" => limiter()).absolute(count);
     }
@@ -100,7 +101,8 @@ where
 /// Records decisions that were counted outside a limiter, for example those of a `Direct`.
 ///
 /// ```
-/// use tollgate::{DecisionCount, Direct, Quota};
+/// use tollgate::stats::DecisionCount;
+/// use tollgate::{Direct, Quota};
 ///
 /// let (gate, count) = (Direct::new(Quota::per_second(10))?, DecisionCount::new());
 /// assert!(count.watch(gate.check()).is_ok());

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::hash::Hash;
 
 use metrics::gauge;
-use tollgate::{TopKey, TopKeys};
+use tollgate::top::{TopKey, TopKeys};
 
 use crate::recorder::{TOP_DENIED, TOP_DROPPED};
 
@@ -26,7 +26,7 @@ const SERIES_PER_ENTRY: usize = 10;
 /// and the sketch may be reset.
 ///
 /// ```
-/// use tollgate::TopKeys;
+/// use tollgate::top::TopKeys;
 /// use tollgate_observe::TopKeysRecorder;
 ///
 /// let top: TopKeys<String> = TopKeys::new(100);
@@ -67,7 +67,7 @@ impl TopKeysRecorder {
     /// Records the entries. Call it from the handler of a scrape or from a timer: it copies the sketch.
     ///
     /// ```
-    /// let top = tollgate::TopKeys::new(100);
+    /// let top = tollgate::top::TopKeys::new(100);
     /// top.note(&7_u32);
     /// tollgate_observe::TopKeysRecorder::new("api", 10).record(&top);
     /// ```

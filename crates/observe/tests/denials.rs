@@ -7,7 +7,8 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use tollgate::{Limiter, Quota, TopKeys};
+use tollgate::top::TopKeys;
+use tollgate::{Limiter, Quota};
 use tollgate_observe::{DenialLog, log_top};
 use tracing::field::{Field, Visit};
 use tracing::subscriber::with_default;

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use metrics::with_local_recorder;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-use tollgate::{DecisionCount, Direct, Limiter, ManualClock, OnFull, Quota, TopKeys};
+use tollgate::stats::DecisionCount;
+use tollgate::top::TopKeys;
+use tollgate::{Direct, Limiter, ManualClock, OnFull, Quota};
 use tollgate_observe::{TopKeysRecorder, describe, record, record_count};
 
 /// The metrics of the limiter `api`: `name outcome-or-key`, and the value.

@@ -28,7 +28,7 @@ pub enum Origin {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::DecisionParts;
+/// use tollgate::decision::DecisionParts;
 /// use tollgate_redis::{Answer, Origin};
 ///
 /// let parts = DecisionParts { limit: 5, remaining: 4, reset_after: Duration::from_millis(200) };

@@ -6,7 +6,7 @@
 #[cfg(not(tollgate_loom))]
 pub(crate) use core::sync::atomic::{AtomicU64, Ordering};
 #[cfg(tollgate_loom)]
-pub(crate) use tollgate::model_words::{AtomicU64, Ordering};
+pub(crate) use tollgate::internals::model_words::{AtomicU64, Ordering};
 
 /// A counter that is part of no protocol, so loom need not explore it.
 #[derive(Debug, Default)]

@@ -4,7 +4,8 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use std::sync::Arc;
 
-use tollgate::{AnyAlgorithm, BuildError, Decision, DecisionParts, Limiter, Quota};
+use tollgate::decision::DecisionParts;
+use tollgate::{AnyAlgorithm, BuildError, Decision, Limiter, Quota};
 
 use crate::algorithm::Algorithm;
 use crate::answer::{Answer, Origin};

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::fmt;
 
 use anyhow::{Result, bail};
-use tollgate::algo::StateMachine;
-use tollgate::algo::oracle::{Oracle, Verdict};
-use tollgate::{BuildError, Limiter, ManualClock, OnFull, Quota, SlotLayout, Tick};
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::{Oracle, Verdict};
+use tollgate::limiter::SlotLayout;
+use tollgate::{BuildError, Limiter, ManualClock, OnFull, Quota, Tick};
 
 use crate::words::counted;
 
@@ -78,7 +79,7 @@ impl Setup {
     /// Builds a limiter of `algorithm`, with its model if `verify` is set.
     pub(crate) fn build<A>(&self, algorithm: &A) -> Result<Box<dyn Contender>>
     where
-        A: tollgate::algo::Algorithm + Clone + 'static,
+        A: tollgate::algorithm::Algorithm + Clone + 'static,
     {
         let Options { capacity, on_full, verify, .. } = self.options;
         let origin_unix_nanos = self.origin_unix_nanos;
@@ -129,7 +130,7 @@ impl KeySize {
 }
 
 /// A limiter, and its model if `--verify` is given.
-struct LimiterContender<A: tollgate::algo::Algorithm> {
+struct LimiterContender<A: tollgate::algorithm::Algorithm> {
     limiter: Limiter<str, A, ManualClock>,
     capacity: u64,
     model: Option<Model<<A::Params as StateMachine>::Oracle>>,
@@ -148,10 +149,10 @@ impl<O> Default for Model<O> {
     }
 }
 
-impl<A: tollgate::algo::Algorithm> Contender for LimiterContender<A> {
+impl<A: tollgate::algorithm::Algorithm> Contender for LimiterContender<A> {
     fn decide(&mut self, key: &str, cost: u64, unix_nanos: u64) -> Verdict {
         let now = Tick::from_nanos(unix_nanos.saturating_sub(self.origin_unix_nanos));
-        let verdict = Verdict::from(&self.limiter.check_at(key, cost, now));
+        let verdict = Verdict::from(&self.limiter.ask(key).cells(cost).at(now).check());
         if let Some(model) = &mut self.model {
             let expected = model.decide(key, cost, now, || self.limiter.params().oracle());
             if verdict != expected {

@@ -3,7 +3,9 @@
 use std::hint::black_box;
 use std::net::IpAddr;
 
-use tollgate::{Clock, DynamicGcra, Limiter, QuantaClock, Quota};
+use tollgate::clock::QuantaClock;
+use tollgate::dynamic::DynamicGcra;
+use tollgate::{Clock, Limiter, Quota};
 use tollgate_rules::{Request, RulesFile};
 
 const DECISIONS: u32 = 1_000_000;

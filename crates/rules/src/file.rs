@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use tollgate::{Clock, QuantaClock};
+use tollgate::Clock;
+use tollgate::clock::QuantaClock;
 
 use crate::error::ReloadError;
 use crate::limiter::RulesLimiter;

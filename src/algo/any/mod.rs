@@ -78,7 +78,8 @@ machines! { $
     /// [`AnyAlgorithm`] with a quota worked in.
     ///
     /// ```
-    /// use tollgate::algo::{Algorithm, StateMachine};
+    /// use tollgate::algorithm::Algorithm;
+    /// use tollgate::internals::StateMachine;
     /// use tollgate::{AnyAlgorithm, Quota};
     ///
     /// let log: AnyAlgorithm = "sliding-log".parse()?;

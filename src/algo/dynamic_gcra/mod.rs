@@ -84,7 +84,8 @@ const UNITS_IN_CELL_MIN: u128 = 100;
 /// its cells after a change, too.
 ///
 /// ```
-/// use tollgate::{Direct, Inherit, DynamicGcra, ManualClock, Quota};
+/// use tollgate::dynamic::{DynamicGcra, Inherit};
+/// use tollgate::{Direct, ManualClock, Quota};
 ///
 /// let clock = ManualClock::new();
 /// let left_after = |inherit| {
@@ -115,7 +116,7 @@ pub enum Inherit {
     ///
     /// **Guarantee.** However often the quota changes in this way, no key that keeps its slot is
     /// granted more within any span than the largest of the bursts, the cells that the rates in
-    /// force bring within the span, and the unit that [`DynamicGcra`](crate::DynamicGcra) states.
+    /// force bring within the span, and the unit that [`DynamicGcra`](crate::dynamic::DynamicGcra) states.
     Spent,
     /// The same share of the burst.
     Proportional,
@@ -126,9 +127,10 @@ pub enum Inherit {
 /// A token bucket with a quota that applies from some instant on.
 ///
 /// ```
-/// use tollgate::algo::StateMachine;
-/// use tollgate::algo::dynamic_gcra::PacedParams;
-/// use tollgate::{Inherit, Quota, Tick};
+/// use tollgate::internals::StateMachine;
+/// use tollgate::internals::dynamic_gcra::PacedParams;
+/// use tollgate::dynamic::Inherit;
+/// use tollgate::{Quota, Tick};
 ///
 /// let params = PacedParams::new(&Quota::per_second(10), false)?;
 /// let halved = params.change(&Quota::per_second(5), Inherit::AsIs, Tick::from_nanos(1))?;
@@ -161,7 +163,7 @@ impl PacedParams {
     ///
     /// ```
     /// use tollgate::Quota;
-    /// use tollgate::algo::dynamic_gcra::PacedParams;
+    /// use tollgate::internals::dynamic_gcra::PacedParams;
     /// assert!(PacedParams::new(&Quota::per_second(0), false).is_err());
     /// ```
     pub fn new(quota: &Quota, start_empty: bool) -> Result<Self, QuotaError> {
@@ -182,8 +184,9 @@ impl PacedParams {
     /// The quota is out of range; the error says what to change.
     ///
     /// ```
-    /// # use tollgate::{Inherit, Quota, QuotaError, Tick};
-    /// # use tollgate::algo::dynamic_gcra::PacedParams;
+    /// # use tollgate::dynamic::Inherit;
+    /// # use tollgate::{Quota, QuotaError, Tick};
+    /// # use tollgate::internals::dynamic_gcra::PacedParams;
     /// let params = PacedParams::new(&Quota::per_second(10), false)?;
     /// let changed = params.change(&Quota::per_second(1_000_000_000), Inherit::AsIs, Tick::ZERO);
     /// assert_eq!(changed, Err(QuotaError::LiveTooFast));

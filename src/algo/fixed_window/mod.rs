@@ -75,8 +75,8 @@ const EPOCH_INTO_WEEK_NANOS: u64 = 3 * 24 * 3_600 * 1_000_000_000;
 /// use tollgate::{Direct, FixedWindow, Quota, Tick};
 ///
 /// let gate = Direct::builder(Quota::per_minute(2)).algorithm(FixedWindow::anchored()).build()?;
-/// assert_eq!(gate.check_at(2, Tick::ZERO)?.remaining(), 0);
-/// let denied = gate.check_at(1, Tick::from_nanos(50_000_000_000)).unwrap_err();
+/// assert_eq!(gate.ask().cells(2).at(Tick::ZERO).check()?.remaining(), 0);
+/// let denied = gate.ask().at(Tick::from_nanos(50_000_000_000)).check().unwrap_err();
 /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(10)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -92,8 +92,8 @@ impl FixedWindow {
     /// ```
     /// # use tollgate::{Direct, FixedWindow, Quota, Tick};
     /// let gate = Direct::builder(Quota::per_second(1)).algorithm(FixedWindow::anchored()).build()?;
-    /// assert!(gate.check_at(1, Tick::from_nanos(900_000_000)).is_ok());
-    /// assert!(gate.check_at(1, Tick::from_nanos(1_100_000_000)).is_err());
+    /// assert!(gate.ask().at(Tick::from_nanos(900_000_000)).check().is_ok());
+    /// assert!(gate.ask().at(Tick::from_nanos(1_100_000_000)).check().is_err());
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     #[must_use]
@@ -113,9 +113,9 @@ impl FixedWindow {
     ///     .algorithm(FixedWindow::aligned())
     ///     .clock(ManualClock::new())
     ///     .build()?;
-    /// assert!(gate.check_at(1, Tick::from_nanos(900_000_000)).is_ok());
-    /// assert!(gate.check_at(1, Tick::from_nanos(999_999_999)).is_err());
-    /// assert!(gate.check_at(1, Tick::from_nanos(1_000_000_000)).is_ok());
+    /// assert!(gate.ask().at(Tick::from_nanos(900_000_000)).check().is_ok());
+    /// assert!(gate.ask().at(Tick::from_nanos(999_999_999)).check().is_err());
+    /// assert!(gate.ask().at(Tick::from_nanos(1_000_000_000)).check().is_ok());
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     #[must_use]
@@ -133,8 +133,8 @@ impl FixedWindow {
     ///     .algorithm(in_delhi)
     ///     .clock(ManualClock::new()) // starts at the epoch, 05:30 there
     ///     .build()?;
-    /// assert!(gate.check_at(1, Tick::ZERO).is_ok());
-    /// let denied = gate.check_at(1, Tick::ZERO).unwrap_err();
+    /// assert!(gate.ask().at(Tick::ZERO).check().is_ok());
+    /// let denied = gate.ask().at(Tick::ZERO).check().unwrap_err();
     /// assert_eq!(denied.retry_after().unwrap().as_secs(), (24 * 60 - 330) * 60);
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
@@ -233,7 +233,8 @@ fn units_in_window(quota: &Quota, end: Field) -> u64 {
 /// The parameters of [`FixedWindow`] for a quota.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, StateMachine};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::StateMachine;
 /// use tollgate::{FixedWindow, Quota, Tick};
 ///
 /// let params = FixedWindow::anchored().params(&Quota::per_second(2), 0)?;

@@ -96,7 +96,7 @@ const DEBT_BURSTS: u64 = 16;
 /// place is granted at most `burst + rate * (span + u)` cells, where `u` is one unit of its
 /// [`Grid`]: 2.5 microseconds, or a thousandth of the time the whole burst takes to come back
 /// where that is less (and never below a nanosecond). `u` is counted once per span, it does not
-/// add up, and the rate itself is exact. In [compact slots](crate::Slots) `u` is 250 microseconds,
+/// add up, and the rate itself is exact. In [compact slots](crate::limiter::SlotLayout) `u` is 250 microseconds,
 /// or again a thousandth of that time.
 ///
 /// **Not guaranteed.** See [`Limiter`](crate::Limiter) for what happens to a key that loses its
@@ -108,8 +108,8 @@ const DEBT_BURSTS: u64 = 16;
 /// use tollgate::{Direct, Quota, Tick};
 ///
 /// let gate = Direct::new(Quota::per_second(10).burst(3))?; // Gcra is the default
-/// assert_eq!(gate.check_at(3, Tick::ZERO)?.remaining(), 0);
-/// let denied = gate.check_at(2, Tick::ZERO).unwrap_err();
+/// assert_eq!(gate.ask().cells(3).at(Tick::ZERO).check()?.remaining(), 0);
+/// let denied = gate.ask().cells(2).at(Tick::ZERO).check().unwrap_err();
 /// assert_eq!(denied.retry_after(), Some(Duration::from_millis(200)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -126,7 +126,7 @@ impl Gcra {
     /// ```
     /// # use tollgate::{Direct, Gcra, Quota, Tick};
     /// let gate = Direct::builder(Quota::per_second(4)).algorithm(Gcra::new()).build()?;
-    /// assert_eq!(gate.check_at(1, Tick::ZERO).unwrap().remaining(), 3);
+    /// assert_eq!(gate.ask().at(Tick::ZERO).check().unwrap().remaining(), 3);
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     #[must_use]
@@ -140,8 +140,8 @@ impl Gcra {
     /// ```
     /// # use tollgate::{Direct, Gcra, Quota, Tick};
     /// let gate = Direct::builder(Quota::per_second(4)).algorithm(Gcra::start_empty()).build()?;
-    /// assert!(gate.check_at(1, Tick::ZERO).is_err());
-    /// assert!(gate.check_at(1, Tick::from_nanos(250_000_000)).is_ok());
+    /// assert!(gate.ask().at(Tick::ZERO).check().is_err());
+    /// assert!(gate.ask().at(Tick::from_nanos(250_000_000)).check().is_ok());
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     #[must_use]
@@ -149,7 +149,7 @@ impl Gcra {
         Self { start_empty: true, for_plans: false, lease_cells: 0 }
     }
 
-    /// Allows leases of `cells` cells at a time: see [`LocalLease`](crate::LocalLease). The burst
+    /// Allows leases of `cells` cells at a time: see [`LocalLease`](crate::lease::LocalLease). The burst
     /// of every request, with a lease or without, is lower by as many cells, which keeps the total
     /// exact. At most half of the burst.
     ///
@@ -168,9 +168,9 @@ impl Gcra {
         Self { lease_cells: cells, ..self }
     }
 
-    /// Keeps states that can express the quota of every [plan](crate::Plan) slower than the
+    /// Keeps states that can express the quota of every [plan](crate::plan::Plan) slower than the
     /// limiter's own: in units of at most a thousandth of its emission interval (at least a
-    /// nanosecond), with room for long debts, in [wide slots](crate::SlotLayout).
+    /// nanosecond), with room for long debts, in [wide slots](crate::limiter::SlotLayout).
     ///
     /// The price, above 400 cells a second: a state can be told only from one that is up to some
     /// years older (90 days at a million cells a second and above), instead of from any.
@@ -276,7 +276,8 @@ fn compact_units_in_cell(quota: &Quota) -> Option<NonZeroU64> {
 /// The parameters of [`Gcra`] for a quota.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, StateMachine};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::StateMachine;
 /// use tollgate::{Gcra, Quota, Tick};
 ///
 /// let params = Gcra::new().params(&Quota::per_second(2), 0)?;

@@ -26,15 +26,15 @@ use crate::time::Tick;
 /// The answer of an oracle or of a limiter to a request.
 ///
 /// ```
-/// use tollgate::algo::StateMachine;
-/// use tollgate::algo::oracle::{Oracle, Verdict};
+/// use tollgate::internals::StateMachine;
+/// use tollgate::internals::oracle::{Oracle, Verdict};
 /// use tollgate::{Direct, Quota, Tick};
 ///
 /// let gate = Direct::new(Quota::per_second(3))?;
 /// let mut oracle = gate.params().oracle();
 /// for nanos in [0, 0, 100_000_000, 0, 5_000_000_000] {
 ///     let now = Tick::from_nanos(nanos);
-///     assert_eq!(Verdict::from(&gate.check_at(1, now)), oracle.decide(now, 1));
+///     assert_eq!(Verdict::from(&gate.ask().at(now).check()), oracle.decide(now, 1));
 /// }
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
@@ -78,8 +78,8 @@ impl From<&Decision> for Verdict {
 /// A model of one key. Sealed: each is the model of an algorithm of this crate.
 ///
 /// ```
-/// use tollgate::algo::StateMachine;
-/// use tollgate::algo::oracle::Oracle;
+/// use tollgate::internals::StateMachine;
+/// use tollgate::internals::oracle::Oracle;
 /// use tollgate::{Direct, Quota, Tick};
 ///
 /// let gate = Direct::new(Quota::per_second(1))?;

@@ -25,7 +25,7 @@ pub const FIGURES: usize = 8;
 ///
 /// ```
 /// use tollgate::Tick;
-/// use tollgate::algo::Moment;
+/// use tollgate::internals::Moment;
 ///
 /// let moment = Moment { tick: Tick::ZERO, unix_origin_nanos: 0 };
 /// assert_eq!(moment.tick.as_nanos(), 0);
@@ -44,7 +44,7 @@ pub struct Moment {
 /// ```
 /// use std::time::Duration;
 /// use tollgate::Tick;
-/// use tollgate::algo::{Moment, Restart};
+/// use tollgate::internals::{Moment, Restart};
 ///
 /// let then = Moment { tick: Tick::from_nanos(7_000), unix_origin_nanos: 0 };
 /// let now = Moment { tick: Tick::ZERO, unix_origin_nanos: 9_000 };
@@ -66,14 +66,15 @@ pub struct Restart {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::algo::{Algorithm, Rebase, Moment, Restart};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::{Moment, Rebase, Restart};
 /// use tollgate::{Gcra, Quota, Tick};
 ///
 /// let params = Gcra::new().params(&Quota::per_second(10), 0)?;
 /// let moment = Moment { tick: Tick::ZERO, unix_origin_nanos: 0 };
 /// let passage = params.passage(&Restart { then: moment, elapsed: Duration::ZERO, now: moment });
 /// assert_eq!(params.rebase(params.fresh(Tick::ZERO), &mut [], &passage), None);
-/// # use tollgate::algo::StateMachine;
+/// # use tollgate::internals::StateMachine;
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,13 +91,14 @@ pub struct Rebased {
 /// A machine whose states can be rebased from one clock to another, as
 /// [`Limiter::snapshot`](crate::Limiter::snapshot) needs.
 ///
-/// Every algorithm of this crate implements it except [`DynamicGcra`](crate::DynamicGcra): its
+/// Every algorithm of this crate implements it except [`DynamicGcra`](crate::dynamic::DynamicGcra): its
 /// quota is no part of what it was built from, so nothing shows under which quota a state was
 /// saved.
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::algo::{Algorithm, Rebase, StateMachine, Moment, NoRing, Restart, Step};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::{Moment, NoRing, Rebase, Restart, StateMachine, Step};
 /// use tollgate::{Gcra, Quota, Tick};
 ///
 /// let params = Gcra::new().params(&Quota::per_second(10), 0)?;

@@ -90,7 +90,8 @@ struct Rate {
 /// The parameters of [`SlidingLog`] for a quota.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, StateMachine};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::StateMachine;
 /// use tollgate::{Quota, SlidingLog};
 ///
 /// let params = SlidingLog::new().params(&Quota::per_minute(10), 0)?;

@@ -43,11 +43,11 @@ const WINDOWS_APART: u128 = 1_024;
 /// let log = SlidingLog::new().and(Quota::new(2, Duration::from_secs(3)));
 /// let gate = Direct::builder(Quota::per_minute(10)).algorithm(log).build()?;
 /// let at = |millis| Tick::from_duration(Duration::from_millis(millis));
-/// assert!(gate.check_at(1, at(0)).is_ok());
-/// assert_eq!(gate.check_at(1, at(500))?.remaining(), 0);
-/// let denied = gate.check_at(1, at(1_000)).unwrap_err();
+/// assert!(gate.ask().at(at(0)).check().is_ok());
+/// assert_eq!(gate.ask().at(at(500)).check()?.remaining(), 0);
+/// let denied = gate.ask().at(at(1_000)).check().unwrap_err();
 /// assert_eq!(denied.retry_after(), Some(Duration::from_millis(2_000)));
-/// assert_eq!(gate.check_at(1, at(3_000))?.remaining(), 0);
+/// assert_eq!(gate.ask().at(at(3_000)).check()?.remaining(), 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,9 +103,9 @@ impl SlidingLog {
     /// # use tollgate::{Direct, Quota, SlidingLog, Tick};
     /// let log = SlidingLog::new().min_gap(Duration::from_millis(2));
     /// let gate = Direct::builder(Quota::per_second(4)).algorithm(log).build()?;
-    /// assert!(gate.check_at(1, Tick::ZERO).is_ok());
-    /// assert!(gate.check_at(1, Tick::from_nanos(1_999_999)).is_err());
-    /// assert!(gate.check_at(1, Tick::from_nanos(2_000_000)).is_ok());
+    /// assert!(gate.ask().at(Tick::ZERO).check().is_ok());
+    /// assert!(gate.ask().at(Tick::from_nanos(1_999_999)).check().is_err());
+    /// assert!(gate.ask().at(Tick::from_nanos(2_000_000)).check().is_ok());
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     #[must_use]
@@ -121,10 +121,10 @@ impl SlidingLog {
     /// let log = SlidingLog::new().count_denials();
     /// let gate = Direct::builder(Quota::per_second(1)).algorithm(log).build()?;
     /// let at = |millis: u64| Tick::from_nanos(millis * 1_000_000);
-    /// assert!(gate.check_at(1, at(0)).is_ok());
-    /// assert!(gate.check_at(1, at(900)).is_err());
-    /// assert!(gate.check_at(1, at(1_800)).is_err());
-    /// assert!(gate.check_at(1, at(2_800)).is_ok());
+    /// assert!(gate.ask().at(at(0)).check().is_ok());
+    /// assert!(gate.ask().at(at(900)).check().is_err());
+    /// assert!(gate.ask().at(at(1_800)).check().is_err());
+    /// assert!(gate.ask().at(at(2_800)).check().is_ok());
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     #[must_use]

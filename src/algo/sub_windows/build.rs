@@ -35,11 +35,11 @@ const COUNT_BITS_MAX: u32 = 30;
 ///     .clock(ManualClock::new())
 ///     .build()?;
 /// let at = |secs| Tick::from_duration(Duration::from_secs(secs));
-/// assert!(gate.check_at(4, at(9)).is_ok());
-/// assert!(gate.check_at(2, at(10)).is_ok());
+/// assert!(gate.ask().cells(4).at(at(9)).check().is_ok());
+/// assert!(gate.ask().cells(2).at(at(10)).check().is_ok());
 /// // The first four leave when the sub-window from 0 to 10 s does, at 60 s.
-/// assert_eq!(gate.check_at(3, at(11)).unwrap_err().retry_after(), Some(Duration::from_secs(49)));
-/// assert_eq!(gate.check_at(3, at(60))?.remaining(), 1);
+/// assert_eq!(gate.ask().cells(3).at(at(11)).check().unwrap_err().retry_after(), Some(Duration::from_secs(49)));
+/// assert_eq!(gate.ask().cells(3).at(at(60)).check()?.remaining(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -57,7 +57,8 @@ use scan::{Waits, remainder};
 /// The parameters of [`SubWindows`] or [`SlidingCounter`](crate::SlidingCounter) for a quota.
 ///
 /// ```
-/// use tollgate::algo::{Algorithm, StateMachine};
+/// use tollgate::algorithm::Algorithm;
+/// use tollgate::internals::StateMachine;
 /// use tollgate::{Quota, SubWindows};
 ///
 /// let params = SubWindows::new().params(&Quota::per_minute(6), 0)?;

@@ -1,4 +1,5 @@
-//! Threads that take turns: each is told which one it is, and when it has lost a race.
+//! Leases of hot keys, with threads that take turns: the test decides which thread acts, and when its
+//! compare-and-swap loses a race.
 
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../tests/bodies/span.rs"]
@@ -8,8 +9,9 @@ use proptest::prelude::*;
 use span::worst_excess_of_bucket;
 
 use super::*;
+use crate::limiter::SlotLayout;
 use crate::sync::act_as_thread;
-use crate::{Gcra, ManualClock, Quota, SlotLayout};
+use crate::{Gcra, ManualClock, Quota};
 
 const SECOND: u64 = 1_000_000_000;
 const LIMIT: u64 = 20;
@@ -25,7 +27,7 @@ fn at(nanos: u64) -> Tick {
     Tick::from_nanos(nanos)
 }
 
-/// What this thread is given that has lost a race.
+/// The permit of a thread that has lost a race.
 fn after_race(
     gate: &Limiter<u64, Gcra, impl Clock>,
     key: u64,
@@ -33,11 +35,11 @@ fn after_race(
     now: Tick,
 ) -> Option<Permit> {
     let shares = gate.shares.as_ref()?;
-    let OutOfLine(permit) = gate.take_share(gate.params(), shares, gate.probe(&key), n, now);
+    let OutOfLine(permit) = gate.take_lease(gate.params(), shares, gate.probe(&key), n, now);
     permit
 }
 
-/// What a thread is told whose first try loses a race, if it comes to a try.
+/// The decision for a thread whose first try, if it makes one, loses a race.
 fn ask_and_lose(gate: &Gate, key: u64, n: u64, now: Tick) -> Decision {
     let probe = gate.probe(&key);
     if gate.shares.as_ref().is_some_and(|shares| shares.of(probe).is_none())
@@ -45,10 +47,10 @@ fn ask_and_lose(gate: &Gate, key: u64, n: u64, now: Tick) -> Decision {
     {
         return Ok(permit);
     }
-    gate.check_at(&key, n, now)
+    gate.ask(&key).cells(n).at(now).check()
 }
 
-/// Two keys whose shares have the same place.
+/// Two keys whose leases have the same place.
 fn rivals(gate: &Gate) -> (u64, u64) {
     act_as_thread(0);
     let shares = gate.shares.as_ref().expect("chosen");
@@ -60,8 +62,7 @@ fn rivals(gate: &Gate) -> (u64, u64) {
     (0, rival)
 }
 
-/// What is done after so many nanoseconds: which thread asks for how many cells, and whether its
-/// first try loses a race.
+/// After so many nanoseconds, a thread asks for so many cells, and its first try may lose a race.
 type Act = (u64, usize, u64, bool);
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
@@ -69,7 +70,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec((gaps, 0..3_usize, 0_u64..5, any::<bool>()), 1..120)
 }
 
-/// When how many cells of one key were spent.
+/// The times at which cells of one key were spent, and how many.
 fn spent(take: u64, acts: &[Act]) -> Vec<(u64, u64)> {
     let gate = gate(Quota::per_second(LIMIT), take);
     let mut time = SECOND;
@@ -80,7 +81,7 @@ fn spent(take: u64, acts: &[Act]) -> Vec<(u64, u64)> {
         let now = at(time);
         let decision = match loses {
             true => ask_and_lose(&gate, 7, n, now),
-            false => gate.check_at(&7, n, now),
+            false => gate.ask(&7).cells(n).at(now).check(),
         };
         if decision.is_ok() {
             spent.push((time, n));
@@ -93,7 +94,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn threads_with_shares_are_granted_the_quota_and_no_more(
+    fn threads_with_leases_are_granted_the_quota_and_no_more(
         take in 1..=LIMIT / 2, acts in acts(),
     ) {
         prop_assert!(worst_excess_of_bucket(&spent(take, &acts), LIMIT, LIMIT) <= 0.0);
@@ -101,8 +102,8 @@ proptest! {
 }
 
 #[test]
-fn the_test_would_notice_shares_that_are_not_set_off_against_the_burst() {
-    // A thread takes 2 of 10 and spends one; just before its other one is too old, all is
+fn the_test_would_notice_leases_that_do_not_lower_the_burst() {
+    // A thread takes 2 of 10 and spends one. Just before its other one is too old, everything is
     // restored, and another thread spends that.
     let acts =
         [(0, 0, 1, false), (0, 0, 1, true), (SECOND / 2 - 1, 1, 10, false), (0, 0, 1, false)];
@@ -111,35 +112,35 @@ fn the_test_would_notice_shares_that_are_not_set_off_against_the_burst() {
     assert!(worst_excess_of_bucket(&spent, LIMIT, LIMIT) <= 0.0);
     assert!(
         worst_excess_of_bucket(&spent, LIMIT, LIMIT - 10) > 0.0,
-        "of the lowered burst it is too much"
+        "it exceeds the lowered burst"
     );
 }
 
 #[test]
-fn a_share_is_a_quarter_of_what_is_left_and_the_last_cells_are_not_shared() {
+fn a_lease_is_a_quarter_of_what_is_left_and_the_last_cells_are_not_leased() {
     let gate = gate(Quota::per_hour(100), 20);
     let now = at(0);
     act_as_thread(0);
-    assert!(gate.check_at(&7, 28, now).is_ok());
+    assert!(gate.ask(&7).cells(28).at(now).check().is_ok());
     // Of 52, 48, ... cells, a quarter each time.
     for (left, held) in [(52, 12), (39, 8), (30, 6), (23, 4), (18, 3), (14, 2), (11, 1)] {
-        assert_eq!(gate.peek_at(&7, 0, now).expect("no cells").remaining(), left);
+        assert_eq!(gate.ask(&7).cells(0).at(now).peek().expect("no cells").remaining(), left);
         assert!(ask_and_lose(&gate, 7, 1, now).is_ok());
-        assert_eq!(gate.held_at(&7, now), held);
-        act_as_thread(64); // one that has no shares
+        assert_eq!(gate.ask(&7).at(now).held(), held);
+        act_as_thread(64); // a thread without leases
         assert!(ask_and_lose(&gate, 7, 0, now).is_ok());
-        assert_eq!(gate.held_at(&7, now), 0);
+        assert_eq!(gate.ask(&7).at(now).held(), 0);
         act_as_thread(0);
-        assert!(gate.check_at(&7, held, now).is_ok());
-        assert_eq!(gate.held_at(&7, now), 0);
+        assert!(gate.ask(&7).cells(held).at(now).check().is_ok());
+        assert_eq!(gate.ask(&7).at(now).held(), 0);
     }
     let alone = (0..100).take_while(|_| ask_and_lose(&gate, 7, 1, now).is_ok()).count();
     assert_eq!(alone, 9);
-    assert_eq!(gate.stats().shared, 8, "also two of nine");
+    assert_eq!(gate.stats().leased, 8, "also two of nine");
 }
 
 #[test]
-fn the_permits_are_those_of_a_key_that_nobody_else_charges() {
+fn permits_of_a_lease_are_those_of_a_key_that_no_other_thread_charges() {
     let shared = gate(Quota::per_second(1_000), 64);
     let plain: Limiter<u64, Gcra, _> = Limiter::builder(Quota::per_second(1_000).burst(936))
         .clock(ManualClock::new())
@@ -147,80 +148,86 @@ fn the_permits_are_those_of_a_key_that_nobody_else_charges() {
         .build()
         .expect("in range");
     act_as_thread(0);
-    assert!(shared.check_at(&7, 1, at(0)).is_ok() && plain.check_at(&7, 1, at(0)).is_ok());
+    assert!(shared.ask(&7).at(at(0)).check().is_ok() && plain.ask(&7).at(at(0)).check().is_ok());
     for turn in 1..500 {
         let (n, now) = (turn % 4, at(turn * 100_000));
-        assert_eq!(ask_and_lose(&shared, 7, n, now), plain.check_at(&7, n, now));
+        assert_eq!(ask_and_lose(&shared, 7, n, now), plain.ask(&7).cells(n).at(now).check());
     }
-    assert!(shared.stats().shared > 10);
+    assert!(shared.stats().leased > 10);
 }
 
 #[test]
-fn a_share_is_spent_until_time_has_restored_it() {
+fn a_lease_is_spent_until_time_has_restored_it() {
     let gate = gate(Quota::per_second(LIMIT).burst(100), 5);
     let life = SECOND / 4;
     act_as_thread(0);
-    assert!(gate.check_at(&7, 1, at(SECOND)).is_ok());
+    assert!(gate.ask(&7).at(at(SECOND)).check().is_ok());
     assert!(ask_and_lose(&gate, 7, 1, at(SECOND)).is_ok());
     for (now, held) in [(SECOND, 4), (SECOND + life - 1, 4), (SECOND + life, 0), (SECOND - 1, 0)] {
-        assert_eq!(gate.held_at(&7, at(now)), held, "{now}");
+        assert_eq!(gate.ask(&7).at(at(now)).held(), held, "{now}");
     }
     act_as_thread(1);
-    assert_eq!(gate.held_at(&7, at(SECOND)), 0, "it is the other thread's");
+    assert_eq!(gate.ask(&7).at(at(SECOND)).held(), 0, "it is the other thread's");
     act_as_thread(0);
-    assert!(gate.check_at(&7, 1, at(SECOND + life - 1)).is_ok());
-    assert_eq!(gate.held_at(&7, at(SECOND + life - 1)), 3);
-    assert!(gate.check_at(&7, 1, at(SECOND + life)).is_ok());
-    assert_eq!(gate.held_at(&7, at(SECOND)), 0, "nor does an older time bring it back");
+    assert!(gate.ask(&7).at(at(SECOND + life - 1)).check().is_ok());
+    assert_eq!(gate.ask(&7).at(at(SECOND + life - 1)).held(), 3);
+    assert!(gate.ask(&7).at(at(SECOND + life)).check().is_ok());
+    assert_eq!(gate.ask(&7).at(at(SECOND)).held(), 0, "nor does an older time bring it back");
 }
 
 #[test]
-fn one_that_is_too_small_is_used_up_and_replaced() {
+fn a_lease_that_is_too_small_is_used_up_and_replaced() {
     let gate = gate(Quota::per_hour(1_000), 10);
-    let (now, left) = (at(0), |gate: &Gate| gate.peek_at(&7, 0, at(0)).expect("0").remaining());
+    let (now, left) =
+        (at(0), |gate: &Gate| gate.ask(&7).cells(0).at(at(0)).peek().expect("0").remaining());
     act_as_thread(0);
-    assert!(gate.check_at(&7, 1, now).is_ok());
+    assert!(gate.ask(&7).at(now).check().is_ok());
     assert!(ask_and_lose(&gate, 7, 1, now).is_ok());
-    assert_eq!((gate.held_at(&7, now), left(&gate)), (9, 979));
-    assert!(gate.check_at(&7, 7, now).is_ok());
-    assert!(gate.check_at(&7, 5, now).is_ok(), "two were held, so ten are charged");
-    assert_eq!((gate.held_at(&7, now), left(&gate)), (7, 969));
-    assert!(gate.check_at(&7, 11, now).is_ok(), "more than a share has leaves it alone");
-    assert_eq!((gate.held_at(&7, now), left(&gate)), (7, 958));
+    assert_eq!((gate.ask(&7).at(now).held(), left(&gate)), (9, 979));
+    assert!(gate.ask(&7).cells(7).at(now).check().is_ok());
+    assert!(gate.ask(&7).cells(5).at(now).check().is_ok(), "two were held, so ten are charged");
+    assert_eq!((gate.ask(&7).at(now).held(), left(&gate)), (7, 969));
+    assert!(
+        gate.ask(&7).cells(11).at(now).check().is_ok(),
+        "a request for more than a lease can hold leaves it alone"
+    );
+    assert_eq!((gate.ask(&7).at(now).held(), left(&gate)), (7, 958));
 }
 
 #[test]
-fn no_share_is_spent_by_another_key() {
+fn no_lease_is_spent_by_another_key() {
     let gate = gate(Quota::per_hour(100), 10);
     let (a, b) = rivals(&gate);
-    assert!(gate.check_at(&a, 1, at(0)).is_ok() && gate.check_at(&b, 90, at(0)).is_ok());
+    assert!(
+        gate.ask(&a).at(at(0)).check().is_ok() && gate.ask(&b).cells(90).at(at(0)).check().is_ok()
+    );
     assert!(ask_and_lose(&gate, a, 1, at(0)).is_ok());
-    assert_eq!((gate.held_at(&a, at(0)), gate.held_at(&b, at(0))), (9, 0));
-    assert!(gate.check_at(&b, 1, at(0)).is_err());
-    assert_eq!(gate.held_at(&a, at(0)), 9);
+    assert_eq!((gate.ask(&a).at(at(0)).held(), gate.ask(&b).at(at(0)).held()), (9, 0));
+    assert!(gate.ask(&b).at(at(0)).check().is_err());
+    assert_eq!(gate.ask(&a).at(at(0)).held(), 9);
 }
 
 #[test]
-fn a_share_yields_its_place_when_it_is_not_spent() {
+fn a_lease_yields_its_place_when_it_is_not_spent() {
     let gate = gate(Quota::per_hour(1_000), 10);
     let now = at(0);
     let (a, b) = rivals(&gate);
-    assert!(gate.check_at(&a, 1, now).is_ok() && gate.check_at(&b, 1, now).is_ok());
+    assert!(gate.ask(&a).at(now).check().is_ok() && gate.ask(&b).at(now).check().is_ok());
     assert!(ask_and_lose(&gate, a, 1, now).is_ok());
     for _ in 0..3 {
         assert!(ask_and_lose(&gate, b, 1, now).is_ok());
-        assert_eq!(gate.held_at(&b, now), 0, "it is in use");
-        assert!(gate.check_at(&a, 1, now).is_ok());
+        assert_eq!(gate.ask(&b).at(now).held(), 0, "it is in use");
+        assert!(gate.ask(&a).at(now).check().is_ok());
     }
     for held in [0, 9] {
         assert!(ask_and_lose(&gate, b, 1, now).is_ok());
-        assert_eq!(gate.held_at(&b, now), held);
+        assert_eq!(gate.ask(&b).at(now).held(), held);
     }
-    assert_eq!(gate.held_at(&a, now), 0);
+    assert_eq!(gate.ask(&a).at(now).held(), 0);
 }
 
 #[test]
-fn a_clock_of_two_tiers_judges_shares_by_the_precise_time() {
+fn a_tiered_clock_judges_leases_by_the_precise_time() {
     struct Tiers(ManualClock);
     impl Clock for Tiers {
         fn now(&self) -> Tick {
@@ -243,21 +250,21 @@ fn a_clock_of_two_tiers_judges_shares_by_the_precise_time() {
     assert!(gate.check(&7).is_ok());
     assert!(after_race(&gate, 7, 1, at(SECOND)).is_some());
     assert!(gate.check(&7).is_ok());
-    assert_eq!(gate.held_at(&7, at(SECOND)), 8);
+    assert_eq!(gate.ask(&7).at(at(SECOND)).held(), 8);
     gate.clock().0.set(at(2 * SECOND));
     assert!(gate.check(&7).is_ok());
-    assert_eq!(gate.held_at(&7, at(SECOND)), 0, "its time was over");
+    assert_eq!(gate.ask(&7).at(at(SECOND)).held(), 0, "the lease had ended");
     assert_eq!(gate.stats().admitted, Some(3), "spent or charged, each is counted once");
 }
 
 #[test]
-fn without_anything_to_share_there_is_no_limiter() {
+fn a_limiter_without_cells_to_lease_cannot_be_built() {
     let builder = || Limiter::<u64>::builder(Quota::per_second(9)).lease_hot_keys();
-    assert_eq!(builder().build().unwrap_err(), BuildError::NothingToShare);
+    assert_eq!(builder().build().unwrap_err(), BuildError::NothingToLease);
     let windows = builder().algorithm(crate::FixedWindow::anchored()).build();
-    assert_eq!(windows.unwrap_err(), BuildError::NothingToShare);
+    assert_eq!(windows.unwrap_err(), BuildError::NothingToLease);
     let any = crate::AnyAlgorithm::from(Gcra::new().leases(2));
     let gate = builder().algorithm(any).build().expect("in range");
     act_as_thread(0);
-    assert!(gate.check_at(&7, 0, at(0)).is_ok());
+    assert!(gate.ask(&7).cells(0).at(at(0)).check().is_ok());
 }

@@ -9,13 +9,14 @@ use crate::decision::{Denied, Permit};
 /// them was charged.
 ///
 /// ```
-/// use tollgate::{Composite, Direct, Quota, Tick};
+/// use tollgate::composite::Composite;
+/// use tollgate::{Direct, Quota, Tick};
 ///
 /// let both = Composite::<()>::builder()
 ///     .shared("per second", Direct::new(Quota::per_second(5))?)
 ///     .shared("per hour", Direct::new(Quota::per_hour(9))?)
 ///     .build()?;
-/// let granted = both.check_at(&(), 3, Tick::ZERO)?;
+/// let granted = both.ask(&()).cells(3).at(Tick::ZERO).check()?;
 /// assert_eq!(granted.tightest(), "per second");
 /// assert_eq!(granted.remaining(), 2);
 /// assert_eq!(granted.permit().limit(), 5);
@@ -35,7 +36,8 @@ impl CompositePermit {
     /// first.
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, Quota};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::new(Quota::per_hour(9))?;
     /// let one = Composite::<()>::builder().shared("all", gate).build()?;
     /// assert_eq!(one.check(&())?.tightest(), "all");
@@ -49,7 +51,8 @@ impl CompositePermit {
     /// The permit of the [tightest](Self::tightest) limit.
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, Quota};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::new(Quota::per_hour(9))?;
     /// let one = Composite::<()>::builder().shared("all", gate).build()?;
     /// assert_eq!(one.check(&())?.permit().limit(), 9);
@@ -63,7 +66,8 @@ impl CompositePermit {
     /// limits.
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, Quota};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::new(Quota::per_hour(9))?;
     /// let one = Composite::<()>::builder().shared("all", gate).build()?;
     /// assert_eq!(one.check(&())?.remaining(), 8);
@@ -78,11 +82,12 @@ impl CompositePermit {
     /// pace](Permit::delay).
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, LeakyQueue, Quota, Tick};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, LeakyQueue, Quota, Tick};
     /// let queue = Direct::builder(Quota::per_second(5)).algorithm(LeakyQueue::new()).build()?;
     /// let paced = Composite::<()>::builder().shared("pace", queue).build()?;
-    /// assert!(paced.check_at(&(), 1, Tick::ZERO)?.delay().is_zero());
-    /// assert_eq!(paced.check_at(&(), 1, Tick::ZERO)?.delay().as_millis(), 200);
+    /// assert!(paced.ask(&()).at(Tick::ZERO).check()?.delay().is_zero());
+    /// assert_eq!(paced.ask(&()).at(Tick::ZERO).check()?.delay().as_millis(), 200);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -93,14 +98,15 @@ impl CompositePermit {
     /// The name of the first shadow limit that would have denied.
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, Quota};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Composite::<()>::builder()
     ///     .shared("all", Direct::new(Quota::per_hour(9))?)
-    ///     .shared("trial", Direct::new(Quota::per_hour(1))?)
+    ///     .shared("candidate", Direct::new(Quota::per_hour(1))?)
     ///     .shadow()
     ///     .build()?;
     /// assert_eq!(gate.check(&())?.would_deny(), None);
-    /// assert_eq!(gate.check(&())?.would_deny(), Some("trial"));
+    /// assert_eq!(gate.check(&())?.would_deny(), Some("candidate"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -114,14 +120,15 @@ impl CompositePermit {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Composite, Direct, Quota, Tick};
+/// use tollgate::composite::Composite;
+/// use tollgate::{Direct, Quota, Tick};
 ///
 /// let both = Composite::<()>::builder()
 ///     .shared("per second", Direct::new(Quota::per_second(5))?)
 ///     .shared("per minute", Direct::new(Quota::per_minute(6))?)
 ///     .build()?;
-/// assert!(both.check_at(&(), 5, Tick::ZERO).is_ok());
-/// let denied = both.check_at(&(), 3, Tick::ZERO).unwrap_err();
+/// assert!(both.ask(&()).cells(5).at(Tick::ZERO).check().is_ok());
+/// let denied = both.ask(&()).cells(3).at(Tick::ZERO).check().unwrap_err();
 /// assert_eq!(denied.limit_name(), "per second"); // it denied first, though its own wait is 600 ms
 /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(20)));
 /// assert_eq!(denied.remaining(), 0);
@@ -141,7 +148,8 @@ impl CompositeDenied {
     /// The name of the limit that denied; if several would have, the first.
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, Quota};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::new(Quota::per_hour(9))?;
     /// let one = Composite::<()>::builder().shared("all", gate).build()?;
     /// assert_eq!(one.check_n(&(), 10).unwrap_err().limit_name(), "all");
@@ -155,7 +163,8 @@ impl CompositeDenied {
     /// The denial of the [limit that denied](Self::limit_name).
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, Quota};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::new(Quota::per_hour(9))?;
     /// let one = Composite::<()>::builder().shared("all", gate).build()?;
     /// assert_eq!(one.check_n(&(), 10).unwrap_err().denied().remaining(), 9);
@@ -170,7 +179,8 @@ impl CompositeDenied {
     /// cells than one of the limits can ever admit.
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, Quota};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::new(Quota::per_hour(9))?;
     /// let one = Composite::<()>::builder().shared("all", gate).build()?;
     /// assert_eq!(one.check_n(&(), 10).unwrap_err().retry_after(), None);
@@ -184,7 +194,8 @@ impl CompositeDenied {
     /// The whole cells that could be spent now: the minimum over the enforced limits.
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, Quota};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::new(Quota::per_hour(9))?;
     /// let one = Composite::<()>::builder().shared("all", gate).build()?;
     /// assert_eq!(one.check_n(&(), 10).unwrap_err().remaining(), 9);
@@ -212,11 +223,12 @@ impl core::error::Error for CompositeDenied {}
 /// [`shadows`](super::Composite::shadows).
 ///
 /// ```
-/// use tollgate::{Composite, Direct, Quota};
+/// use tollgate::composite::Composite;
+/// use tollgate::{Direct, Quota};
 ///
 /// let gate = Composite::<()>::builder()
 ///     .shared("all", Direct::new(Quota::per_hour(9))?)
-///     .shared("trial", Direct::new(Quota::per_hour(2))?)
+///     .shared("candidate", Direct::new(Quota::per_hour(2))?)
 ///     .shadow()
 ///     .build()?;
 /// while gate.check(&()).is_ok() {}

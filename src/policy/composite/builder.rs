@@ -15,7 +15,7 @@ use crate::time::Clock;
 /// Why a [`Composite`] cannot be built; the text says what to do instead.
 ///
 /// ```
-/// use tollgate::{Composite, CompositeError};
+/// use tollgate::composite::{Composite, CompositeError};
 /// assert_eq!(Composite::<()>::builder().build().unwrap_err(), CompositeError::NothingEnforced);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +41,8 @@ impl fmt::Display for CompositeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NothingEnforced => f.write_str(
-                "there is no enforced limit: add one with keyed or shared (use Shadow to try a \
-                 quota beside one limiter)",
+                "there is no enforced limit: add one with keyed or shared (use Shadow to compare \
+                 a quota with one limiter)",
             ),
             Self::TooMany { max } => {
                 write!(f, "there are more than {max} limits: leave some out")
@@ -84,7 +84,8 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
     /// Adds a limit with a bucket for each key. The function `key` borrows the key from a request.
     ///
     /// ```
-    /// use tollgate::{Composite, Limiter, Quota};
+    /// use tollgate::composite::Composite;
+    /// use tollgate::{Limiter, Quota};
     ///
     /// struct Request { user: String }
     /// let per_user: Limiter<str> = Limiter::builder(Quota::per_second(5)).build()?;
@@ -108,7 +109,8 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
     /// Like [`keyed`](Self::keyed), for a key that is computed from the request.
     ///
     /// ```
-    /// use tollgate::{Composite, Limiter, Quota};
+    /// use tollgate::composite::Composite;
+    /// use tollgate::{Limiter, Quota};
     ///
     /// struct Request { tenant: u32, route: u32 }
     /// let per_route: Limiter<(u32, u32)> = Limiter::builder(Quota::per_second(5)).build()?;
@@ -133,7 +135,8 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use tollgate::{Composite, Direct, Quota};
+    /// use tollgate::composite::Composite;
+    /// use tollgate::{Direct, Quota};
     ///
     /// let upstream = Arc::new(Direct::new(Quota::per_second(500))?);
     /// let gate =
@@ -153,11 +156,12 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
     /// Makes the limit added last a shadow limit: it decides and is counted, and never denies.
     ///
     /// ```
-    /// use tollgate::{Composite, Direct, Quota};
+    /// use tollgate::composite::Composite;
+    /// use tollgate::{Direct, Quota};
     ///
     /// let gate = Composite::<()>::builder()
     ///     .shared("now", Direct::new(Quota::per_hour(9))?)
-    ///     .shared("trial", Direct::new(Quota::per_hour(1))?)
+    ///     .shared("shadow", Direct::new(Quota::per_hour(1))?)
     ///     .shadow()
     ///     .build()?;
     /// assert!(gate.check(&()).is_ok() && gate.check(&()).is_ok());
@@ -183,11 +187,12 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
     ///
     /// There is no enforced limit, or there are too many limits. Or the charges of an enforced
     /// limit that is not the last one cannot be refunded: that is so with all algorithms but
-    /// [`Gcra`](crate::Gcra), [`DynamicGcra`](crate::DynamicGcra) and
+    /// [`Gcra`](crate::Gcra), [`DynamicGcra`](crate::dynamic::DynamicGcra) and
     /// [`FixedWindow`](crate::FixedWindow).
     ///
     /// ```
-    /// use tollgate::{Composite, CompositeError, Direct, Quota, SlidingLog};
+    /// use tollgate::composite::{Composite, CompositeError};
+    /// use tollgate::{Direct, Quota, SlidingLog};
     ///
     /// let log = || Direct::builder(Quota::per_hour(5)).algorithm(SlidingLog::new()).build();
     /// let bucket = || Direct::new(Quota::per_second(9));

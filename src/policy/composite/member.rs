@@ -123,9 +123,9 @@ where
 
     fn check(&self, Target { probe, now }: Target, n: u64, given: Option<Tick>) -> Decision {
         let limiter = self.limiter.borrow();
-        match limiter.shares {
+        match limiter.shares() {
             // The expiry of a lease needs a time that is not behind: read the clock again.
-            Some(_) => limiter.decide_sharing(probe, n, || time(given, limiter.clock())),
+            Some(_) => limiter.decide_leasing(probe, n, || time(given, limiter.clock())),
             None => limiter.decide_begun(probe, n, now),
         }
     }
@@ -186,7 +186,7 @@ where
     }
 
     fn check(&self, target: Target, n: u64, _: Option<Tick>) -> Decision {
-        self.limiter.borrow().check_at(n, target.now)
+        self.limiter.borrow().decide_at(n, target.now)
     }
 
     fn take(&self, target: Target, n: u64) -> Result<(Taken, Permit), Denied> {
@@ -201,6 +201,6 @@ where
     fn count_admitted(&self) {}
 
     fn peek(&self, target: Target, n: u64) -> Decision {
-        self.limiter.borrow().peek_at(n, target.now)
+        self.limiter.borrow().ask().cells(n).at(target.now).peek()
     }
 }

@@ -15,6 +15,7 @@ pub use builder::{CompositeBuilder, CompositeError};
 
 use crate::charge::refund::Taken;
 use crate::decision::{Denied, Permit};
+use crate::limiter::ask::{Ask, sealed::Gate};
 use crate::sync::{Fault, planted};
 use crate::table::Tally;
 use crate::time::Tick;
@@ -56,23 +57,23 @@ const MEMBERS_MAX: usize = 8;
 ///   request are one key of a limiter, and the bucket has cells for one of them only.
 /// - The limits are not read at one instant. The reported tightest limit and longest wait may be of
 ///   slightly different moments while other threads charge the limits.
-/// - In [compact slots](crate::SlotLayout), and if a key was evicted and has come back meanwhile, a
+/// - In [compact slots](crate::limiter::SlotLayout), and if a key was evicted and has come back meanwhile, a
 ///   refund may reach the key's later life.
 /// - If the clocks of two threads differ by `s`, or a thread is stopped for `s` after it has read
 ///   its clock, the refund after such a denial may be `rate * s` cells too large, but no larger
 ///   than the cells that were asked for. The same holds if threads call
 ///   [`check_at`](Self::check_at) with times that differ by `s`.
-/// - If the quota of a [`DynamicGcra`](crate::DynamicGcra) changes while a request is being denied,
+/// - If the quota of a [`DynamicGcra`](crate::dynamic::DynamicGcra) changes while a request is being denied,
 ///   its charges may not be refunded, or may be refunded although the change has restored them.
 /// - A request that is denied in step 3 may have claimed a slot in the limiters before. With
 ///   [`EvictNearestIdle`](crate::OnFull::EvictNearestIdle) another key may have lost its slot to
 ///   it.
 /// - Cells that threads hold by [`lease_hot_keys`](crate::Builder::lease_hot_keys) or in a
-///   [`LocalLease`](crate::LocalLease) are not spent here, except by the last enforced limit.
+///   [`LocalLease`](crate::lease::LocalLease) are not spent here, except by the last enforced limit.
 ///
 /// # Which algorithms
 ///
-/// [`Gcra`](crate::Gcra), [`DynamicGcra`](crate::DynamicGcra) and
+/// [`Gcra`](crate::Gcra), [`DynamicGcra`](crate::dynamic::DynamicGcra) and
 /// [`FixedWindow`](crate::FixedWindow) can be used for any limit. The other algorithms cannot
 /// refund a charge, so they can be the last enforced limit, or shadow limits; otherwise [`build`]
 /// returns an error.
@@ -91,10 +92,11 @@ const MEMBERS_MAX: usize = 8;
 /// counted (see [`shadows`](Self::shadows)) and reported by [`CompositePermit::would_deny`], and
 /// have no other effect. If it were enforced, the other limits would be charged less; a shadow does
 /// not show that. Several shadows do not see each other. To compare two quotas on the same keys,
-/// see [`Shadow`](crate::Shadow).
+/// see [`Shadow`](crate::shadow::Shadow).
 ///
 /// ```
-/// use tollgate::{Composite, Direct, Limiter, Quota};
+/// use tollgate::composite::Composite;
+/// use tollgate::{Direct, Limiter, Quota};
 ///
 /// struct Request { ip: String, tenant: u32 }
 ///
@@ -137,7 +139,8 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     /// Starts a composite; [`CompositeBuilder`] says what it can contain.
     ///
     /// ```
-    /// use tollgate::{Composite, Direct, Quota};
+    /// use tollgate::composite::Composite;
+    /// use tollgate::{Direct, Quota};
     /// let gate = Direct::new(Quota::per_second(5))?;
     /// let one = Composite::<str>::builder().shared("all", &gate).build()?;
     /// assert!(one.check("any request").is_ok());
@@ -147,6 +150,22 @@ impl<'a, R: ?Sized> Composite<'a, R> {
         CompositeBuilder::new()
     }
 
+    /// Begins a request: one cell of every limit, now, unless the [`Ask`] says otherwise.
+    ///
+    /// ```
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota, Tick};
+    /// let gate = Direct::new(Quota::per_second(1))?;
+    /// let one = Composite::<()>::builder().shared("all", gate).build()?;
+    /// assert!(one.ask(&()).at(Tick::ZERO).check().is_ok());
+    /// assert!(one.ask(&()).at(Tick::from_nanos(999_999_999)).check().is_err());
+    /// assert!(one.ask(&()).at(Tick::from_nanos(1_000_000_000)).check().is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn ask<'g, 'k>(&'g self, request: &'k R) -> Ask<'g, 'k, Self> {
+        Ask::new(self, request)
+    }
+
     /// Asks every limit for one cell, now.
     ///
     /// # Errors
@@ -154,7 +173,8 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     /// The denial: the limit that denied, and when to come back.
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, Quota};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::new(Quota::per_hour(1))?;
     /// let one = Composite::<()>::builder().shared("all", gate).build()?;
     /// assert!(one.check(&()).is_ok());
@@ -162,7 +182,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn check(&self, request: &R) -> Result<CompositePermit, CompositeDenied> {
-        self.check_n(request, 1)
+        self.ask(request).check()
     }
 
     /// Asks every limit for `n` cells, now.
@@ -172,7 +192,8 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     /// The denial: the limit that denied, and when to come back.
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, Quota};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::new(Quota::per_hour(10))?;
     /// let one = Composite::<()>::builder().shared("all", gate).build()?;
     /// assert!(one.check_n(&(), 7).is_ok());
@@ -180,38 +201,14 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn check_n(&self, request: &R, n: u64) -> Result<CompositePermit, CompositeDenied> {
-        self.decide(request, n, None)
-    }
-
-    /// Asks every limit for `n` cells at the instant `now`, which the caller has read from its own
-    /// clock: see [Time](Self#time).
-    ///
-    /// # Errors
-    ///
-    /// The denial: the limit that denied, and when to come back.
-    ///
-    /// ```
-    /// # use tollgate::{Composite, Direct, Quota, Tick};
-    /// let gate = Direct::new(Quota::per_second(1))?;
-    /// let one = Composite::<()>::builder().shared("all", gate).build()?;
-    /// assert!(one.check_at(&(), 1, Tick::ZERO).is_ok());
-    /// assert!(one.check_at(&(), 1, Tick::from_nanos(999_999_999)).is_err());
-    /// assert!(one.check_at(&(), 1, Tick::from_nanos(1_000_000_000)).is_ok());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn check_at(
-        &self,
-        request: &R,
-        n: u64,
-        now: Tick,
-    ) -> Result<CompositePermit, CompositeDenied> {
-        self.decide(request, n, Some(now))
+        self.ask(request).cells(n).check()
     }
 
     /// The decisions of the shadow limits so far, in the order in which they were added.
     ///
     /// ```
-    /// # use tollgate::{Composite, Direct, Quota};
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::{Direct, Quota};
     /// let gate = Direct::new(Quota::per_hour(1))?;
     /// let one = Composite::<()>::builder().shared("all", gate).build()?;
     /// assert_eq!(one.shadows().count(), 0);
@@ -364,6 +361,22 @@ struct Tightest {
     permit: Permit,
     /// Computed once, since it takes a division.
     remaining: u64,
+}
+
+impl<R: ?Sized> Gate for Composite<'_, R> {
+    type Key = R;
+    type Params = ();
+}
+
+impl<R: ?Sized> Ask<'_, '_, Composite<'_, R>> {
+    /// Charges the cells to every limit if all enforced ones admit them: see [`Composite`].
+    ///
+    /// # Errors
+    ///
+    /// The denial, with the limit that denied and the time to come back.
+    pub fn check(self) -> Result<CompositePermit, CompositeDenied> {
+        self.gate.decide(self.key, self.cells, self.at)
+    }
 }
 
 impl Tightest {

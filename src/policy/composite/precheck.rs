@@ -36,8 +36,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         if held > 0 && held >= n {
             return Ok(());
         }
-        let (algo, n_missing) = (&self.params, n - held);
-        let answer = match self.table.peek(probe, algo, now, n_missing) {
+        let (algo, n_missing) = (self.params(), n - held);
+        let answer = match self.table().peek(probe, algo, now, n_missing) {
             Some(seen) => algo.answer(seen, now, n_missing),
             None => {
                 self.precheck_slot(probe, n, now).inspect_err(|_| self.count(false))?;
@@ -63,7 +63,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 
     /// Cells of this thread's lease that could be spent for `n`.
     fn leased_cells_for(&self, probe: Probe, n: u64, now: Tick) -> u64 {
-        let Some(shares) = &self.shares else { return 0 };
+        let Some(shares) = self.shares() else { return 0 };
         let held = shares.of(probe).map_or(0, |place| place.left(now));
         if held >= n || n <= shares.cells() { held } else { 0 }
     }
@@ -71,20 +71,20 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// Returns the denial if a key that has no slot, and would be admitted with one, is denied for
     /// want of a slot.
     fn precheck_slot(&self, probe: Probe, n: u64, now: Tick) -> Result<(), Denied> {
-        let algo = &self.params;
-        if n == 0 || matches!(self.when_full, WhenFull::Evict | WhenFull::Admit) {
+        let algo = self.params();
+        if n == 0 || matches!(self.when_full(), WhenFull::Evict | WhenFull::Admit) {
             return Ok(());
         }
         if !matches!(algo.step(unseen(algo, n, now), now, n), Step::Admit { .. }) {
             return Ok(());
         }
-        let Err(Full { nearest }) = self.table.has_place(probe, algo, now) else {
+        let Err(Full { nearest }) = self.table().has_place(probe, algo, now) else {
             return Ok(());
         };
-        match &self.when_full {
+        match self.when_full() {
             WhenFull::Share(shared) => {
                 let answer = shared.1.peek(&shared.0, now, n).map(drop);
-                answer.inspect_err(|_| self.table.counters().count(Event::Overflowed))
+                answer.inspect_err(|_| self.table().counters().count(Event::Overflowed))
             }
             _ => self.decide_unseated(nearest, n, now).map(drop),
         }
@@ -95,7 +95,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     /// Returns the denial if `n` cells would be denied at `now`, and charges nothing. A denial is
     /// remembered like that of a check.
     pub(super) fn precheck(&self, n: u64, now: Tick) -> Result<(), Denied> {
-        let Err(denied) = self.peek_at(n, now) else { return Ok(()) };
+        let Err(denied) = self.ask().cells(n).at(now).peek() else { return Ok(()) };
         let algo = self.params();
         match () {
             () if !algo.remembers_denials() => {}
@@ -104,7 +104,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
                     self.refund(&taken, taken.cells(), || now);
                 }
             }
-            () => drop(self.check_at(n, now)),
+            () => drop(self.decide_at(n, now)),
         }
         Err(denied)
     }

@@ -9,7 +9,8 @@ use crate::decision::Denied;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Limiter, Penalties, Quota, PenaltyDenied};
+/// use tollgate::penalty::{Penalties, PenaltyDenied};
+/// use tollgate::{Limiter, Quota};
 ///
 /// let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
 /// let gate = Penalties::builder(gate, Quota::per_hour(2), Duration::from_secs(60)).build()?;
@@ -34,11 +35,12 @@ impl PenaltyDenied {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota, Tick};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota, Tick};
     /// let gate: Limiter<u64> = Limiter::builder(Quota::per_second(1)).build()?;
     /// let gate = Penalties::builder(gate, Quota::per_hour(2), Duration::from_secs(60)).build()?;
-    /// assert!(gate.check_at(&7, 1, Tick::ZERO).is_ok());
-    /// let waits = [(); 2].map(|()| gate.check_at(&7, 1, Tick::ZERO).unwrap_err().retry_after());
+    /// assert!(gate.ask(&7).at(Tick::ZERO).check().is_ok());
+    /// let waits = [(); 2].map(|()| gate.ask(&7).at(Tick::ZERO).check().unwrap_err().retry_after());
     /// assert_eq!(waits, [Some(Duration::from_secs(1)), Some(Duration::from_secs(60))]);
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
@@ -67,13 +69,14 @@ impl core::error::Error for PenaltyDenied {}
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Limiter, Penalties, Quota, PenaltyDenied, Tick};
+/// use tollgate::penalty::{Penalties, PenaltyDenied};
+/// use tollgate::{Limiter, Quota, Tick};
 ///
 /// let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
 /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
 /// let later = Tick::from_duration(Duration::from_secs(50));
 /// for (now, begins, ends_in) in [(Tick::ZERO, true, 60), (later, false, 10)] {
-///     let Err(PenaltyDenied::Banned(ban)) = gate.check_at(&7, 10, now) else { panic!() };
+///     let Err(PenaltyDenied::Banned(ban)) = gate.ask(&7).cells(10).at(now).check() else { panic!() };
 ///     assert_eq!((ban.begins(), ban.ends_in().as_secs()), (begins, ends_in));
 /// }
 /// # Ok::<(), tollgate::BuildError>(())
@@ -89,10 +92,11 @@ impl Ban {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota, PenaltyDenied, Tick};
+    /// # use tollgate::penalty::{Penalties, PenaltyDenied};
+    /// # use tollgate::{Limiter, Quota, Tick};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
-    /// let Err(PenaltyDenied::Banned(ban)) = gate.check_at(&7, 10, Tick::ZERO) else { panic!() };
+    /// let Err(PenaltyDenied::Banned(ban)) = gate.ask(&7).cells(10).at(Tick::ZERO).check() else { panic!() };
     /// assert_eq!(ban.ends_in(), Duration::from_secs(60));
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
@@ -105,7 +109,8 @@ impl Ban {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota, PenaltyDenied};
+    /// # use tollgate::penalty::{Penalties, PenaltyDenied};
+    /// # use tollgate::{Limiter, Quota};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
     /// let Err(PenaltyDenied::Banned(ban)) = gate.check_n(&7, 10) else { panic!() };
@@ -121,7 +126,7 @@ impl Ban {
 /// Counters of [`Penalties`](super::Penalties).
 ///
 /// ```
-/// assert_eq!(tollgate::PenaltyStats::default().bans, 0);
+/// assert_eq!(tollgate::penalty::PenaltyStats::default().bans, 0);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -25,7 +25,8 @@ const CAPACITY_DEFAULT: u64 = 100_000;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Limiter, Penalties, Quota};
+/// use tollgate::penalty::Penalties;
+/// use tollgate::{Limiter, Quota};
 ///
 /// let gate: Limiter<u64> = Limiter::builder(Quota::per_second(100)).build()?;
 /// let gate = Penalties::builder(gate, Quota::per_minute(20), Duration::from_secs(600))
@@ -57,7 +58,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// let gate = Penalties::builder(gate, Quota::per_hour(3), Duration::from_secs(60))
     ///     .capacity(1_000)
@@ -74,15 +76,16 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota, Tick};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota, Tick};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60))
     ///     .prolonged()
     ///     .build()?;
     /// let at = |seconds| Tick::from_duration(Duration::from_secs(seconds));
-    /// assert!(gate.check_at(&7, 10, at(0)).is_err());
-    /// assert!(gate.check_at(&7, 1, at(59)).is_err());
-    /// assert_eq!(gate.banned_at(&7, at(61)), Some(Duration::from_secs(58)));
+    /// assert!(gate.ask(&7).cells(10).at(at(0)).check().is_err());
+    /// assert!(gate.ask(&7).at(at(59)).check().is_err());
+    /// assert_eq!(gate.ask(&7).at(at(61)).banned(), Some(Duration::from_secs(58)));
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn prolonged(self) -> Self {
@@ -94,7 +97,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota, PenaltyDenied};
+    /// # use tollgate::penalty::{Penalties, PenaltyDenied};
+    /// # use tollgate::{Limiter, Quota};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60))
     ///     .failures_only()
@@ -117,14 +121,15 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// assert!(Penalties::builder(gate, Quota::per_hour(3), Duration::ZERO).build().is_err());
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn build(self) -> Result<Penalties<K, A, C>, BuildError> {
         let Self { limiter, strikes, ban, capacity, prolonged, failures_only } = self;
-        let skew = limiter.table.skew();
+        let skew = limiter.table().skew();
         let limit = |quota| {
             let begun = Limiter::builder(quota).clock(NeverRead).capacity(capacity);
             // Wide slots, since only they keep the end of a ban to the microsecond.

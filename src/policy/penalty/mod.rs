@@ -21,6 +21,7 @@ use crate::algo::fixed_window::FixedWindow;
 use crate::algo::gcra::Gcra;
 use crate::decision::Permit;
 use crate::limiter::Limiter;
+use crate::limiter::ask::{Ask, sealed::Gate};
 use crate::quota::Quota;
 use crate::table::Tally;
 use crate::time::clocks::QuantaClock;
@@ -57,7 +58,8 @@ use crate::time::{Clock, Tick};
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Limiter, Penalties, Quota, PenaltyDenied};
+/// use tollgate::penalty::{Penalties, PenaltyDenied};
+/// use tollgate::{Limiter, Quota};
 ///
 /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(10)).build()?;
 /// // Denied three times within a minute: banned for ten.
@@ -105,7 +107,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota};
     /// let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(1)).build()?;
     /// let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
     /// assert!(gate.check(&7).is_ok());
@@ -121,6 +124,27 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
         PenaltiesBuilder::new(limiter, strikes, ban)
     }
 
+    /// Begins a request for `key`: one cell, now, unless the [`Ask`] says otherwise.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota, Tick};
+    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_second(1)).build()?;
+    /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
+    /// let ask_at = |seconds| gate.ask(&7).at(Tick::from_duration(Duration::from_secs(seconds)));
+    /// assert!(ask_at(0).check().is_ok());
+    /// assert!(ask_at(0).check().is_err()); // a strike, and the key is banned
+    /// let denied = ask_at(20).check().unwrap_err();
+    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(40)));
+    /// assert_eq!(denied.to_string(), "banned for another 40s");
+    /// assert!(ask_at(60).check().is_ok());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn ask<'g, 'k>(&'g self, key: &'k K) -> Ask<'g, 'k, Self> {
+        Ask::new(self, key)
+    }
+
     /// Asks for one cell for `key`, now.
     ///
     /// # Errors
@@ -129,7 +153,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(1)).build()?;
     /// # let gate = Penalties::builder(gate, Quota::per_hour(2), Duration::from_secs(60)).build()?;
     /// assert!(gate.check(&7).is_ok());
@@ -137,7 +162,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn check(&self, key: &K) -> Result<Permit, PenaltyDenied> {
-        self.check_n(key, 1)
+        self.ask(key).check()
     }
 
     /// Asks for `n` cells for `key`, now.
@@ -148,49 +173,22 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// # let gate = Penalties::builder(gate, Quota::per_hour(2), Duration::from_secs(60)).build()?;
     /// assert!(gate.check_n(&7, 9).is_ok());
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn check_n(&self, key: &K, n: u64) -> Result<Permit, PenaltyDenied> {
-        self.check_at(key, n, self.limiter.clock().now())
-    }
-
-    /// Asks for `n` cells for `key` at the instant `now`, which the caller has read from its own
-    /// clock: see [`Limiter::check_at`].
-    ///
-    /// # Errors
-    ///
-    /// The denial: by the limiter, or by a ban.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota, PenaltyDenied, Tick};
-    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_second(1)).build()?;
-    /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
-    /// let at = |seconds| Tick::from_duration(Duration::from_secs(seconds));
-    /// assert!(gate.check_at(&7, 1, at(0)).is_ok());
-    /// assert!(gate.check_at(&7, 1, at(0)).is_err()); // the last strike: banned
-    /// let denied = gate.check_at(&7, 1, at(20)).unwrap_err();
-    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(40)));
-    /// assert_eq!(denied.to_string(), "banned for another 40s");
-    /// assert!(gate.check_at(&7, 1, at(60)).is_ok());
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
-    pub fn check_at(&self, key: &K, n: u64, now: Tick) -> Result<Permit, PenaltyDenied> {
-        if let Some(ends_in) = self.banned_at(key, now) {
-            return Err(self.deny_banned(key, ends_in, now));
-        }
-        self.limiter.check_at(key, n, now).map_err(|denied| self.count_denial(key, denied, now))
+        self.ask(key).cells(n).check()
     }
 
     #[cold]
     #[inline(never)]
     fn deny_banned(&self, key: &K, mut ends_in: Duration, now: Tick) -> PenaltyDenied {
-        if self.prolonged && self.bans.check_at(key, 1, now).is_err() {
-            ends_in = self.banned_at(key, now).unwrap_or(ends_in);
+        if self.prolonged && self.bans.ask(key).at(now).check().is_err() {
+            ends_in = self.ban_ends_in(key, now).unwrap_or(ends_in);
         }
         self.tally.count(false);
         PenaltyDenied::Banned(Ban { ends_in, begins: false })
@@ -200,31 +198,21 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// # let gate = Penalties::builder(gate, Quota::per_hour(2), Duration::from_secs(60)).build()?;
     /// assert_eq!(gate.banned(&7), None);
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn banned(&self, key: &K) -> Option<Duration> {
-        self.banned_at(key, self.limiter.clock().now())
+        self.ask(key).banned()
     }
 
-    /// Like [`banned`](Self::banned), at the instant `now`.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota, Tick};
-    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
-    /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
-    /// assert!(gate.check_at(&7, 10, Tick::ZERO).is_err());
-    /// assert_eq!(gate.banned_at(&7, Tick::ZERO), Some(Duration::from_secs(60)));
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
-    pub fn banned_at(&self, key: &K, now: Tick) -> Option<Duration> {
+    fn ban_ends_in(&self, key: &K, now: Tick) -> Option<Duration> {
         // Peek for no cells: if attempts prolong a ban, a peek for one would report the prolonged
         // ban.
-        let seen = self.bans.peek_at(key, 0, now).ok()?;
+        let seen = self.bans.ask(key).cells(0).at(now).peek().ok()?;
         (seen.remaining() == 0).then(|| seen.reset_after())
     }
 
@@ -232,7 +220,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
     /// assert!(gate.check_n(&7, 10).is_err());
@@ -250,7 +239,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
     /// for _ in 0..5 {
@@ -268,10 +258,11 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota, Tick};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota, Tick};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
-    /// assert!(gate.check_at(&7, 10, Tick::ZERO).is_err());
+    /// assert!(gate.ask(&7).cells(10).at(Tick::ZERO).check().is_err());
     /// assert_eq!(gate.stats_at(Tick::from_duration(Duration::from_secs(60))).banned_now, 0);
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
@@ -279,7 +270,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
         PenaltyStats {
             bans: self.tally.total(true),
             denied_banned: self.tally.total(false),
-            banned_now: self.bans.table.estimate_live(&self.bans.params, now, u32::MAX),
+            banned_now: self.bans.table().estimate_live(self.bans.params(), now, u32::MAX),
             forgotten: self.bans.stats().evicted,
         }
     }
@@ -288,7 +279,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
     /// assert!(gate.limiter().is_empty());
@@ -296,6 +288,50 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     /// ```
     pub fn limiter(&self) -> &Limiter<K, A, C> {
         &self.limiter
+    }
+}
+
+impl<K: ?Sized, A: Algorithm, C> Gate for Penalties<K, A, C> {
+    type Key = K;
+    type Params = ();
+}
+
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Penalties<K, A, C>> {
+    /// Charges the cells if the key is not banned and they are there. A denial is a strike, unless
+    /// [only failures](PenaltiesBuilder::failures_only) are.
+    ///
+    /// # Errors
+    ///
+    /// The denial: by the limiter, or because the key is banned.
+    pub fn check(self) -> Result<Permit, PenaltyDenied> {
+        let (gate, key, now) = (self.gate, self.key, self.now());
+        if let Some(ends_in) = gate.ban_ends_in(key, now) {
+            return Err(gate.deny_banned(key, ends_in, now));
+        }
+        let decision = gate.limiter.ask(key).cells(self.cells).at(now).check();
+        decision.map_err(|denied| gate.count_denial(key, denied, now))
+    }
+
+    /// For how much longer the key is banned; `None` if it is not.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota, Tick};
+    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
+    /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
+    /// let ask = gate.ask(&7).at(Tick::ZERO);
+    /// assert!(ask.cells(10).check().is_err());
+    /// assert_eq!(ask.banned(), Some(Duration::from_secs(60)));
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn banned(self) -> Option<Duration> {
+        self.gate.ban_ends_in(self.key, self.now())
+    }
+
+    /// The time given, or that of the limiter's clock.
+    fn now(&self) -> Tick {
+        self.gate.limiter.or_now(self.at)
     }
 }
 

@@ -5,6 +5,7 @@ use core::hash::Hash;
 use super::{Ban, Penalties, PenaltyDenied};
 use crate::algo::Algorithm;
 use crate::decision::Denied;
+use crate::limiter::ask::Ask;
 use crate::time::{Clock, Tick};
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
@@ -24,24 +25,24 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
 
     /// Counts a strike. Returns `None` if the key is not banned after it.
     fn add_strike(&self, key: &K, now: Tick) -> Option<Ban> {
-        let is_last = match self.strikes.check_at(key, 1, now) {
+        let is_last = match self.strikes.ask(key).at(now).check() {
             Ok(permit) => permit.remaining() == 0,
             // Another thread had the last strike, or the strikes' table has no slot for the key.
-            Err(_) => self.strikes.peek_at(key, 1, now).is_err(),
+            Err(_) => self.strikes.ask(key).at(now).peek().is_err(),
         };
         if !is_last {
             // Another thread may have banned the key meanwhile. A strike that comes after its
             // strikes were forgotten must not open a new period.
-            let ends_in = self.banned_at(key, now)?;
+            let ends_in = self.ban_ends_in(key, now)?;
             self.strikes.reset(key);
             return Some(Ban { ends_in, begins: false });
         }
-        let begins = self.bans.check_at(key, 1, now).is_ok();
+        let begins = self.bans.ask(key).at(now).check().is_ok();
         if begins {
             self.strikes.reset(key);
         }
         // `None`: the key found no slot, or was pardoned already.
-        let ends_in = self.banned_at(key, now)?;
+        let ends_in = self.ban_ends_in(key, now)?;
         if begins {
             self.tally.count(true);
         }
@@ -53,7 +54,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{Limiter, Penalties, Quota};
+    /// use tollgate::penalty::Penalties;
+    /// use tollgate::{Limiter, Quota};
     ///
     /// // Ten tries a second. Three wrong passwords within a minute: banned for ten minutes.
     /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(10)).build()?;
@@ -72,32 +74,35 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn strike(&self, key: &K) -> Option<Ban> {
-        self.strike_at(key, self.limiter.clock().now())
+        self.ask(key).strike()
     }
+}
 
-    /// Counts a failure of `key` at the instant `now` as a strike, like a denial. Returns the ban
-    /// that it begins, or the ban that already holds. A banned key gets no strike, and its ban is
-    /// not prolonged.
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Penalties<K, A, C>> {
+    /// Counts a failure of the key as a strike, like a denial. Returns the ban that it begins, or the
+    /// ban that already holds. A banned key gets no strike, and its ban is not prolonged.
     ///
     /// **Not guaranteed.** Concurrent attempts are all admitted before the first of them fails:
     /// only the limiter bounds their number.
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::{Limiter, Penalties, Quota, Tick};
+    /// # use tollgate::penalty::Penalties;
+    /// # use tollgate::{Limiter, Quota, Tick};
     /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
     /// # let gate = Penalties::builder(gate, Quota::per_hour(2), Duration::from_secs(60)).build()?;
-    /// let at = |seconds| Tick::from_duration(Duration::from_secs(seconds));
-    /// assert!(gate.strike_at(&7, at(0)).is_none());
-    /// assert!(gate.strike_at(&7, at(1)).is_some_and(|ban| ban.begins()));
-    /// assert!(gate.strike_at(&7, at(2)).is_some_and(|ban| !ban.begins()));
-    /// assert_eq!(gate.banned_at(&7, at(2)), Some(Duration::from_secs(59)));
+    /// let ask_at = |seconds| gate.ask(&7).at(Tick::from_duration(Duration::from_secs(seconds)));
+    /// assert!(ask_at(0).strike().is_none());
+    /// assert!(ask_at(1).strike().is_some_and(|ban| ban.begins()));
+    /// assert!(ask_at(2).strike().is_some_and(|ban| !ban.begins()));
+    /// assert_eq!(ask_at(2).banned(), Some(Duration::from_secs(59)));
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
-    pub fn strike_at(&self, key: &K, now: Tick) -> Option<Ban> {
-        match self.banned_at(key, now) {
+    pub fn strike(self) -> Option<Ban> {
+        let (gate, key, now) = (self.gate, self.key, self.now());
+        match gate.ban_ends_in(key, now) {
             Some(ends_in) => Some(Ban { ends_in, begins: false }),
-            None => self.add_strike(key, now),
+            None => gate.add_strike(key, now),
         }
     }
 }

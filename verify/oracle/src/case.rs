@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate::algo::oracle::{Oracle, Verdict};
-use tollgate::algo::{Algorithm, NoRing, StateMachine, Step};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::oracle::{Oracle, Verdict};
+use tollgate::internals::{NoRing, StateMachine, Step};
 use tollgate::{Direct, ManualClock, Quota, Tick};
 
 use crate::bodies::choice::{Choice, ORIGIN_2025, with_algorithm};
@@ -141,7 +142,7 @@ impl<A: Algorithm> Gate for Direct<A, ManualClock> {
     }
 
     fn ask(&mut self, n: u64, now: Tick) -> Verdict {
-        Verdict::from(&self.check_at(n, now))
+        Verdict::from(&Direct::ask(self).cells(n).at(now).check())
     }
 }
 

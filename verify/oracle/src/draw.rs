@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tollgate::algo::Algorithm;
+use tollgate::algorithm::Algorithm;
 use tollgate::{FixedWindow, Gcra, LeakyQueue, Quota, SlidingCounter, SubWindows};
 
 use crate::bodies::choice::{

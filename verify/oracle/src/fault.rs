@@ -4,8 +4,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use tollgate::Tick;
-use tollgate::algo::StateMachine;
-use tollgate::algo::oracle::Verdict;
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::Verdict;
 
 /// What is compared with an oracle.
 pub(crate) trait Gate {

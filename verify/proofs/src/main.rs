@@ -18,11 +18,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use request::Request;
-use tollgate::algo::dynamic_gcra::PacedParams;
-use tollgate::algo::{Algorithm, Receipt, Refund, Standing, StateMachine, Step};
+use tollgate::algorithm::Algorithm;
+use tollgate::dynamic::Inherit;
+use tollgate::internals::dynamic_gcra::PacedParams;
+use tollgate::internals::{Receipt, Refund, Standing, StateMachine, Step};
 use tollgate::{
-    AnyAlgorithm, FixedWindow, Gcra, Inherit, LeakyQueue, QuotaError, SlidingCounter, SubWindows,
-    Tick, WarmUp,
+    AnyAlgorithm, FixedWindow, Gcra, LeakyQueue, QuotaError, SlidingCounter, SubWindows, Tick,
+    WarmUp,
 };
 
 fn main() -> std::io::Result<()> {

@@ -18,7 +18,7 @@
 //!   clock. If all clocks show the same time, it has no effect.
 
 use tollgate::Tick;
-use tollgate::algo::oracle::{Oracle, Verdict};
+use tollgate::internals::oracle::{Oracle, Verdict};
 
 use crate::linear::Spec;
 use crate::script::Op;
@@ -114,7 +114,7 @@ impl<O: Oracle + core::fmt::Debug> Spec for Bucket<'_, O> {
 mod tests {
     use super::*;
     use crate::script::at;
-    use tollgate::algo::StateMachine;
+    use tollgate::internals::StateMachine;
     use tollgate::{Direct, Quota};
 
     /// The answers that a bucket of two cells may give to a request for one.

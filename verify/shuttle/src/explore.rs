@@ -12,7 +12,7 @@ use shuttle::scheduler::{
     PctScheduler, RandomScheduler, ReplayScheduler, Schedule, Scheduler, Task, TaskId,
 };
 use shuttle::{Config, Runner};
-use tollgate::{Fault, plant};
+use tollgate::internals::{Fault, plant};
 
 /// A history that was checked.
 #[derive(Clone, Copy, Debug)]

@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use tollgate::algo::Algorithm;
-use tollgate::algo::oracle::{Level, Oracle};
-use tollgate::{
-    DynamicGcra, FixedWindow, Gcra, OnFull, Quota, SlidingLog, SlotLayout, SubWindows, Tick,
-};
+use tollgate::algorithm::Algorithm;
+use tollgate::dynamic::DynamicGcra;
+use tollgate::internals::oracle::{Level, Oracle};
+use tollgate::limiter::SlotLayout;
+use tollgate::{FixedWindow, Gcra, OnFull, Quota, SlidingLog, SubWindows, Tick};
 
 use crate::explore::Played;
 use crate::play::{Family, bare, burst, two_slots};

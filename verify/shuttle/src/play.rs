@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shuttle::thread;
-use tollgate::algo::oracle::{Oracle, Verdict};
-use tollgate::algo::{Algorithm, StateMachine};
-use tollgate::{Builder, Clock, Decision, Direct, Gcra, Limiter, OnFull, Quota, SlotLayout, Tick};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::{Oracle, Verdict};
+use tollgate::limiter::SlotLayout;
+use tollgate::{Builder, Clock, Decision, Direct, Gcra, Limiter, OnFull, Quota, Tick};
 
 use crate::bucket::Bucket;
 use crate::explore::{History, Played};
@@ -95,11 +97,11 @@ where
     }
 
     fn check(&self, key: u64, n: u64, now: Tick) -> Decision {
-        self.check_at(&key, n, now)
+        self.ask(&key).cells(n).at(now).check()
     }
 
     fn peek(&self, key: u64, n: u64, now: Tick) -> Decision {
-        self.peek_at(&key, n, now)
+        self.ask(&key).cells(n).at(now).peek()
     }
 
     fn reset(&self, key: u64) {
@@ -124,11 +126,11 @@ where
     }
 
     fn check(&self, _: u64, n: u64, now: Tick) -> Decision {
-        self.check_at(n, now)
+        self.ask().cells(n).at(now).check()
     }
 
     fn peek(&self, _: u64, n: u64, now: Tick) -> Decision {
-        self.peek_at(n, now)
+        self.ask().cells(n).at(now).peek()
     }
 
     fn reset(&self, _: u64) {

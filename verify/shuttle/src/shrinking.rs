@@ -15,7 +15,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use shuttle::thread;
-use tollgate::{DynamicGcra, Inherit, Quota};
+use tollgate::Quota;
+use tollgate::dynamic::{DynamicGcra, Inherit};
 
 use crate::explore::{History, Played};
 use crate::linear::{Spec, is_linearizable};
@@ -128,8 +129,8 @@ fn ask(
 ) -> Call<Option<u64>, Said> {
     recorder.call(thread, cells, |cells| {
         let decision = match *cells {
-            Some(n) => gate.check_at(n, at(BEGIN)),
-            None => gate.peek_at(0, at(BEGIN)),
+            Some(n) => gate.ask().cells(n).at(at(BEGIN)).check(),
+            None => gate.ask().cells(0).at(at(BEGIN)).peek(),
         };
         match decision {
             Ok(permit) => (true, permit.remaining()),

@@ -8,7 +8,8 @@
 use std::sync::Arc;
 
 use shuttle::thread;
-use tollgate::{BucketSource, Decision, Gcra, KeySource, Reservation};
+use tollgate::reservation::Reservation;
+use tollgate::{Decision, Gcra};
 
 use crate::explore::{History, Played};
 use crate::linear::{Spec, is_linearizable};
@@ -133,14 +134,14 @@ pub trait Lender: Send + Sync + 'static {
 }
 
 impl Lender for Bare<Gcra> {
-    type Held<'a> = Reservation<BucketSource<&'a Self>>;
+    type Held<'a> = Reservation<'a, Self>;
 
     fn check(&self, n: u64) -> Decision {
-        self.check_at(n, at(BEGIN))
+        self.ask().cells(n).at(at(BEGIN)).check()
     }
 
     fn read(&self) -> Decision {
-        self.peek_at(0, at(BEGIN))
+        self.ask().cells(0).at(at(BEGIN)).peek()
     }
 
     fn reset(&self) {
@@ -148,7 +149,7 @@ impl Lender for Bare<Gcra> {
     }
 
     fn take(&self, n: u64) -> Option<Self::Held<'_>> {
-        self.reserve_at(n, at(BEGIN)).ok()
+        self.ask().cells(n).at(at(BEGIN)).reserve().ok()
     }
 
     fn settle(held: Self::Held<'_>, actual: u64) {
@@ -160,14 +161,14 @@ impl Lender for Bare<Gcra> {
 const KEY: u64 = 7;
 
 impl Lender for Keyed<Gcra> {
-    type Held<'a> = Reservation<KeySource<&'a Self>>;
+    type Held<'a> = Reservation<'a, Self>;
 
     fn check(&self, n: u64) -> Decision {
-        self.check_at(&KEY, n, at(BEGIN))
+        self.ask(&KEY).cells(n).at(at(BEGIN)).check()
     }
 
     fn read(&self) -> Decision {
-        self.peek_at(&KEY, 0, at(BEGIN))
+        self.ask(&KEY).cells(0).at(at(BEGIN)).peek()
     }
 
     fn reset(&self) {
@@ -175,7 +176,7 @@ impl Lender for Keyed<Gcra> {
     }
 
     fn take(&self, n: u64) -> Option<Self::Held<'_>> {
-        self.reserve_at(&KEY, n, at(BEGIN)).ok()
+        self.ask(&KEY).cells(n).at(at(BEGIN)).reserve().ok()
     }
 
     fn settle(held: Self::Held<'_>, actual: u64) {

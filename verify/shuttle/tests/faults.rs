@@ -8,7 +8,7 @@
 
 use shuttle_tests::explore::assert_caught;
 use shuttle_tests::families as of;
-use tollgate::Fault;
+use tollgate::internals::Fault;
 
 /// Histories in which a fault must have shown.
 const HISTORIES_MAX: usize = 100_000;

@@ -2,7 +2,8 @@
 
 use lease_model::report::explore;
 use lease_model::shares::{Fault, Mistake, Shares, lacks};
-use tollgate::{Direct, DynamicGcra, Inherit, ManualClock, Quota};
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::{Direct, ManualClock, Quota};
 
 /// Two nodes; a burst of 2, which comes back in a unit.
 const SMALL: Shares = Shares {

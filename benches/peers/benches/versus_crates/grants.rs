@@ -10,7 +10,7 @@ use quanta::Clock;
 use tollgate_benches::report::{Bound, note, text, verdict};
 use tollgate_peers::forms::Form;
 use tollgate_peers::limiters::{Tollgate, TollgateDirect, each, each_direct};
-use tollgate_peers::peer::{Direct, Keyed, Visitor, VisitDirect};
+use tollgate_peers::peer::{Direct, Keyed, VisitDirect, Visitor};
 use tollgate_peers::plan::Plan;
 
 use crate::choice::{Choice, float};

@@ -3,7 +3,8 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use tollgate::{Clock, CoarseClock, Gcra, Limiter, QuantaClock, Tick};
+use tollgate::clock::{CoarseClock, QuantaClock};
+use tollgate::{Clock, Gcra, Limiter, Tick};
 use tollgate_benches::rounds::{Row, Turn};
 use tollgate_peers::forms::mixed;
 use tollgate_peers::limiters::quota;
@@ -57,7 +58,7 @@ impl Rows<'_> {
             let (first, second) = turn.part(keys, threads);
             let mut admitted = 0;
             for batch in first.chunks(BATCH).chain(second.chunks(BATCH)) {
-                gate.check_batch(batch, |_, decision| {
+                gate.ask_each(batch, |key| key).check(|_, decision| {
                     admitted += usize::from(black_box(decision.is_ok()));
                 });
             }

@@ -19,7 +19,7 @@ impl TollgateDirect {
     #[inline]
     #[must_use]
     pub fn check_at(&self, now_nanos: u64) -> bool {
-        self.0.check_at(1, Tick::from_nanos(now_nanos)).is_ok()
+        self.0.ask().at(Tick::from_nanos(now_nanos)).check().is_ok()
     }
 }
 

@@ -14,7 +14,7 @@ pub use direct::{
 pub use maps::{InDashmap, InMoka, InPapaya, InScc};
 pub use ours::{Tollgate, quota};
 
-use crate::peer::{Visitor, VisitDirect};
+use crate::peer::{VisitDirect, Visitor};
 
 /// Every keyed limiter, tollgate first.
 pub fn each(visit: &mut impl Visitor) {

@@ -38,6 +38,6 @@ impl Keyed for Tollgate {
 impl TimeGiven for Tollgate {
     #[inline]
     fn check_at(&self, key: &u64, now_nanos: u64) -> bool {
-        self.0.check_at(key, 1, Tick::from_nanos(now_nanos)).is_ok()
+        self.0.ask(key).at(Tick::from_nanos(now_nanos)).check().is_ok()
     }
 }

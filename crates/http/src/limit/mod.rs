@@ -11,8 +11,10 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use http::request;
-use tollgate::algo::{Algorithm, Refund};
-use tollgate::{Clock, Denied, Gcra, Limiter, Permit, QuantaClock, Quota};
+use tollgate::algorithm::Algorithm;
+use tollgate::clock::QuantaClock;
+use tollgate::internals::Refund;
+use tollgate::{Clock, Denied, Gcra, Limiter, Permit, Quota};
 
 use crate::gate::{Charge, Gate, GatePermit, Verdict};
 use crate::key::Extractor;
@@ -287,7 +289,7 @@ where
         let Ok(key) = self.key.extract(request) else { return };
         let Cost { cells, max_delay } = self.cost_of(request, max_waiting);
         let now = self.limiter.clock().now();
-        let seen = self.limiter.peek_within_at(key.borrow(), cells, max_delay, now);
+        let seen = self.limiter.ask(key.borrow()).cells(cells).max_delay(max_delay).at(now).peek();
         if let Err(denied) = seen {
             report.note(Reading::of_denial(self.policy.clone(), &denied));
         }
@@ -314,7 +316,7 @@ where
     A: Algorithm,
     C: Clock,
 {
-    let permit: Permit = limiter.check_within(key, cells, max_delay)?;
+    let permit: Permit = limiter.ask(key).cells(cells).max_delay(max_delay).check()?;
     Ok(Charged {
         limit: permit.limit(),
         remaining: permit.remaining(),

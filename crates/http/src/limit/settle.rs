@@ -5,8 +5,10 @@ use core::hash::Hash;
 use std::sync::Arc;
 
 use http::{Method, request, response};
-use tollgate::algo::{Algorithm, Refund};
-use tollgate::{Clock, Denied, KeySource, Limiter, Reservation};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::Refund;
+use tollgate::reservation::OwnedReservation;
+use tollgate::{Clock, Denied, Limiter};
 
 use super::{Charged, Cost};
 use crate::gate::Charge;
@@ -45,7 +47,7 @@ impl fmt::Debug for Settle {
     }
 }
 
-type Held<Q, A, C> = Reservation<KeySource<Arc<Limiter<Q, A, C>>>>;
+type Held<Q, A, C> = OwnedReservation<Limiter<Q, A, C>>;
 
 /// A reservation that stays charged when it is dropped.
 struct Kept<Q: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> {
@@ -65,10 +67,10 @@ where
     A: Algorithm<Params: Refund> + 'static,
     C: Clock + Send + Sync + 'static,
 {
-    let held = Reservation::of_key(Arc::clone(limiter), key, cells)?;
+    let held = limiter.ask(key).cells(cells).reserve_owned(limiter)?;
     let charge: Box<dyn Charge> = Box::new(Kept { held: Some(held), settle: settle.clone() });
     // A reservation does not know what is left.
-    let (limit, remaining, reset_after) = match limiter.peek_at(key, 0, limiter.clock().now()) {
+    let (limit, remaining, reset_after) = match limiter.ask(key).cells(0).peek() {
         Ok(permit) => (permit.limit(), permit.remaining(), permit.reset_after()),
         Err(denied) => (denied.limit(), denied.remaining(), denied.reset_after()),
     };
@@ -117,7 +119,7 @@ where
 
     fn cut_short(mut self: Box<Self>, body_bytes: u64) {
         if let Settle::Bytes(actual) = &self.settle {
-            let estimate = self.held.as_ref().map_or(0, Reservation::cells);
+            let estimate = self.held.as_ref().map_or(0, OwnedReservation::cells);
             let actual = actual(body_bytes).max(estimate);
             self.settle(actual);
         }
@@ -135,7 +137,7 @@ impl<Q: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Drop for Kept<Q, 
 
 impl<Q: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> fmt::Debug for Kept<Q, A, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cells = self.held.as_ref().map(Reservation::cells);
+        let cells = self.held.as_ref().map(OwnedReservation::cells);
         f.debug_struct("Kept").field("cells", &cells).field("settle", &self.settle).finish()
     }
 }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tollgate::{Clock, DecisionParts, QuantaClock, Tick};
+use tollgate::clock::QuantaClock;
+use tollgate::decision::DecisionParts;
+use tollgate::{Clock, Tick};
 
 use super::builder::BatchedBuilder;
 use super::counter_store::{Charge, CounterStore, WindowCount};

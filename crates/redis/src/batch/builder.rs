@@ -4,7 +4,8 @@ use core::fmt;
 use core::time::Duration;
 
 use tokio::runtime::Handle;
-use tollgate::{Clock, QuantaClock};
+use tollgate::Clock;
+use tollgate::clock::QuantaClock;
 
 use super::batched::{Batched, Settings};
 use super::counter_store::CounterStore;

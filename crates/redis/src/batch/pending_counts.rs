@@ -20,7 +20,8 @@
 
 use core::time::Duration;
 
-use tollgate::{DecisionParts, Tick};
+use tollgate::Tick;
+use tollgate::decision::DecisionParts;
 
 use super::counter_store::WindowCount;
 use crate::bounded_map::Entry;

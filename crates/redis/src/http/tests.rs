@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::sync::Mutex;
 
 use http::Request;
-use tollgate::DecisionParts;
+use tollgate::decision::DecisionParts;
 use tollgate_http::key::{self, Header};
 use tollgate_http::{GateDecision, KeyError, OnNoKey, RateLimitLayer};
 

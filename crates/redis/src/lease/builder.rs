@@ -3,7 +3,8 @@
 use core::fmt;
 use core::time::Duration;
 
-use tollgate::{Clock, QuantaClock, Tick};
+use tollgate::clock::QuantaClock;
+use tollgate::{Clock, Tick};
 
 use super::key_state::Settings;
 use super::lease_cell::CELLS_MAX;

@@ -6,7 +6,8 @@
 use core::time::Duration;
 
 use tokio::sync::Notify;
-use tollgate::{DecisionParts, Tick};
+use tollgate::Tick;
+use tollgate::decision::DecisionParts;
 
 use super::lease_cell::{CallEnd, CallState, LeaseCell, Until};
 use super::lease_source::{Grant, LeaseRequest};

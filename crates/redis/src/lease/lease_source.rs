@@ -3,7 +3,7 @@
 use core::future::Future;
 use core::time::Duration;
 
-use tollgate::DecisionParts;
+use tollgate::decision::DecisionParts;
 
 use crate::Unavailable;
 
@@ -15,7 +15,8 @@ use crate::Unavailable;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Limiter, Quota, DecisionParts};
+/// use tollgate::decision::DecisionParts;
+/// use tollgate::{Limiter, Quota};
 /// use tollgate_redis::{LeaseSource, Grant, Leased, Unavailable, LeaseRequest};
 ///
 /// /// A source in this process. A source that several processes share is on a server.
@@ -79,7 +80,7 @@ pub struct LeaseRequest {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::DecisionParts;
+/// use tollgate::decision::DecisionParts;
 /// use tollgate_redis::{Grant, LeaseRequest};
 ///
 /// let parts = DecisionParts { limit: 100, remaining: 0, reset_after: Duration::from_secs(1) };
@@ -113,7 +114,7 @@ impl Grant {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tollgate::DecisionParts;
+    /// # use tollgate::decision::DecisionParts;
     /// # use tollgate_redis::{Grant, LeaseRequest};
     /// let parts = DecisionParts { limit: 5, remaining: 0, reset_after: Duration::ZERO };
     /// let grant = Grant { cells: 0, lifetime: Duration::ZERO, parts, retry_after: None };

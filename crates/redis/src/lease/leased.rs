@@ -5,7 +5,8 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
-use tollgate::{Clock, QuantaClock, Tick};
+use tollgate::clock::QuantaClock;
+use tollgate::{Clock, Tick};
 
 use super::builder::LeasedBuilder;
 use super::key_state::{
@@ -55,7 +56,7 @@ const MIN_WAIT: Duration = Duration::from_millis(10);
 ///
 /// ```
 /// # use std::time::Duration;
-/// # use tollgate::DecisionParts;
+/// # use tollgate::decision::DecisionParts;
 /// # use tollgate_redis::{LeaseSource, Grant, Leased, Origin, Unavailable, LeaseRequest};
 /// # struct Rich;
 /// # impl LeaseSource for Rich {

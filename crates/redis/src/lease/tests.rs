@@ -4,7 +4,8 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
-use tollgate::{DecisionParts, ManualClock, Tick};
+use tollgate::decision::DecisionParts;
+use tollgate::{ManualClock, Tick};
 
 use super::simulation::{
     Link, Local, MICRO, MILLI, SECOND, SimulatedServer, SimulatedSource, simulate, sleep,

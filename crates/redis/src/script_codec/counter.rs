@@ -6,7 +6,8 @@
 
 use core::time::Duration;
 
-use tollgate::{DecisionParts, Quota, QuotaError};
+use tollgate::decision::DecisionParts;
+use tollgate::{Quota, QuotaError};
 
 use super::{Decoded, epoch_into, granted, micros, natural, whole_micros};
 use crate::redis_limiter::RedisLimiterError;

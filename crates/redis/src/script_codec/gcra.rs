@@ -12,7 +12,8 @@
 
 use core::time::Duration;
 
-use tollgate::{DecisionParts, Quota};
+use tollgate::Quota;
+use tollgate::decision::DecisionParts;
 
 use super::{Decoded, granted, micros, natural};
 use crate::redis_limiter::RedisLimiterError;

@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-use tollgate::{DecisionParts, Quota, QuotaError};
+use tollgate::decision::DecisionParts;
+use tollgate::{Quota, QuotaError};
 
 use super::{Decoded, granted, natural, whole_micros};
 use crate::algorithm::Algorithm;

@@ -8,7 +8,8 @@ mod window;
 
 use core::time::Duration;
 
-use tollgate::{DecisionParts, Quota};
+use tollgate::Quota;
+use tollgate::decision::DecisionParts;
 
 use crate::algorithm::Algorithm;
 use crate::redis_limiter::RedisLimiterError;

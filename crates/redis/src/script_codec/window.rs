@@ -6,7 +6,8 @@
 
 use core::time::Duration;
 
-use tollgate::{DecisionParts, Quota};
+use tollgate::Quota;
+use tollgate::decision::DecisionParts;
 
 use super::{Decoded, epoch_into, granted, natural, whole_micros};
 use crate::redis_limiter::RedisLimiterError;

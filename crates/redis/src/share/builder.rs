@@ -4,7 +4,9 @@ use core::fmt;
 use core::time::Duration;
 
 use tokio::runtime::Handle;
-use tollgate::{BuildError, Clock, DynamicGcra, Limiter, QuantaClock, Quota};
+use tollgate::clock::QuantaClock;
+use tollgate::dynamic::DynamicGcra;
+use tollgate::{BuildError, Clock, Limiter, Quota};
 
 use super::membership::Membership;
 use super::node::{Settings, Share};

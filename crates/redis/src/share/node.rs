@@ -7,9 +7,10 @@ use std::hash::BuildHasher;
 use std::sync::{Arc, Weak};
 
 use tokio::runtime::Handle;
-use tollgate::{
-    Clock, Decision, DecisionParts, DynamicGcra, Inherit, Limiter, QuantaClock, Quota, Tick,
-};
+use tollgate::clock::QuantaClock;
+use tollgate::decision::DecisionParts;
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::{Clock, Decision, Limiter, Quota, Tick};
 
 use super::builder::{ShareBuilder, WithoutPart};
 use super::membership::Membership;
@@ -257,11 +258,14 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> Share<R, C> {
     pub fn check_at(&self, key: &[u8], n: u64, now: Tick) -> Answer {
         let Shared { limiter, without_part, stats, .. } = &*self.shared;
         if self.shared.has_part(now) {
-            return Answer { decision: limiter.check_at(key, n, now), origin: Origin::Local };
+            return Answer {
+                decision: limiter.ask(key).cells(n).at(now).check(),
+                origin: Origin::Local,
+            };
         }
         stats.without_part.add(1);
         let decision = match without_part {
-            Some(limiter) => limiter.check_at(key, n, now),
+            Some(limiter) => limiter.ask(key).cells(n).at(now).check(),
             None => self.shared.deny(now),
         };
         Answer { decision, origin: Origin::Fallback }

@@ -13,8 +13,9 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algo::oracle::{AnyOracle, Oracle, Verdict};
-use tollgate::algo::{Algorithm as _, StateMachine};
+use tollgate::algorithm::Algorithm as _;
+use tollgate::internals::StateMachine;
+use tollgate::internals::oracle::{AnyOracle, Oracle, Verdict};
 use tollgate::{Quota, Tick};
 use tollgate_redis::{Algorithm, RedisLimiter, Store};
 

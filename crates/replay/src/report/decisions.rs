@@ -6,7 +6,7 @@ use std::io::{BufWriter, Write};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use tollgate::Quota;
-use tollgate::algo::oracle::Verdict;
+use tollgate::internals::oracle::Verdict;
 
 use crate::algorithm::Algorithm;
 use crate::log::charge::{Request, readable};

@@ -1,6 +1,7 @@
 //! The burst that a key needs: exactly, in one pass, without a search.
 
-use tollgate::algo::{Algorithm, NoRing, StateMachine, Step};
+use tollgate::algorithm::Algorithm;
+use tollgate::internals::{NoRing, StateMachine, Step};
 use tollgate::{Gcra, Quota, QuotaError, Tick};
 
 use super::keys::{Keys, Request};

@@ -6,7 +6,7 @@ pub(crate) mod worst_window;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tollgate::algo::oracle::Verdict;
+use tollgate::internals::oracle::Verdict;
 
 use self::timeline::Timeline;
 use self::worst_window::{Admission, WorstWindow};

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::reservation::{Chargeable, Reservation};
+use tollgate::stats::{Occupancy, Stats};
 use tollgate::{
-    AnyAlgorithm, BuildError, Clock, Decision, Denied, DynamicGcra, FixedWindow, Inherit, Limiter,
-    Occupancy, OnFull, Quota, Reservation, Source, Stats, Tick,
+    AnyAlgorithm, BuildError, Clock, Decision, Denied, FixedWindow, Limiter, OnFull, Quota, Tick,
 };
 
 use crate::limit::{Penalty, RuleLimit};
@@ -74,16 +76,20 @@ impl<C: Clock> Bucket<C> {
     /// Charges all of the cells, or none.
     pub(crate) fn check(&self, key: &[u8], Cost { cells, max_delay }: Cost, now: Tick) -> Decision {
         match max_delay {
-            None => dispatch!(self, gate => gate.check_at(key, cells, now)),
-            Some(max) => dispatch!(self, gate => gate.check_within_at(key, cells, max, now)),
+            None => dispatch!(self, gate => gate.ask(key).cells(cells).at(now).check()),
+            Some(max) => {
+                dispatch!(self, gate => gate.ask(key).cells(cells).max_delay(max).at(now).check())
+            }
         }
     }
 
     /// What [`check`](Self::check) would return.
     pub(crate) fn peek(&self, key: &[u8], Cost { cells, max_delay }: Cost, now: Tick) -> Decision {
         match max_delay {
-            None => dispatch!(self, gate => gate.peek_at(key, cells, now)),
-            Some(max) => dispatch!(self, gate => gate.peek_within_at(key, cells, max, now)),
+            None => dispatch!(self, gate => gate.ask(key).cells(cells).at(now).peek()),
+            Some(max) => {
+                dispatch!(self, gate => gate.ask(key).cells(cells).max_delay(max).at(now).peek())
+            }
         }
     }
 
@@ -116,8 +122,10 @@ impl<C: Clock> Bucket<C> {
         rest: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), E> {
         match self {
-            Self::Gcra(gate) => hold(gate.reserve_at(key, cost.cells, now)?, now, rest),
-            Self::Window(gate) => hold(gate.reserve_at(key, cost.cells, now)?, now, rest),
+            Self::Gcra(gate) => hold(gate.ask(key).cells(cost.cells).at(now).reserve()?, now, rest),
+            Self::Window(gate) => {
+                hold(gate.ask(key).cells(cost.cells).at(now).reserve()?, now, rest)
+            }
             Self::Other(_) => {
                 let _ = self.check(key, cost, now)?;
                 rest()
@@ -140,8 +148,8 @@ impl<C: Clock> Bucket<C> {
 
 /// Settles the reservation if `rest` succeeds. Otherwise it is dropped, and refunds by the limiter's
 /// clock.
-fn hold<S: Source, E>(
-    held: Reservation<S>,
+fn hold<G: Chargeable, E>(
+    held: Reservation<'_, G>,
     now: Tick,
     rest: impl FnOnce() -> Result<(), E>,
 ) -> Result<(), E> {
@@ -183,16 +191,16 @@ impl<C: Clock> Ban<C> {
 
     /// The key's ban, if it is banned.
     pub(crate) fn get(&self, key: &[u8], now: Tick) -> Option<Denied> {
-        self.banned.peek_at(key, 1, now).err()
+        self.banned.ask(key).at(now).peek().err()
     }
 
     /// Counts a denial of the key, and begins a ban if there were enough.
     pub(crate) fn strike(&self, key: &[u8], now: Tick) {
         let is_enough =
-            self.strikes.as_ref().is_none_or(|strikes| strikes.check_at(key, 1, now).is_err());
+            self.strikes.as_ref().is_none_or(|strikes| strikes.ask(key).at(now).check().is_err());
         if is_enough {
             // If it fails, another thread has begun the ban.
-            let _ = self.banned.check_at(key, 1, now);
+            let _ = self.banned.ask(key).at(now).check();
         }
     }
 

@@ -10,7 +10,9 @@ mod stats;
 
 use std::sync::Arc;
 
-use tollgate::{Clock, DecisionCount, QuantaClock};
+use tollgate::Clock;
+use tollgate::clock::QuantaClock;
+use tollgate::stats::DecisionCount;
 
 use crate::error::RulesBuildError;
 use crate::matcher::Needs;

@@ -1,6 +1,7 @@
 //! What the limiters of rules have counted.
 
-use tollgate::{Clock, Occupancy, Stats};
+use tollgate::Clock;
+use tollgate::stats::{Occupancy, Stats};
 
 use super::{ActiveRule, RulesLimiter};
 use crate::limit::RuleLimit;

@@ -32,7 +32,7 @@ pub struct ReloadSummary {
     /// Unchanged limits, with all their state.
     pub kept: usize,
     /// Limits of `gcra` whose quota changed. Their keys keep the cells that they have spent: see
-    /// [`Inherit::Spent`](tollgate::Inherit::Spent).
+    /// [`Inherit::Spent`](tollgate::dynamic::Inherit::Spent).
     pub inherited: usize,
     /// Limits that are new, or that count differently. Their keys start with a full quota.
     pub new: usize,

@@ -17,7 +17,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::time::Instant;
-use tollgate::{Clock, DecisionParts, Tick};
+use tollgate::decision::DecisionParts;
+use tollgate::{Clock, Tick};
 
 use super::*;
 use crate::{Answer, Unavailable};

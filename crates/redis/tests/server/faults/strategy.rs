@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use tollgate::{Clock, QuantaClock, Quota, Tick};
+use tollgate::clock::QuantaClock;
+use tollgate::{Clock, Quota, Tick};
 use tollgate_redis::{Batched, Leased, RedisLimiter, RedisMembership, Share, Store, Windows};
 
 use super::observed_membership::{Change, ObservedMembership};

@@ -1,0 +1,185 @@
+//! Limiters whose cells can be charged and refunded: what a reservation, a lease and a debt need.
+
+use core::fmt::Debug;
+use core::hash::Hash;
+use core::time::Duration;
+
+use crate::algo::{Algorithm, Refund};
+use crate::charge::refund::Taken;
+use crate::decision::{Decision, Denied};
+use crate::limiter::Limiter;
+use crate::limiter::ask::{self, Ask};
+use crate::limiter::direct::Direct;
+use crate::table::Probe;
+use crate::time::{Clock, Tick};
+
+/// A [`Limiter`] or a [`Direct`] whose algorithm can refund a charge: [`Gcra`](crate::Gcra),
+/// [`FixedWindow`](crate::FixedWindow) or [`DynamicGcra`](crate::dynamic::DynamicGcra).
+///
+/// It is sealed: a method may be added.
+///
+/// ```
+/// use tollgate::reservation::{Chargeable, Reservation};
+/// use tollgate::{Direct, Quota};
+/// fn settle_all<G: Chargeable>(all: Vec<Reservation<'_, G>>, cost: u64) {
+///     all.into_iter().for_each(|reserved| reserved.settle(cost));
+/// }
+/// let gate = Direct::new(Quota::per_hour(9))?;
+/// settle_all(vec![gate.ask().cells(4).reserve()?], 1);
+/// assert_eq!(gate.peek()?.remaining(), 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Chargeable: sealed::Charge {}
+
+impl<G: sealed::Charge> Chargeable for G {}
+
+pub(crate) mod sealed {
+    use super::{Ask, Debug, Decision, Denied, Duration, Refund, Taken, Tick, ask};
+
+    pub trait Charge: ask::sealed::Gate<Params: Refund> + Sized {
+        /// Where a key's state is found.
+        type Spot: Copy + Debug;
+
+        fn spot(&self, key: &Self::Key) -> Self::Spot;
+        fn params(&self) -> &Self::Params;
+        fn now(&self) -> Tick;
+        fn check(ask: Ask<'_, '_, Self>) -> Decision;
+        fn peek(ask: Ask<'_, '_, Self>) -> Decision;
+        fn check_spot(&self, spot: Self::Spot, n: u64, now: Tick) -> Decision;
+        /// Charges the cells of a lease. `Err(None)`: the key finds no slot.
+        fn charge_lease(
+            &self,
+            spot: Self::Spot,
+            n: u64,
+            now: Tick,
+        ) -> Result<Taken, Option<Denied>>;
+        /// Charges the cells of a reservation; a key without a slot is treated by the limiter's policy.
+        fn take(
+            &self,
+            algo: &Self::Params,
+            spot: Self::Spot,
+            n: u64,
+            now: Tick,
+        ) -> Result<Taken, Denied>;
+        /// Charges cells that are spent already, and returns how long until no more is owed than the
+        /// burst.
+        fn charge_spent(
+            &self,
+            algo: &Self::Params,
+            spot: Self::Spot,
+            n: u64,
+            now: Tick,
+        ) -> Duration;
+        /// Gives the key `n` cells more.
+        fn add(&self, algo: &Self::Params, spot: Self::Spot, n: u64, now: Tick);
+        /// If no time is given, the clock is read after the state that is replaced.
+        fn refund(&self, algo: &Self::Params, taken: &Taken, n: u64, at: Option<Tick>);
+    }
+}
+
+impl<K, A, C> sealed::Charge for Limiter<K, A, C>
+where
+    K: Hash + ?Sized,
+    A: Algorithm<Params: Refund>,
+    C: Clock,
+{
+    type Spot = Probe;
+
+    #[inline]
+    fn spot(&self, key: &K) -> Probe {
+        self.probe(key)
+    }
+
+    #[inline]
+    fn params(&self) -> &A::Params {
+        self.params()
+    }
+
+    #[inline]
+    fn now(&self) -> Tick {
+        self.clock().now()
+    }
+
+    fn check(ask: Ask<'_, '_, Self>) -> Decision {
+        ask.check()
+    }
+
+    fn peek(ask: Ask<'_, '_, Self>) -> Decision {
+        ask.peek()
+    }
+
+    fn check_spot(&self, probe: Probe, n: u64, now: Tick) -> Decision {
+        self.decide_begun(probe, n, now)
+    }
+
+    fn charge_lease(&self, probe: Probe, n: u64, now: Tick) -> Result<Taken, Option<Denied>> {
+        self.charge(self.params(), probe, n, now).map(|paid| Taken::Slot(probe, paid))
+    }
+
+    fn take(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) -> Result<Taken, Denied> {
+        self.take_by(algo, probe, n, now).map(|(taken, _)| taken)
+    }
+
+    fn charge_spent(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) -> Duration {
+        let taken = self.charge_anyway(algo, probe, n, now);
+        self.turn_of(algo, &taken, now)
+    }
+
+    fn add(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) {
+        self.table().add(probe, algo, now, n);
+    }
+
+    fn refund(&self, algo: &A::Params, taken: &Taken, n: u64, at: Option<Tick>) {
+        self.refund_by(algo, taken, n, || self.or_now(at));
+    }
+}
+
+impl<A: Algorithm<Params: Refund>, C: Clock> sealed::Charge for Direct<A, C> {
+    type Spot = ();
+
+    #[inline]
+    fn spot(&self, (): &()) {}
+
+    #[inline]
+    fn params(&self) -> &A::Params {
+        self.params()
+    }
+
+    #[inline]
+    fn now(&self) -> Tick {
+        self.clock().now()
+    }
+
+    fn check(ask: Ask<'_, '_, Self>) -> Decision {
+        ask.check()
+    }
+
+    fn peek(ask: Ask<'_, '_, Self>) -> Decision {
+        ask.peek()
+    }
+
+    fn check_spot(&self, (): (), n: u64, now: Tick) -> Decision {
+        self.decide_at(n, now)
+    }
+
+    fn charge_lease(&self, (): (), n: u64, now: Tick) -> Result<Taken, Option<Denied>> {
+        let paid = self.cell().charge(self.params(), now, n);
+        paid.map(Taken::Bucket).map_err(Some)
+    }
+
+    fn take(&self, _: &A::Params, (): (), n: u64, now: Tick) -> Result<Taken, Denied> {
+        self.take(n, now).map(|(taken, _)| taken)
+    }
+
+    fn charge_spent(&self, algo: &A::Params, (): (), n: u64, now: Tick) -> Duration {
+        self.charge_anyway(algo, n, now)
+    }
+
+    fn add(&self, algo: &A::Params, (): (), n: u64, now: Tick) {
+        self.cell().add(algo, now, n);
+    }
+
+    fn refund(&self, _: &A::Params, taken: &Taken, n: u64, at: Option<Tick>) {
+        self.refund(taken, n, || self.or_now(at));
+    }
+}

@@ -1,0 +1,316 @@
+//! One request for cells: what is asked for is set step by step, and a verb ends it.
+
+use core::hash::Hash;
+use core::time::Duration;
+
+use crate::algo::{Algorithm, StateMachine};
+use crate::decision::Decision;
+use crate::limiter::Limiter;
+use crate::limiter::direct::Direct;
+use crate::time::{Clock, Tick};
+
+/// A [`Limiter`], a [`Direct`], or something built on them that answers an [`Ask`].
+///
+/// It is sealed: a method may be added.
+pub trait Gate: sealed::Gate {}
+
+impl<G: sealed::Gate> Gate for G {}
+
+pub(crate) mod sealed {
+    /// What a request names, by the kind of gate.
+    pub trait Gate {
+        /// What a request is for: a key, or a whole request where several keys are in it.
+        type Key: ?Sized;
+        /// An algorithm with a quota worked in, where a request may bring its own.
+        type Params;
+    }
+}
+
+impl<K: ?Sized, A: Algorithm, C> sealed::Gate for Limiter<K, A, C> {
+    type Key = K;
+    type Params = A::Params;
+}
+
+impl<A: Algorithm, C> sealed::Gate for Direct<A, C> {
+    type Key = ();
+    type Params = A::Params;
+}
+
+/// One request to a [`Limiter`], a [`Direct`] or what is built on them: made by
+/// [`Limiter::ask`] and its like, ended by a verb.
+///
+/// Unless said otherwise, it is for one cell, now. Every verb takes everything that is set:
+///
+/// | set | meaning |
+/// |---|---|
+/// | [`cells`](Self::cells) | how many cells, all of them or none |
+/// | [`at`](Self::at) | the instant, if not that of the limiter's clock |
+/// | [`max_delay`](Self::max_delay) | the longest [delay](crate::Permit::delay) to accept |
+/// | [`plan`](Self::plan) | another quota than the limiter's own |
+///
+/// | verb | effect |
+/// |---|---|
+/// | [`check`](Self::check) | charges the cells if they are there, and says what is left or when to return |
+/// | [`allow`](Self::allow) | the same, answered by yes or no |
+/// | [`peek`](Self::peek) | answers as `check` would, and charges nothing |
+/// | [`reserve`](Self::reserve) | charges the cells until a [`Reservation`](crate::reservation::Reservation) is settled |
+/// | [`charge`](Self::charge) | charges cells that are spent already, whatever the limit |
+/// | [`charge_available`](Self::charge_available) | charges as many of the cells as there are |
+/// | [`refund`](Self::refund) | gives cells back |
+///
+/// It compiles to the same instructions as a call with these as arguments.
+///
+/// ```
+/// use tollgate::{Limiter, Quota, Tick};
+///
+/// let gate: Limiter<str> = Limiter::builder(Quota::per_second(10)).build()?;
+/// assert!(gate.ask("a").cells(7).at(Tick::ZERO).check().is_ok());
+/// assert_eq!(gate.ask("a").cells(0).at(Tick::ZERO).peek().unwrap().remaining(), 3);
+/// # Ok::<(), tollgate::BuildError>(())
+/// ```
+#[must_use = "a request does nothing until a verb such as `check` ends it"]
+pub struct Ask<'g, 'k, G: Gate> {
+    pub(crate) gate: &'g G,
+    pub(crate) key: &'k G::Key,
+    pub(crate) cells: u64,
+    pub(crate) at: Option<Tick>,
+    pub(crate) plan: Option<&'k G::Params>,
+    max_delay: Option<Duration>,
+}
+
+impl<'g, 'k, G: Gate> Ask<'g, 'k, G> {
+    #[inline(always)]
+    pub(crate) fn new(gate: &'g G, key: &'k G::Key) -> Self {
+        Self { gate, key, cells: 1, at: None, plan: None, max_delay: None }
+    }
+
+    /// Asks by an algorithm that works on the same states as the gate's own.
+    #[inline(always)]
+    pub(crate) fn by(self, params: &'k G::Params) -> Self {
+        Self { plan: Some(params), ..self }
+    }
+
+    /// Asks for so many cells, all of them or none, and not for one.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_hour(10)).build()?;
+    /// assert!(gate.ask("a").cells(11).check().is_err());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[inline(always)]
+    pub fn cells(self, cells: u64) -> Self {
+        Self { cells, ..self }
+    }
+
+    /// Asks at the instant `now`, which the caller reads from its own clock.
+    ///
+    /// Use one origin for all requests. A `now` older than one already used never grants more, as
+    /// long as it is not older by more than [`max_clock_skew`](crate::Builder::max_clock_skew).
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota, Tick};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(1)).build()?;
+    /// assert!(gate.ask("a").at(Tick::from_nanos(0)).check().is_ok());
+    /// assert!(gate.ask("a").at(Tick::from_nanos(999_999_999)).check().is_err());
+    /// assert!(gate.ask("a").at(Tick::from_nanos(1_000_000_000)).check().is_ok());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[inline(always)]
+    pub fn at(self, now: Tick) -> Self {
+        Self { at: Some(now), ..self }
+    }
+
+    /// The same, where a time is given; otherwise by the limiter's clock.
+    #[inline(always)]
+    pub(crate) fn at_or_now(self, at: Option<Tick>) -> Self {
+        Self { at, ..self }
+    }
+}
+
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
+    /// Accepts no [delay](crate::Permit::delay) longer than `max_delay`. With zero, only a request
+    /// that need not wait is admitted.
+    ///
+    /// It matters to algorithms that delay ([`LeakyQueue`](crate::LeakyQueue),
+    /// [`WarmUp`](crate::WarmUp)), and to no others. Requests with and without it may be mixed.
+    ///
+    /// A denial whose [`remaining`](crate::Denied::remaining) is at least the cells asked for means
+    /// that the request fits, but that its turn comes too late. Its
+    /// [`retry_after`](crate::Denied::retry_after) is the time until the same request would be admitted.
+    ///
+    /// **Not guaranteed.** Keys that [share an overflow limiter](crate::OnFull::SharedOverflow) are
+    /// decided without the bound: look at the delay.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{LeakyQueue, Limiter, Quota, Tick};
+    ///
+    /// let quota = Quota::per_second(10).burst(5);
+    /// let gate: Limiter<str, LeakyQueue> =
+    ///     Limiter::builder(quota).algorithm(LeakyQueue::new()).build()?;
+    /// let ask = |max_delay_ms| {
+    ///     gate.ask("a").at(Tick::ZERO).max_delay(Duration::from_millis(max_delay_ms)).check()
+    /// };
+    /// assert_eq!(ask(100).unwrap().delay(), Duration::ZERO);
+    /// assert_eq!(ask(100).unwrap().delay(), Duration::from_millis(100));
+    /// // The third turn is in 200 ms.
+    /// assert_eq!(ask(150).unwrap_err().retry_after(), Some(Duration::from_millis(50)));
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[inline(always)]
+    pub fn max_delay(self, max_delay: Duration) -> Self {
+        Self { max_delay: Some(max_delay), ..self }
+    }
+
+    /// Charges the cells if they are there.
+    ///
+    /// # Errors
+    ///
+    /// The denial, with the time to come back. Nothing is charged.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_hour(10)).build()?;
+    /// assert_eq!(gate.ask("a").cells(7).check().unwrap().remaining(), 3);
+    /// assert_eq!(gate.ask("a").cells(7).check().unwrap_err().remaining(), 3);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[inline(always)]
+    pub fn check(self) -> Decision {
+        let Self { gate, key, cells, at, plan, max_delay } = self;
+        if let (true, Some(max_delay)) = (A::Params::MAY_DELAY, max_delay) {
+            let (probe, now) = (gate.probe(key), gate.or_now(at));
+            return gate.decide_within(gate.or_own(plan), probe, cells, now, max_delay);
+        }
+        match at {
+            None => gate.decide_now(plan, key, cells),
+            Some(now) => gate.decide_at(plan, key, cells, now),
+        }
+    }
+
+    /// Charges the cells if they are there, and answers yes or no. Where the algorithm keeps a ring,
+    /// it takes less time than [`check`](Self::check).
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota, SubWindows};
+    /// let gate: Limiter<str, _> =
+    ///     Limiter::builder(Quota::per_hour(10)).algorithm(SubWindows::new()).build()?;
+    /// assert!(gate.ask("a").cells(7).allow());
+    /// assert!(!gate.ask("a").cells(7).allow());
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[inline(always)]
+    pub fn allow(self) -> bool {
+        let Self { gate, key, cells, at, plan, max_delay } = self;
+        if A::Params::MAY_DELAY && max_delay.is_some() {
+            return self.check().is_ok();
+        }
+        match at {
+            None => gate.allow_now(plan, key, cells),
+            Some(now) => gate.allow_at(plan, key, cells, now),
+        }
+    }
+
+    /// Answers as [`check`](Self::check) would, charges nothing and gives the key no slot. It does
+    /// not say whether the key would find one.
+    ///
+    /// # Errors
+    ///
+    /// The denial that `check` would give.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota, Tick};
+    /// let gate: Limiter<str> = Limiter::builder(Quota::per_second(3)).build()?;
+    /// let ask = || gate.ask("a").at(Tick::ZERO);
+    /// assert_eq!(ask().cells(0).peek().unwrap().remaining(), 3);
+    /// assert!(ask().cells(4).peek().is_err());
+    /// assert_eq!(gate.stats().claimed, 0);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn peek(self) -> Decision {
+        let Self { gate, key, cells, at, plan, max_delay } = self;
+        let (algo, probe, now) = (gate.or_own(plan), gate.probe(key), gate.or_now(at));
+        match max_delay {
+            Some(max_delay) if A::Params::MAY_DELAY => {
+                gate.peek_within(algo, probe, cells, now, max_delay)
+            }
+            _ => gate.peek_by(algo, probe, cells, now),
+        }
+    }
+}
+
+impl<A: Algorithm, C: Clock> Ask<'_, '_, Direct<A, C>> {
+    /// Charges the cells if they are there.
+    ///
+    /// # Errors
+    ///
+    /// The denial, with the time to come back. Nothing is charged.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, Tick};
+    /// let gate = Direct::new(Quota::per_second(1))?;
+    /// assert!(gate.ask().at(Tick::from_nanos(5)).check().is_ok());
+    /// assert!(gate.ask().at(Tick::ZERO).check().is_err());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[inline(always)]
+    pub fn check(self) -> Decision {
+        match self.at {
+            None => self.gate.decide_now(self.cells),
+            Some(now) => self.gate.decide_at(self.cells, now),
+        }
+    }
+
+    /// Charges the cells if they are there, and answers yes or no. Where the algorithm keeps a ring,
+    /// it takes less time than [`check`](Self::check).
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota};
+    /// let gate = Direct::new(Quota::per_hour(10))?;
+    /// assert!(gate.ask().cells(7).allow() && !gate.ask().cells(7).allow());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[inline(always)]
+    pub fn allow(self) -> bool {
+        match self.at {
+            None => self.gate.allow_now(self.cells),
+            Some(now) => self.gate.allows_at(self.cells, now),
+        }
+    }
+
+    /// Answers as [`check`](Self::check) would, and charges nothing.
+    ///
+    /// # Errors
+    ///
+    /// The denial that `check` would give.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota, Tick};
+    /// let gate = Direct::new(Quota::per_second(3))?;
+    /// assert_eq!(gate.ask().at(Tick::ZERO).peek().unwrap().remaining(), 2);
+    /// assert_eq!(gate.ask().cells(0).at(Tick::ZERO).peek().unwrap().remaining(), 3);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn peek(self) -> Decision {
+        self.gate.answer_at(self.cells, self.gate.or_now(self.at))
+    }
+}
+
+impl<G: Gate> Clone for Ask<'_, '_, G> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<G: Gate> Copy for Ask<'_, '_, G> {}
+
+impl<G: Gate> core::fmt::Debug for Ask<'_, '_, G> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Ask")
+            .field("cells", &self.cells)
+            .field("at", &self.at)
+            .field("max_delay", &self.max_delay)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,92 @@
+//! The errors of building a limiter.
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::quota::QuotaError;
+
+/// Why a limiter cannot be built; its text says what to do instead.
+///
+/// ```
+/// use tollgate::{BuildError, Limiter, Quota};
+///
+/// let built: Result<Limiter<u64>, _> = Limiter::builder(Quota::per_second(1)).capacity(0).build();
+/// assert_eq!(built.unwrap_err(), BuildError::ZeroCapacity);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The quota is out of range.
+    Quota(QuotaError),
+    /// The overflow quota is out of range.
+    OverflowQuota(QuotaError),
+    /// A capacity of zero keys.
+    ZeroCapacity,
+    /// More keys than 2^32 buckets hold, about 18 thousand million.
+    CapacityTooLarge,
+    /// The clocks are allowed to differ by so much that the algorithm's time grid cannot tell a clock
+    /// that is behind from an old state.
+    SkewTooLarge {
+        /// The most that can be allowed with this quota and algorithm.
+        max: Duration,
+    },
+    /// The algorithm, or the quota, needs more than a compact slot has: see
+    /// [`SlotLayout`](crate::limiter::SlotLayout).
+    NotCompact,
+    /// Hot keys are to be leased, and the algorithm takes no cells ahead.
+    NothingToLease,
+    /// The system has no memory for that capacity.
+    OutOfMemory,
+}
+
+impl From<QuotaError> for BuildError {
+    fn from(error: QuotaError) -> Self {
+        Self::Quota(error)
+    }
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Quota(error) => write!(f, "quota: {error}"),
+            Self::OverflowQuota(error) => write!(f, "overflow quota: {error}"),
+            Self::ZeroCapacity => f.write_str(
+                "the capacity is 0 keys: give the number of keys that are active at one time \
+                 (use Direct for a limiter without keys)",
+            ),
+            Self::CapacityTooLarge => {
+                f.write_str("the capacity is above 18 thousand million keys: lower it")
+            }
+            Self::SkewTooLarge { max } => write!(
+                f,
+                "max_clock_skew is above {max:?}, the maximum by which states of this quota can be told \
+                 from old ones: lower it, or give the quota a longer period or a larger burst",
+            ),
+            Self::NotCompact => f.write_str(
+                "compact slots were asked for, but this algorithm or quota does not fit them: use \
+                 SlotLayout::Auto or SlotLayout::Wide. Leases (Gcra::leases, lease_hot_keys), \
+                 Gcra::for_plans and all algorithms but Gcra, LeakyQueue and FixedWindow need wide slots. Gcra and \
+                 LeakyQueue fit with at most 1.5 million cells a second and a burst of at most \
+                 2^31 that takes 0.64 ms or longer to come back; FixedWindow with a lower limit or \
+                 a longer period",
+            ),
+            Self::NothingToLease => f.write_str(
+                "lease_hot_keys needs to know how many cells a thread may take ahead: choose them \
+                 with Gcra::leases, for example .algorithm(Gcra::new().leases(64))",
+            ),
+            Self::OutOfMemory => f.write_str(
+                "the system has no memory for this capacity (about 29 bytes a key, 15 in compact \
+                 slots, and 15 for each word of its ring, where the algorithm has one): lower it",
+            ),
+        }
+    }
+}
+
+impl core::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Quota(error) | Self::OverflowQuota(error) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! The straight line: key, hash, slot, step, compare-and-swap, decision.
+//!
+//! A [`Decision`](crate::Decision) says how much is left, how long to wait and when everything is
+//! restored. Where the state is one word, these are computed only when the caller reads them. Where
+//! the state has a ring, they must be read with the decision and are most of its cost; so yes or no
+//! ([`allow`](Limiter::allow)) has functions of its own.
+
+use core::hash::Hash;
+use core::time::Duration;
+
+use crate::algo::{Algorithm, NoRing, StateMachine, Visitor, WithinDelay};
+use crate::cell::Request;
+use crate::decision::{Decision, OutOfLine, Permit};
+use crate::limiter::{Limiter, WhenFull};
+use crate::table::{Event, Full, KeyRequest, Lookup, Probe};
+use crate::time::{Clock, Tick};
+
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
+    /// Decides by the limiter's clock, and by the plan's algorithm if there is a plan. Leases and coarse
+    /// times serve the limiter's own algorithm only.
+    #[inline(always)]
+    pub(super) fn decide_now(&self, plan: Option<&A::Params>, key: &K, n: u64) -> Decision {
+        if plan.is_none() && self.shares.is_some() {
+            // The end of a lease is judged by a time that is not behind.
+            return self.decide_leasing(self.probe(key), n, || self.clock.now());
+        }
+        if let (None, Some(coarse)) = (plan, self.clock.coarse()) {
+            return self.decide_by_coarse(key, n, coarse);
+        }
+        let (probe, lookup, now) = self.look_up_now(key);
+        self.decide_by(self.or_own(plan), (probe, lookup), n, now)
+    }
+
+    /// Decides by a time that the caller gives.
+    #[inline(always)]
+    pub(super) fn decide_at(
+        &self,
+        plan: Option<&A::Params>,
+        key: &K,
+        n: u64,
+        now: Tick,
+    ) -> Decision {
+        let probe = self.probe(key);
+        if plan.is_none() && self.shares.is_some() {
+            return self.decide_leasing(probe, n, || now);
+        }
+        self.decide_by(self.or_own(plan), (probe, self.table.find_at_once(probe)), n, now)
+    }
+
+    /// Looks a key up, and reads the clock.
+    ///
+    /// On some processors a clock read waits for the loads before it, and the longer it waits, the
+    /// less it hides of what comes after it. So a slot that is likely to be far away is prefetched
+    /// before the clock read and looked at after it; one that is near is looked at first.
+    #[inline(always)]
+    fn look_up_now(&self, key: &K) -> (Probe, Lookup<'_>, Tick) {
+        let probe = self.probe(key);
+        if self.table.is_far() {
+            self.table.prefetch(probe);
+            let now = self.clock.now();
+            return (probe, self.table.find_at_once(probe), now);
+        }
+        let lookup = self.table.find_at_once(probe);
+        (probe, lookup, self.clock.now())
+    }
+
+    /// Admits by a coarse time if that suffices; otherwise the precise time decides.
+    #[inline(always)]
+    fn decide_by_coarse(&self, key: &K, n: u64, coarse: Tick) -> Decision {
+        let probe = self.probe(key);
+        let lookup = self.table.find_at_once(probe);
+        if let Some(permit) = self.params.dispatch(Admit { lookup, now: coarse, n }) {
+            self.count(true);
+            return Ok(permit);
+        }
+        self.decide(probe, lookup, n, self.clock.now())
+    }
+
+    /// Counts a decision, if the limiter counts them.
+    #[inline(always)]
+    pub(crate) fn count(&self, admitted: bool) {
+        if let Some(tally) = &self.tally {
+            tally.count(admitted);
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn decide(&self, probe: Probe, lookup: Lookup<'_>, n: u64, now: Tick) -> Decision {
+        self.decide_by(&self.params, (probe, lookup), n, now)
+    }
+
+    /// Decides by an algorithm that works on the same states as the limiter's own.
+    #[inline(always)]
+    pub(super) fn decide_by(
+        &self,
+        algo: &A::Params,
+        (probe, lookup): (Probe, Lookup<'_>),
+        n: u64,
+        now: Tick,
+    ) -> Decision {
+        algo.dispatch(Decide { limiter: self, probe, lookup, now, n, evict: self.evicts() })
+    }
+
+    /// Decides where a request accepts no longer delay than `max_delay`.
+    pub(super) fn decide_within(
+        &self,
+        algo: &A::Params,
+        probe: Probe,
+        n: u64,
+        now: Tick,
+        max_delay: Duration,
+    ) -> Decision {
+        let lookup = self.table.find_at_once(probe);
+        let decide = Decide { limiter: self, probe, lookup, now, n, evict: self.evicts() };
+        algo.dispatch(DecideWithin { decide, max_delay })
+    }
+
+    /// Answers yes or no by the limiter's clock.
+    #[inline(always)]
+    pub(super) fn allow_now(&self, plan: Option<&A::Params>, key: &K, n: u64) -> bool {
+        if self.clock.coarse().is_some() {
+            return self.decide_now(plan, key, n).is_ok();
+        }
+        let (probe, lookup, now) = self.look_up_now(key);
+        self.allow_found(plan, (probe, lookup), n, now)
+    }
+
+    /// Answers yes or no by a time that the caller gives.
+    #[inline(always)]
+    pub(super) fn allow_at(&self, plan: Option<&A::Params>, key: &K, n: u64, now: Tick) -> bool {
+        let probe = self.probe(key);
+        self.allow_found(plan, (probe, self.table.find_at_once(probe)), n, now)
+    }
+
+    #[inline(always)]
+    fn allow_found(
+        &self,
+        plan: Option<&A::Params>,
+        (probe, lookup): (Probe, Lookup<'_>),
+        n: u64,
+        now: Tick,
+    ) -> bool {
+        let decide = Decide { limiter: self, probe, lookup, now, n, evict: self.evicts() };
+        self.or_own(plan).dispatch(Allow(decide))
+    }
+
+    /// Whether it pays to begin lookups ahead: a key's slot is likely to be in no near cache, and
+    /// no lease is looked at before it.
+    #[inline(always)]
+    pub(super) fn begins_ahead(&self) -> bool {
+        self.table.is_far() && self.shares.is_none()
+    }
+
+    /// Begins to look a key up, for [`decide_begun`](Self::decide_begun).
+    #[inline(always)]
+    pub(crate) fn begin(&self, key: &K) -> Probe {
+        let probe = self.probe(key);
+        self.table.prefetch(probe);
+        probe
+    }
+
+    /// Decides about a key whose lookup was [begun](Self::begin).
+    #[inline(always)]
+    pub(crate) fn decide_begun(&self, probe: Probe, n: u64, now: Tick) -> Decision {
+        self.decide(probe, self.table.find_at_once(probe), n, now)
+    }
+
+    /// The answer to `n` cells with nothing charged, by an algorithm that works on the same states
+    /// as the limiter's own.
+    pub(crate) fn peek_by(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) -> Decision {
+        let seen = self.table.peek(probe, algo, now, n);
+        algo.answer(seen.unwrap_or_else(|| unseen(algo, n, now)), now, n)
+    }
+
+    /// The same, where a request accepts no longer delay than `max_delay`.
+    pub(super) fn peek_within(
+        &self,
+        algo: &A::Params,
+        probe: Probe,
+        n: u64,
+        now: Tick,
+        max_delay: Duration,
+    ) -> Decision {
+        let bound = WithinDelay::new(algo.clone(), max_delay);
+        let seen = self.table.peek(probe, &bound, now, n);
+        bound.answer(seen.unwrap_or_else(|| unseen(&bound, n, now)), now, n)
+    }
+
+    /// The time given, or that of the limiter's clock.
+    #[inline(always)]
+    pub(crate) fn or_now(&self, at: Option<Tick>) -> Tick {
+        at.unwrap_or_else(|| self.clock.now())
+    }
+
+    /// The algorithm given, or the limiter's own.
+    #[inline(always)]
+    pub(crate) fn or_own<'a>(&'a self, plan: Option<&'a A::Params>) -> &'a A::Params {
+        plan.unwrap_or(&self.params)
+    }
+
+    #[inline(always)]
+    pub(crate) fn probe(&self, key: &K) -> Probe {
+        self.table.probe(self.hasher.hash_one(key))
+    }
+
+    /// As [`decide_full`](Self::decide_full), where keys without a slot share no limiter.
+    pub(crate) fn decide_unseated(&self, nearest: u64, n: u64, now: Tick) -> Decision {
+        let OutOfLine(decision) = self.decide_full(nearest, n, now);
+        decision
+    }
+
+    /// Decides where all candidate slots hold live keys of others, and none may be evicted.
+    #[cold]
+    #[inline(never)]
+    fn decide_full(&self, nearest: u64, n: u64, now: Tick) -> OutOfLine<Decision> {
+        let counters = self.table.counters();
+        OutOfLine(match &self.when_full {
+            WhenFull::Evict | WhenFull::Deny => {
+                counters.count(Event::DeniedFull);
+                Err(self.params.no_place(nearest, now, self.table.skew()))
+            }
+            WhenFull::Admit => {
+                counters.count(Event::AdmittedFull);
+                self.admit_untracked(n, now)
+            }
+            WhenFull::Share(shared) => {
+                counters.count(Event::Overflowed);
+                shared.1.check(&shared.0, now, n)
+            }
+        })
+    }
+
+    /// Admits, and answers as if the key were fresh.
+    fn admit_untracked(&self, n: u64, now: Tick) -> Decision {
+        match self.params.answer(unseen(&self.params, n, now), now, n) {
+            Err(denied) if !denied.is_final() => Ok(Permit::despite(denied)),
+            decision => decision,
+        }
+    }
+}
+
+impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
+    /// Whether a live key may be forgotten to make room for another.
+    #[inline(always)]
+    pub(crate) fn evicts(&self) -> bool {
+        matches!(self.when_full, WhenFull::Evict)
+    }
+}
+
+/// The view by which `n` cells of a key that was never seen are judged.
+pub(crate) fn unseen<M: StateMachine>(algo: &M, n: u64, now: Tick) -> M::View {
+    algo.read(algo.fresh(now), NoRing, now, n)
+}
+
+/// A request for cells, to be decided by an algorithm.
+struct Decide<'a, K: ?Sized, A: Algorithm, C> {
+    limiter: &'a Limiter<K, A, C>,
+    probe: Probe,
+    lookup: Lookup<'a>,
+    now: Tick,
+    n: u64,
+    evict: bool,
+}
+
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Decide<'_, K, A, C> {
+    type Out = Decision;
+
+    #[inline(always)]
+    fn by<M: StateMachine>(self, algo: &M) -> Decision {
+        let Self { limiter, probe, lookup, now, n, evict } = self;
+        let request = Request { now, cells: n };
+        let asked = KeyRequest { probe, machine: algo, request, may_evict: evict };
+        let decision = match lookup.decide(asked) {
+            Ok(decision) => decision,
+            Err(Full { nearest }) => {
+                let OutOfLine(decision) = limiter.decide_full(nearest, n, now);
+                decision
+            }
+        };
+        limiter.count(decision.is_ok());
+        decision
+    }
+}
+
+/// A request that accepts no longer delay than so.
+struct DecideWithin<'a, K: ?Sized, A: Algorithm, C> {
+    decide: Decide<'a, K, A, C>,
+    max_delay: Duration,
+}
+
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for DecideWithin<'_, K, A, C> {
+    type Out = Decision;
+
+    fn by<M: StateMachine>(self, algo: &M) -> Decision {
+        self.decide.by(&WithinDelay::new(algo.clone(), self.max_delay))
+    }
+}
+
+/// A request to be answered by yes or no.
+struct Allow<'a, K: ?Sized, A: Algorithm, C>(Decide<'a, K, A, C>);
+
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Allow<'_, K, A, C> {
+    type Out = bool;
+
+    #[inline(always)]
+    fn by<M: StateMachine>(self, algo: &M) -> bool {
+        let Decide { limiter, probe, lookup, now, n, evict } = self.0;
+        let request = Request { now, cells: n };
+        let asked = KeyRequest { probe, machine: algo, request, may_evict: evict };
+        let allowed = match lookup.allow(asked) {
+            Ok(allowed) => allowed,
+            Err(Full { nearest }) => {
+                let OutOfLine(decision) = limiter.decide_full(nearest, n, now);
+                decision.is_ok()
+            }
+        };
+        limiter.count(allowed);
+        allowed
+    }
+}
+
+/// A request of a key that was looked up, to be admitted at once or not at all.
+struct Admit<'a> {
+    lookup: Lookup<'a>,
+    now: Tick,
+    n: u64,
+}
+
+impl Visitor for Admit<'_> {
+    type Out = Option<Permit>;
+
+    #[inline(always)]
+    fn by<M: StateMachine>(self, algo: &M) -> Option<Permit> {
+        self.lookup.admit(algo, self.now, self.n)
+    }
+}

@@ -1,0 +1,85 @@
+//! The builder of a limiter without keys.
+
+use core::fmt;
+
+use crate::algo::Algorithm;
+use crate::algo::gcra::Gcra;
+use crate::limiter::builder::ClockSource;
+use crate::limiter::direct::Direct;
+use crate::quota::{Quota, QuotaError};
+use crate::time::Clock;
+use crate::time::clocks::QuantaClock;
+
+/// Builds a [`Direct`]. Made by [`Direct::builder`].
+///
+/// ```
+/// use tollgate::{Direct, FixedWindow, Quota};
+/// let gate = Direct::builder(Quota::per_day(5)).algorithm(FixedWindow::anchored()).build()?;
+/// # Ok::<(), tollgate::QuotaError>(())
+/// ```
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct DirectBuilder<A = Gcra, C = QuantaClock> {
+    quota: Quota,
+    algorithm: A,
+    clock: ClockSource<C>,
+}
+
+impl<A, C> DirectBuilder<A, C> {
+    pub(crate) fn new(quota: Quota, algorithm: A, clock: ClockSource<C>) -> Self {
+        Self { quota, algorithm, clock }
+    }
+
+    /// Chooses the algorithm; [`Gcra`] unless called.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, FixedWindow, Quota};
+    /// let gate = Direct::builder(Quota::per_day(5)).algorithm(FixedWindow::aligned()).build()?;
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn algorithm<B: Algorithm>(self, algorithm: B) -> DirectBuilder<B, C> {
+        DirectBuilder { algorithm, quota: self.quota, clock: self.clock }
+    }
+
+    /// Chooses the clock; [`QuantaClock`] unless called.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, ManualClock, Quota};
+    /// let gate = Direct::builder(Quota::per_day(5)).clock(ManualClock::new()).build()?;
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn clock<D: Clock>(self, clock: D) -> DirectBuilder<A, D> {
+        DirectBuilder {
+            clock: ClockSource::Given(clock),
+            quota: self.quota,
+            algorithm: self.algorithm,
+        }
+    }
+}
+
+impl<A: Algorithm, C: Clock> DirectBuilder<A, C> {
+    /// Checks the quota.
+    ///
+    /// # Errors
+    ///
+    /// The quota is out of range; the error says what to do.
+    ///
+    /// ```
+    /// # use tollgate::{Direct, Quota};
+    /// assert!(Direct::builder(Quota::per_second(0)).build().is_err());
+    /// ```
+    pub fn build(self) -> Result<Direct<A, C>, QuotaError> {
+        self.quota.validate()?;
+        let clock = self.clock.into_clock();
+        let params = self.algorithm.params(&self.quota, clock.unix_origin_nanos())?;
+        Ok(Direct::from_parts(params, clock))
+    }
+}
+
+impl<A: fmt::Debug, C> fmt::Debug for DirectBuilder<A, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DirectBuilder")
+            .field("quota", &self.quota)
+            .field("algorithm", &self.algorithm)
+            .finish_non_exhaustive()
+    }
+}
