@@ -85,7 +85,7 @@ fn leases_plans_and_dynamic_quotas_need_wide_slots_and_the_error_says_so() {
     needs_wide(DynamicGcra::new(), "live");
     needs_wide(WarmUp::new(Duration::from_secs(10)), "warm-up");
     let advice = BuildError::NotCompact.to_string();
-    for word in ["Slots::Auto", "Gcra::lanes", "share_hot_keys", "Gcra::for_plans"] {
+    for word in ["SlotLayout::Auto", "Gcra::leases", "lease_hot_keys", "Gcra::for_plans"] {
         assert!(advice.contains(word), "{word}: {advice}");
     }
     // Without `for_plans`, a limiter supports plans and reservations in both kinds of slot.
