@@ -114,7 +114,7 @@ async fn a_request_costs_what_is_said_and_is_nothing_without_a_key() {
     let no_key = Request::new(()).into_parts().0;
     let (ruling, _, _) = decide(&limit, &no_key).await;
     assert_eq!(ruling.err(), Some(Reason::NoKey(KeyError::Missing)));
-    let limit = limit.without_key(WithoutKey::Admit);
+    let limit = limit.on_no_key(OnNoKey::Admit);
     assert!(decide(&limit, &no_key).await.0.is_ok());
     let asked = limit.limiter().remote().asked.lock().expect("no panic").clone();
     assert_eq!(asked, [(b"a".to_vec(), 4), (b"a".to_vec(), 4)]);
