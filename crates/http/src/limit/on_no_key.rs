@@ -21,7 +21,7 @@ pub enum OnNoKey {
 }
 
 impl OnNoKey {
-    /// The verdict about a request without a key, for a [`Gate`] of your own.
+    /// The verdict about a request without a key, for a [`Gate`](crate::Gate) of your own.
     ///
     /// ```
     /// use tollgate_http::{KeyError, Report, Verdict, OnNoKey};

@@ -70,7 +70,8 @@ proptest! {
         name in "x-user|x-device|cookie|\\PC{0,6}", value in "\\PC{0,300}",
     ) {
         let headers = [(name.as_str(), value.as_str())];
-        let request = Request { method: &method, path: &path, host: Some(&host), headers: &headers, peer: None };
+        let (host, headers) = (Some(host.as_str()), &headers);
+        let request = Request { method: &method, path: &path, host, headers, ..Request::default() };
         let _ = GATE.decide(&request);
     }
 }
