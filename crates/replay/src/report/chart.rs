@@ -45,7 +45,7 @@ pub(super) fn draw(
         text.push('\n');
         text.push_str(&title(name, counts, columns));
         if counts.iter().any(|count| *count > 0) {
-            band(&mut text, counts, Scale { max: max, rows, gutter, chars });
+            band(&mut text, counts, Scale { max, rows, gutter, chars });
         }
     }
     axis(&mut text, columns, gutter, chars);
