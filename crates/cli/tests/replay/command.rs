@@ -35,8 +35,8 @@ gcra       burst + limit: a full bucket, plus the refill of a period
 
 Denied most by 1/s burst 1, gcra
 denied  requests  key
-    164       364  edams.ksc.nasa.gov
-     51        97  163.205.156.16
+   164       364  edams.ksc.nasa.gov
+    51        97  163.205.156.16
 
 Denied over time, 15 min a column, on the log's clock (UTC)
 
