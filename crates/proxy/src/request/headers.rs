@@ -226,8 +226,8 @@ mod tests {
         ];
         let expected = ["via: 1.1 tollgate", fors, own_host, own_proto];
         assert_eq!(sent(&lines, false, false).join("\n"), expected.join("\n"));
-        let told = ["x-forwarded-host: b.example", "x-forwarded-proto: https"];
-        let expected = [&["via: 1.1 tollgate", fors], &told[..]].concat();
+        let kept = ["x-forwarded-host: b.example", "x-forwarded-proto: https"];
+        let expected = [&["via: 1.1 tollgate", fors], &kept[..]].concat();
         assert_eq!(sent(&lines, true, false).join("\n"), expected.join("\n"));
     }
 

@@ -67,9 +67,9 @@ mod tests {
     fn time_does_not_advance_while_the_log_is_behind() {
         let stamp = |unix_nanos| Stamp { unix_nanos, offset_secs: 0 };
         let mut time = LogTime::starting(stamp(100));
-        let judged: Vec<u64> =
+        let decided: Vec<u64> =
             [100, 90, 150, 149, 150, 120, 160].map(|at| time.decided_at(stamp(at))).to_vec();
-        assert_eq!(judged, [100, 100, 150, 150, 150, 150, 160]);
+        assert_eq!(decided, [100, 100, 150, 150, 150, 150, 160]);
         assert_eq!(time.back(), BackInTime { lines: 3, max_nanos: 30 });
         assert_eq!((time.first_unix_nanos(), time.latest_unix_nanos()), (100, 160));
     }

@@ -13,8 +13,8 @@ const DAY: u64 = 86_400 * SECOND;
 const COLUMN_CHARS_MAX: usize = 4;
 
 /// The width of the numbers on the left, with the space after them.
-pub(super) fn gutter(most: u64) -> usize {
-    words::thousands(most).len() + 1
+pub(super) fn gutter(max: u64) -> usize {
+    words::thousands(max).len() + 1
 }
 
 /// Draws the chart. `names` are those of the limiters, `zone` is that of the log, and `width` is the
@@ -26,12 +26,12 @@ pub(super) fn draw(
     gutter: usize,
     width: usize,
 ) -> String {
-    let most = columns.counts.iter().flatten().copied().max().unwrap_or(0);
+    let max = columns.counts.iter().flatten().copied().max().unwrap_or(0);
     let mut text = format!(
         "Denied over time, {} a column, on the log's clock ({zone})\n",
         words::span(columns.width_nanos)
     );
-    if most == 0 {
+    if max == 0 {
         text.push_str("nothing was denied\n");
         return text;
     }
@@ -45,7 +45,7 @@ pub(super) fn draw(
         text.push('\n');
         text.push_str(&title(name, counts, columns));
         if counts.iter().any(|count| *count > 0) {
-            band(&mut text, counts, Scale { max: most, rows, gutter, chars });
+            band(&mut text, counts, Scale { max, rows, gutter, chars });
         }
     }
     axis(&mut text, columns, gutter, chars);
@@ -54,13 +54,13 @@ pub(super) fn draw(
 
 /// The name of a band, and its tallest column.
 fn title(name: &str, counts: &[u64], columns: &Columns) -> String {
-    let Some((index, most)) =
+    let Some((index, max)) =
         counts.iter().enumerate().rev().max_by_key(|(_, count)| **count).filter(|(_, m)| **m > 0)
     else {
         return format!("{name}: nothing denied\n");
     };
     let start = columns.first_local_nanos + index as u64 * columns.width_nanos;
-    format!("{name}: at most {}, at {}\n", words::thousands(*most), long_label(start, columns))
+    format!("{name}: at most {}, at {}\n", words::thousands(*max), long_label(start, columns))
 }
 
 /// The scale of the bars, which all bands share.

@@ -81,16 +81,16 @@ pub(super) fn volume(requests: &[Request]) -> u64 {
 pub(super) fn busiest_minute(requests: &[Request]) -> u64 {
     let mut first = 0;
     let mut cells = 0_u128;
-    let mut most = 0;
+    let mut max = 0;
     for request in requests {
         cells += u128::from(request.cells);
         while request.nanos - requests[first].nanos >= MINUTE_NANOS {
             cells -= u128::from(requests[first].cells);
             first += 1;
         }
-        most = most.max(cells);
+        max = max.max(cells);
     }
-    u64::try_from(most).unwrap_or(u64::MAX)
+    u64::try_from(max).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -15,15 +15,15 @@ use super::keys::{Keys, Request};
 pub(super) fn burst_needed(rate: &Quota, requests: &[Request]) -> u64 {
     let limit = u128::from(rate.limit());
     let cell = rate.period().as_nanos().max(1);
-    let (mut drained, mut most) = (0_u128, 0_u128);
+    let (mut drained, mut max) = (0_u128, 0_u128);
     for request in requests {
         let now = u128::from(request.nanos) * limit;
         let cost = u128::from(request.cells).saturating_mul(cell);
         let owed = drained.saturating_sub(now).saturating_add(cost);
         drained = now.saturating_add(owed);
-        most = most.max(owed);
+        max = max.max(owed);
     }
-    u64::try_from(most.div_ceil(cell)).unwrap_or(u64::MAX)
+    u64::try_from(max.div_ceil(cell)).unwrap_or(u64::MAX)
 }
 
 /// The denials of a limiter.

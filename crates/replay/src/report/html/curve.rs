@@ -22,13 +22,13 @@ struct Layout {
     bursts: Log,
     right: f64,
     well_behaved: u64,
-    most_share: f64,
+    max_share: f64,
 }
 
 impl Layout {
     /// The scale is a square root, so that the small shares that matter have room.
     fn y(self, share: f64) -> f64 {
-        BOTTOM - (share / self.most_share).sqrt() * (BOTTOM - TOP)
+        BOTTOM - (share / self.max_share).sqrt() * (BOTTOM - TOP)
     }
 
     fn at(self, burst: u64, denied: u64) -> Point {
@@ -44,16 +44,16 @@ pub(super) fn chart(analysis: &Analysis, suggestion: &Suggestion) -> String {
             + 52.0;
     let right = WIDTH - legend;
     let points = || candidates.iter().flat_map(|candidate| &candidate.curve);
-    let most = points().map(|point| point.burst).max().unwrap_or(1).min(BURST_MAX);
+    let max = points().map(|point| point.burst).max().unwrap_or(1).min(BURST_MAX);
     let share_of = |denied| share(denied, analysis.well_behaved.count);
-    let most_share = points().map(|point| share_of(point.denied)).fold(0.0, f64::max);
-    let most_share = most_share.max(suggestion.at_most.as_f64() * 1.5).clamp(0.02, 1.0);
-    let least = candidates.iter().map(|candidate| candidate.min_needed_burst).min().unwrap_or(1);
-    let least = 10_u64.pow(least.clamp(1, most).ilog10());
-    let bursts = Log::new(least, most, right - LEFT - 12.0);
-    let layout = Layout { bursts, right, well_behaved: analysis.well_behaved.count, most_share };
+    let max_share = points().map(|point| share_of(point.denied)).fold(0.0, f64::max);
+    let max_share = max_share.max(suggestion.at_most.as_f64() * 1.5).clamp(0.02, 1.0);
+    let min = candidates.iter().map(|candidate| candidate.min_needed_burst).min().unwrap_or(1);
+    let min = 10_u64.pow(min.clamp(1, max).ilog10());
+    let bursts = Log::new(min, max, right - LEFT - 12.0);
+    let layout = Layout { bursts, right, well_behaved: analysis.well_behaved.count, max_share };
     let mut svg = Svg::new(WIDTH, HEIGHT);
-    axes(&mut svg, layout, (least, most));
+    axes(&mut svg, layout, (min, max));
     let bound = layout.y(suggestion.at_most.as_f64());
     svg.line((LEFT, bound), (right, bound), "bound");
     for (index, candidate) in candidates.iter().enumerate() {
@@ -66,17 +66,17 @@ pub(super) fn chart(analysis: &Analysis, suggestion: &Suggestion) -> String {
     svg.finish("Share of well-behaved keys ever denied, by burst")
 }
 
-fn axes(svg: &mut Svg, layout: Layout, (least, most): (u64, u64)) {
+fn axes(svg: &mut Svg, layout: Layout, (min, max): (u64, u64)) {
     for hundredths in SHARES {
         let share = hundredths as f64 / 100.0;
-        if share > layout.most_share {
+        if share > layout.max_share {
             break;
         }
         let y = layout.y(share);
         svg.line((LEFT, y), (layout.right, y), if hundredths == 0 { "axis" } else { "grid" });
         svg.text((LEFT - 6.0, y + 4.0), Anchor::End, "tick", &format!("{hundredths} %"));
     }
-    for burst in log_ticks(least, most) {
+    for burst in log_ticks(min, max) {
         let x = LEFT + layout.bursts.at(burst);
         svg.line((x, BOTTOM), (x, BOTTOM + 5.0), "axis");
         svg.text((x, BOTTOM + 19.0), Anchor::Middle, "tick", &thousands(burst));

@@ -26,8 +26,8 @@ pub(super) fn chart(series: &[Series<'_>], columns: &Columns, zone: &str) -> Opt
         .map(|(index, one)| (one, counts(index)))
         .filter(|(_, counts)| counts.iter().any(|count| *count > 0))
         .collect();
-    let most = shown.iter().flat_map(|(_, counts)| counts.iter()).max()?;
-    let left = text_width(&thousands(*most)) + 40.0;
+    let max = shown.iter().flat_map(|(_, counts)| counts.iter()).max()?;
+    let left = text_width(&thousands(*max)) + 40.0;
     let height = (BAND + HEAD) * shown.len() as f64 + FOOT;
     let mut svg = Svg::new(WIDTH, height);
     for (index, (one, counts)) in shown.iter().enumerate() {
@@ -51,13 +51,13 @@ fn band(
     columns: &Columns,
     (left, top): (f64, f64),
 ) {
-    let most = counts.iter().copied().max().unwrap_or(0);
-    let scale = Linear::new(most, BAND - 6.0);
+    let max = counts.iter().copied().max().unwrap_or(0);
+    let scale = Linear::new(max, BAND - 6.0);
     let bottom = top + BAND;
     let denied = thousands(counts.iter().sum());
     svg.text((left, top - 8.0), Anchor::Start, "name", &cut(&series.name, 600.0));
     svg.text((WIDTH - RIGHT, top - 8.0), Anchor::End, "tick", &format!("{denied} denied"));
-    for tick in ticks(most) {
+    for tick in ticks(max) {
         let y = bottom - scale.at(tick);
         svg.line((left, y), (WIDTH - RIGHT, y), if tick == 0 { "axis" } else { "grid" });
         svg.text((left - 6.0, y + 4.0), Anchor::End, "tick", &thousands(tick));

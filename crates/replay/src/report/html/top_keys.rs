@@ -15,7 +15,7 @@ const KEY_WIDTH: f64 = 290.0;
 
 /// The chart of one series; `None` if it denied no request.
 pub(super) fn chart(series: &Series<'_>) -> Option<String> {
-    let most = series.top.iter().map(|key| key.requests).max()?;
+    let max = series.top.iter().map(|key| key.requests).max()?;
     let name = |key: &str| cut(&readable(key), KEY_WIDTH);
     let widest = |widths: &mut dyn Iterator<Item = f64>| widths.fold(0.0, f64::max);
     let left = widest(&mut series.top.iter().map(|key| text_width(&name(key.key)))) + 16.0;
@@ -25,11 +25,11 @@ pub(super) fn chart(series: &Series<'_>) -> Option<String> {
     };
     let labels = series.top.iter().map(|key| text_width(&tooltip(key.denied, key.requests)));
     let right = widest(&mut labels.into_iter()) + 14.0;
-    let scale = Linear::new(most, WIDTH - left - right);
+    let scale = Linear::new(max, WIDTH - left - right);
     let bottom = HEAD + BAR * series.top.len() as f64;
     let mut svg = Svg::new(WIDTH, bottom + FOOT);
     legend(&mut svg, left);
-    for tick in ticks(most) {
+    for tick in ticks(max) {
         let x = left + scale.at(tick);
         svg.line((x, HEAD - 4.0), (x, bottom + 4.0), "grid");
         svg.text((x, bottom + 17.0), Anchor::Middle, "tick", &thousands(tick));
