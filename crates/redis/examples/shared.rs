@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let processes = [process()?, process()?];
     for attempt in 0..8 {
         let which = attempt % 2;
-        match processes[which].check("somebody").await? {
+        match processes[which].check("alice").await? {
             Ok(permit) => println!("process {which}: admitted, {} left", permit.remaining()),
             Err(denied) => println!("process {which}: retry after {:?}", denied.retry_after()),
         }

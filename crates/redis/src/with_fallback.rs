@@ -216,7 +216,7 @@ impl<R: Remote> WithFallback<R> {
     /// ```no_run
     /// # use tollgate_redis::{WithFallback, Origin};
     /// # async fn example(gate: WithFallback) {
-    /// let answer = gate.check("somebody").await;
+    /// let answer = gate.check("alice").await;
     /// if answer.origin == Origin::Fallback {
     ///     println!("the server is away");
     /// }
@@ -231,7 +231,7 @@ impl<R: Remote> WithFallback<R> {
     /// ```no_run
     /// # use tollgate_redis::WithFallback;
     /// # async fn example(gate: WithFallback) {
-    /// if let Err(denied) = gate.check_n("somebody", 20).await.decision {
+    /// if let Err(denied) = gate.check_n("alice", 20).await.decision {
     ///     println!("retry after {:?}", denied.retry_after());
     /// }
     /// # }
@@ -253,7 +253,7 @@ impl<R: Remote> WithFallback<R> {
     /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
     /// let gate = RedisLimiter::builder(&store, "api", Quota::per_second(100)).build()?;
     /// let gate = WithFallback::new(gate, Fallback::Admit);
-    /// assert!(gate.try_check_n("somebody", 1).is_none(), "the server must be asked each time");
+    /// assert!(gate.try_check_n("alice", 1).is_none(), "the server must be asked each time");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_check_n(&self, key: impl AsRef<[u8]>, n: u64) -> Option<Answer> {

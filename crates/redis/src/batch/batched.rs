@@ -64,10 +64,10 @@ pub(crate) struct Settings {
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
 /// let batched = Batched::builder(Blank, 100).max_unsent(10).build()?;
 /// for _ in 0..10 {
-///     assert!(batched.check(b"somebody").await?.decision.is_ok());
+///     assert!(batched.check(b"alice").await?.decision.is_ok());
 /// }
 /// // By then it has learned that others have used everything.
-/// assert!(batched.check(b"somebody").await?.decision.is_err());
+/// assert!(batched.check(b"alice").await?.decision.is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

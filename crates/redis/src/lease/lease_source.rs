@@ -38,7 +38,7 @@ use crate::Unavailable;
 /// let leased = Leased::builder(Near(Limiter::builder(quota).build()?)).build()?;
 /// let mut admitted = 0;
 /// for _ in 0..10 {
-///     admitted += u64::from(leased.check(b"somebody").await?.decision.is_ok());
+///     admitted += u64::from(leased.check(b"alice").await?.decision.is_ok());
 /// }
 /// assert_eq!(admitted, 10);
 /// assert!(leased.stats().calls < 10);

@@ -214,7 +214,7 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
     /// #     }
     /// # }
     /// let leased = Leased::builder(Away).build()?;
-    /// assert!(leased.try_check(b"somebody new", 1).is_none());
+    /// assert!(leased.try_check(b"a new key", 1).is_none());
     /// # Ok::<(), LeaseError>(())
     /// ```
     pub fn try_check(&self, key: &[u8], n: u64) -> Option<Answer> {

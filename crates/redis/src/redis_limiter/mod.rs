@@ -129,7 +129,7 @@ impl RedisLimiter {
     /// ```no_run
     /// # use tollgate_redis::RedisLimiter;
     /// # async fn example(gate: RedisLimiter) -> Result<(), tollgate_redis::Unavailable> {
-    /// if gate.check("somebody").await?.is_err() {
+    /// if gate.check("alice").await?.is_err() {
     ///     println!("429");
     /// }
     /// # Ok(())
@@ -150,7 +150,7 @@ impl RedisLimiter {
     /// ```no_run
     /// # use tollgate_redis::RedisLimiter;
     /// # async fn example(gate: RedisLimiter, bytes: &[u8]) -> Result<(), tollgate_redis::Unavailable> {
-    /// let decision = gate.check_n("somebody", bytes.len() as u64).await?;
+    /// let decision = gate.check_n("alice", bytes.len() as u64).await?;
     /// # Ok(())
     /// # }
     /// ```
@@ -168,7 +168,7 @@ impl RedisLimiter {
     /// ```no_run
     /// # use tollgate_redis::RedisLimiter;
     /// # async fn example(gate: RedisLimiter) -> Result<(), tollgate_redis::Unavailable> {
-    /// let left = gate.peek_n("somebody", 0).await?.map(|permit| permit.remaining());
+    /// let left = gate.peek_n("alice", 0).await?.map(|permit| permit.remaining());
     /// # Ok(())
     /// # }
     /// ```
@@ -185,7 +185,7 @@ impl RedisLimiter {
     /// ```no_run
     /// # use tollgate_redis::RedisLimiter;
     /// # async fn example(gate: RedisLimiter) -> Result<(), tollgate_redis::Unavailable> {
-    /// gate.reset("somebody").await
+    /// gate.reset("alice").await
     /// # }
     /// ```
     pub async fn reset(&self, key: impl AsRef<[u8]>) -> Result<(), Unavailable> {
@@ -209,7 +209,7 @@ impl RedisLimiter {
     /// # use tollgate_redis::RedisLimiter;
     /// # async fn example(gate: RedisLimiter) -> Result<(), tollgate_redis::Unavailable> {
     /// let asked = std::time::Instant::now();
-    /// let taken = gate.take("somebody", 1, 100).await?;
+    /// let taken = gate.take("alice", 1, 100).await?;
     /// let spend_until = asked + taken.lifetime;
     /// # Ok(())
     /// # }
