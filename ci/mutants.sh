@@ -52,7 +52,7 @@ describe() {
     esac
     case "$1" in
         # Left out are those of a second or more: they ask millions of times.
-        algo) fast=(--lib --test fuzz_bodies --test oracle -- --skip polling_loses --skip who_comes_back
+        algo) fast=(--lib --test fuzz_bodies --test oracle -- --skip polling_loses --skip a_client_that_retries
             --skip who_polls --skip six_hundred --skip a_large_log) ;;
         table | cell) fast=(--lib --test fuzz_bodies --test limiter) ;;
     esac
