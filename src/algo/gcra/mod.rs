@@ -93,11 +93,11 @@ const DEBT_BURSTS: u64 = 16;
 /// to `burst` of them are saved.
 ///
 /// **Guarantee.** In any span of time, under any interleaving of threads, a key that keeps its
-/// place is granted at most `burst + rate * (span + u)` cells, where `u` is one unit of its
+/// slot is granted at most `burst + rate * (span + u)` cells, where `u` is one unit of its
 /// [`Grid`]: 2.5 microseconds, or a thousandth of the time the whole burst takes to come back
 /// where that is less (and never below a nanosecond). `u` is counted once per span, it does not
-/// add up, and the rate itself is exact. In [compact slots](crate::Slots) `u` is 250 microseconds,
-/// or again a thousandth of that time.
+/// add up, and the rate itself is exact. In [compact slots](crate::SlotLayout) `u` is 250
+/// microseconds, or again a thousandth of that time.
 ///
 /// **Not guaranteed.** See [`Limiter`](crate::Limiter) for what happens to a key that loses its
 /// place, and [`Grid`] for clocks that disagree by hours where the burst comes back in less than
