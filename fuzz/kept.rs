@@ -1,8 +1,9 @@
-//! What is kept in `corpus/` for a target: for the tests that replay it, each of which includes this file.
+//! The committed corpus of a fuzz target, for the tests that replay it. Each of them includes this
+//! file.
 
 use std::path::{Path, PathBuf};
 
-/// What each file holds whose name begins with `seed-`; others are what fuzzing left there.
+/// The content of each file whose name begins with `seed-`. Other files are left over from fuzzing.
 pub(crate) fn kept(target: &str) -> Vec<Vec<u8>> {
     let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     let folder = folders

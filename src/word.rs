@@ -6,7 +6,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Field {
     shift: u32,
-    /// The largest value: what the hot path asks for.
+    /// The largest value, which the hot path needs.
     max: u64,
 }
 

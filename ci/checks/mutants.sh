@@ -51,8 +51,8 @@ describe() {
         rules) package=tollgate-rules paths=('crates/rules/src/*.rs' 'crates/rules/src/*/*.rs') ;;
     esac
     case "$1" in
-        # Tests of a second or more are left out: they decide millions of times.
-        algo) fast=(--lib --test fuzz_bodies --test oracle -- --skip polling_loses --skip who_comes_back
+        # Left out are those of a second or more: they ask millions of times.
+        algo) fast=(--lib --test fuzz_bodies --test oracle -- --skip polling_loses --skip a_client_that_retries
             --skip who_polls --skip six_hundred --skip a_large_log) ;;
         table | cell) fast=(--lib --test fuzz_bodies --test limiter) ;;
     esac

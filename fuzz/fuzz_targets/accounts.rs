@@ -1,4 +1,4 @@
-//! A keyed limiter whose charges are taken back, saved and restored, against a model a key.
+//! A keyed limiter with refunds, snapshots and restores, against one model a key.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The `RateLimit` fields, of any names and numbers.
+//! The `RateLimit` header fields, with any names and numbers.
 
 #![no_main]
 

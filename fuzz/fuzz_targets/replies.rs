@@ -1,4 +1,4 @@
-//! What a Redis server answers: any bytes, and any numbers.
+//! The replies of a Redis server: any bytes, and any numbers.
 
 #![no_main]
 

@@ -267,7 +267,7 @@ mod tests {
     /// Requests at one instant, one after the other; the first that has no delay in the list is
     /// denied.
     #[test]
-    fn turns_by_cells_that_pass_at_once_and_by_cost() {
+    fn turns_depend_on_the_immediate_cells_and_the_cost() {
         let ones = [1; 7].as_slice();
         let cases: [(u64, &[u64], &[u64]); 9] = [
             (1, ones, &[0, 100, 200, 300, 400, 500]),
@@ -329,7 +329,7 @@ mod tests {
     proptest! {
         /// Every answer is the token bucket's, except for the delay.
         #[test]
-        fn it_charges_as_the_token_bucket(
+        fn charges_are_those_of_the_token_bucket(
             immediate: u64, word: u64, now: u64, n in 0_u64..30, near: bool,
         ) {
             let queue = params("7/s burst 20", LeakyQueue::new().immediate(immediate));

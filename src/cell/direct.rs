@@ -2,7 +2,7 @@
 //!
 //! # Guarded by
 //!
-//! `loom-tests/tests/decide.rs` and `windows.rs`, run by `ci/loom.sh`: these models share a bucket
+//! `loom-tests/tests/decide.rs` and `windows.rs`, run by `ci/check.sh loom`: these models share a bucket
 //! without keys between threads.
 
 use super::head::{Head, HeadCell};

@@ -29,7 +29,7 @@
 //!
 //! # Guarded by
 //!
-//! `loom-tests/tests/windows.rs`, `log.rs` and `ring_take_over.rs`, run by `ci/loom.sh`. Ordinary
+//! `loom-tests/tests/windows.rs`, `log.rs` and `ring_take_over.rs`, run by `ci/check.sh loom`. Ordinary
 //! tests do not notice a mistake here.
 
 use super::head::GENERATION_BITS;

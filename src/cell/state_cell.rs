@@ -14,8 +14,8 @@
 //!
 //! # Guarded by
 //!
-//! `loom-tests/tests/decide.rs`, `settle.rs` and `windows.rs`, run by `ci/loom.sh`, and the
-//! histories of `ci/shuttle.sh`. Ordinary tests do not notice a wrong ordering here.
+//! `loom-tests/tests/decide.rs`, `settle.rs` and `windows.rs`, run by `ci/check.sh loom`, and the
+//! histories of `ci/check.sh shuttle`. Ordinary tests do not notice a wrong ordering here.
 
 use core::marker::PhantomData;
 

@@ -1,8 +1,8 @@
 //! What a limiter answers: a [`Permit`] or a [`Denied`].
 //!
-//! Both are plain values of one cache line. They carry what the algorithm measured in its own
-//! units, and turn it into durations only when asked, since that takes a division which most
-//! callers never need.
+//! Both are plain values of at most one cache line. They hold what the algorithm measured in its
+//! own units, and convert it to durations only on request: the conversion takes a division that
+//! most callers never need.
 
 pub(crate) mod parts;
 
@@ -20,8 +20,8 @@ pub type Decision = Result<Permit, Denied>;
 const _: () = assert!(size_of::<Permit>() == 56);
 const _: () = assert!(size_of::<Decision>() == 64);
 
-/// What a path that is seldom taken returns through memory, in a place of its own: were it written
-/// straight into the result of the straight line, that would have to be in memory too.
+/// The return type of cold functions that are not inlined. It gives them a return slot of their own
+/// in memory, so that the hot path keeps its result in registers.
 pub(crate) struct OutOfLine<T>(pub(crate) T);
 
 /// What the algorithm measured, in units of its own time grid.
@@ -38,11 +38,11 @@ pub(crate) struct Reading {
     pub(crate) scale: Scale,
 }
 
-/// How units of a grid become nanoseconds, seen from one instant.
+/// The conversion from units of a grid to nanoseconds, for spans from one instant.
 ///
-/// The grid has `units / nanos` units to a nanosecond. `phase` is how far the instant lies past
-/// its unit's beginning, in `1 / nanos` units; for a clock that is [behind](Self::seen_before) it is by how
-/// many nanoseconds.
+/// The grid has `units / nanos` units to a nanosecond. `phase` is how far the instant lies past its
+/// unit's beginning, in `1 / nanos` units. For a clock that is [behind](Self::seen_before), it is
+/// the number of nanoseconds by which it is behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Scale {
     pub(crate) units: NonZeroU64,
@@ -65,8 +65,8 @@ impl Scale {
     /// Spans that are nanoseconds already.
     pub(crate) const NANOS: Self = Self { units: NonZeroU64::MIN, nanos: 1, phase: 0 };
 
-    /// The least number of nanoseconds after which `units` more units have begun; zero for none, which
-    /// are not waited for.
+    /// The smallest number of nanoseconds after which `units` more units have begun; zero for no
+    /// units.
     pub(crate) fn span(self, units: u64) -> Duration {
         if units == 0 {
             return Duration::ZERO;
@@ -97,9 +97,9 @@ impl Reading {
 const DELAYED: u64 = 1 << 63;
 const _: () = assert!(crate::quota::CELLS_MAX < DELAYED);
 
-/// The request may go ahead; its cells have been charged.
+/// The request may go ahead. Its cells have been charged.
 ///
-/// Where [`delay`](Self::delay) is not zero, it may go ahead only after that time.
+/// If [`delay`](Self::delay) is not zero, the request may go ahead only after that time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -115,9 +115,8 @@ const _: () = assert!(crate::quota::CELLS_MAX < DELAYED);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a permit says that the cells were charged"]
 pub struct Permit {
-    /// With [`DELAYED`] in its limit, the room counts whole cells, and what is otherwise the
-    /// shares in a cell is the delay in units. A word of its own for the delay would make every
-    /// [`Decision`] longer than a cache line.
+    /// If the limit contains [`DELAYED`], `room` counts whole cells and `cell` is the delay in
+    /// units. A separate word for the delay would make every [`Decision`] longer than a cache line.
     reading: Reading,
 }
 
@@ -170,9 +169,9 @@ impl Permit {
 
     /// How long to wait before going ahead, rounded up to a nanosecond.
     ///
-    /// Zero for a charge of nothing, and except where the algorithm sets a pace
-    /// ([`LeakyQueue`](crate::LeakyQueue), [`WarmUp`](crate::WarmUp)). The cells are charged
-    /// already: who does not wait breaks the limit.
+    /// It is zero for a request of 0 cells, and for every algorithm that sets no delays
+    /// ([`LeakyQueue`](crate::LeakyQueue) and [`WarmUp`](crate::WarmUp) do). The cells are charged
+    /// already: a caller that does not wait breaks the limit.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -221,7 +220,7 @@ impl Permit {
 
 /// The request is denied. Nothing was charged and nothing was written.
 ///
-/// It is an [`Error`](core::error::Error), so that `?` carries it.
+/// It is an [`Error`](core::error::Error), so `?` returns it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -242,7 +241,7 @@ pub struct Denied {
     until_admitted: u64,
 }
 
-/// No amount of waiting helps.
+/// The wait of a request that can never be admitted.
 pub(crate) const NEVER: u64 = u64::MAX;
 
 impl Denied {
@@ -299,14 +298,14 @@ impl Denied {
         self.reading.scale.span(self.reading.until_idle)
     }
 
-    /// Whether no amount of waiting helps.
+    /// Whether the request can never be admitted.
     #[cfg(feature = "std")]
     pub(crate) fn is_final(&self) -> bool {
         self.until_admitted == NEVER
     }
 
-    /// The least time after which the same request would be admitted if nothing else happened
-    /// to the key, rounded up to a nanosecond; `None` where it asks for more cells than fit.
+    /// The shortest time after which the same request would be admitted if nothing else happened to
+    /// the key, rounded up to a nanosecond; `None` if it asks for more cells than can ever fit.
     ///
     /// ```
     /// # use tollgate::{Direct, Quota, Tick};

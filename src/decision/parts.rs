@@ -1,4 +1,4 @@
-//! A decision that was made elsewhere: what a limiter outside this crate knows of its key.
+//! A decision made outside this crate, from what another limiter knows of its key.
 
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -8,11 +8,11 @@ use crate::quota::CELLS_MAX;
 
 /// What a limiter outside this crate knows of a key, to be answered as [`Permit`] or [`Denied`].
 ///
-/// A limiter whose state is elsewhere, say on a server that several processes share, so answers
-/// as those of this crate do.
+/// With it, a limiter whose state is elsewhere, for example on a server that several processes
+/// share, answers as the limiters of this crate do.
 ///
-/// The limit and the remaining cells are kept up to 2^40, durations up to 2^64 - 2 nanoseconds
-/// (584 years); more counts as that.
+/// The limit and the remaining cells are kept up to 2^40, durations up to 2^64 - 2 nanoseconds (584
+/// years); larger values are reduced to those.
 ///
 /// ```
 /// use std::time::Duration;
@@ -53,7 +53,7 @@ impl DecisionParts {
         Permit::new(self.reading())
     }
 
-    /// The request is denied, and would be admitted after so long; `None` where no waiting helps.
+    /// The request is denied, and would be admitted after this time; `None` if it never would be.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_stated_is_answered() {
+    fn every_part_is_found_in_the_answer() {
         for (limit, remaining) in [(0, 0), (5, 5), (CELLS_MAX, 7), (3, CELLS_MAX)] {
             for nanos in [0, 1, 999_999_999, u64::MAX - 1] {
                 let span = Duration::from_nanos(nanos);
@@ -104,12 +104,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_counts_as_the_largest() {
-        let most =
+    fn values_out_of_range_are_reduced_to_the_largest() {
+        let max =
             DecisionParts { limit: u64::MAX, remaining: u64::MAX, reset_after: Duration::MAX };
-        assert_eq!((most.permit().limit(), most.permit().remaining()), (CELLS_MAX, CELLS_MAX));
+        assert_eq!((max.permit().limit(), max.permit().remaining()), (CELLS_MAX, CELLS_MAX));
         let longest = Duration::from_nanos(u64::MAX - 1);
-        assert_eq!(most.permit().reset_after(), longest);
-        assert_eq!(most.denied(Some(Duration::MAX)).retry_after(), Some(longest));
+        assert_eq!(max.permit().reset_after(), longest);
+        assert_eq!(max.denied(Some(Duration::MAX)).retry_after(), Some(longest));
     }
 }

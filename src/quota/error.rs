@@ -1,8 +1,8 @@
-//! Why a quota cannot be used, and what to write instead.
+//! Errors of quotas: why a quota cannot be used, and what to write instead.
 
 use core::fmt;
 
-/// Why a quota cannot be used; its text says what to do instead.
+/// Why a quota cannot be used. Its text says what to do instead.
 ///
 /// ```
 /// use tollgate::{Quota, QuotaError};
@@ -37,17 +37,17 @@ pub enum QuotaError {
     BurstTooLarge,
     /// The whole burst would take more than 146 years to come back.
     RefillTooLong,
-    /// A fixed window cannot count that far beside the time it must remember.
+    /// The state of a fixed window has no room for this limit beside the time.
     WindowLimitTooLarge,
-    /// Sub-windows cannot count that far beside the time they must remember.
+    /// The state of sub-windows has no room for this limit beside the time.
     SubWindowLimitTooLarge,
-    /// A window cannot be divided into so many sub-windows.
+    /// A window cannot be divided into this many sub-windows.
     SubWindowCount,
     /// A log of more than 65,536 events.
     LogLimitTooLarge,
     /// A log has more than four rates.
     TooManyRates,
-    /// A log cannot keep so many events for so long and tell them apart so finely.
+    /// The state of a log has no room for these limits and windows together.
     LogWindowsTooFarApart,
     /// The UTC offset of an aligned window is a day or more.
     UtcOffsetTooLarge,
@@ -55,18 +55,18 @@ pub enum QuotaError {
     ColdFactorOutOfRange,
     /// The state of a warm-up has no room for this period at this rate.
     WarmUpTooLong,
-    /// Lanes hold more than half of the burst.
+    /// Leases take more than half of the burst.
     LeaseCellsTooMany,
     /// The quota of a plan is too fast for the states of its limiter.
     PlanTooFast,
-    /// The quota of a plan takes too long for the states of its limiter, or has windows of another
-    /// length.
+    /// The quota of a plan has a period too long for the states of its limiter, or windows of
+    /// another length.
     PlanTooLong,
-    /// A live quota has become faster than its states can tell.
+    /// The new quota is faster than the states of a `DynamicGcra` can express.
     LiveTooFast,
-    /// The burst of a live quota has become larger than its states can hold.
+    /// The new burst is larger than the states of a `DynamicGcra` can hold.
     LiveBurstTooLarge,
-    /// The burst has grown too much to leave keys their shares of it.
+    /// The burst has grown too much for keys to keep their share of it.
     InheritTooFar,
     /// The quota is being changed by another thread.
     ChangeUnderWay,
@@ -74,7 +74,7 @@ pub enum QuotaError {
     Syntax {
         /// Where, counted in characters from 1.
         column: usize,
-        /// The text that is needed there, or how to write what was probably meant.
+        /// The text that is expected there, or how to write what was probably meant.
         expected: &'static str,
     },
     /// A number of the text is out of range.

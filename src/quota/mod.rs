@@ -11,11 +11,11 @@ use crate::time::saturating_nanos;
 
 /// How many cells a key may spend: `limit` per `period`, at most `burst` of them at once.
 ///
-/// It is kept as given and never rounded. Whether an algorithm can keep it is decided when a
-/// limiter is built ([`Quota::validate`] says the same earlier); what is out of range is denied
-/// there with advice.
+/// It is kept as given and never rounded. An algorithm accepts or rejects it when a limiter is
+/// built, with an error that says what to change; [`Quota::validate`] checks the ranges below
+/// earlier.
 ///
-/// | | least | most |
+/// | | min | max |
 /// |---|---|---|
 /// | rate | 1 per 366 days | 1,000,000,000 per second |
 /// | limit, burst | 1 | 2^40 (1,099,511,627,776) |
@@ -38,12 +38,12 @@ use crate::time::saturating_nanos;
 /// | limit and period in short | `rps` or `qps`, `rpm`, `rph`, `rpd` after the limit | `10rps`, `5 rpm` |
 /// | burst | `burst` and a number as for the limit | `burst 20` |
 ///
-/// Spaces between the parts are optional, but for one between two words. Upper and lower case are the
-/// same, except that `m` after the limit is not `M`. Displaying a quota gives a text that parses back to
-/// it: `5 requests per 2 days` becomes `5/2d`.
+/// Spaces between the parts are optional, except between two words. Upper and lower case mean the
+/// same, except that `m` after the limit is not `M`. `Display` writes a text that parses back to
+/// the same quota: `5 requests per 2 days` becomes `5/2d`.
 ///
-/// Errors give the column. For fractions (`1.5/s`), commas (`1,000/s`), months and data rates
-/// (`10 Mbps`), they also say how to write what was meant.
+/// Errors contain the column. For fractions (`1.5/s`), commas (`1,000/s`), months and data rates
+/// (`10 Mbps`), they also suggest the right form.
 ///
 /// ```
 /// use tollgate::Quota;
@@ -159,7 +159,7 @@ impl Quota {
         self.period
     }
 
-    /// The most cells at once: the burst as given, or else the limit.
+    /// The most cells at once: the burst as given, else the limit.
     ///
     /// ```
     /// assert_eq!(tollgate::Quota::per_second(7).burst_cells(), 7);
@@ -223,7 +223,7 @@ impl Quota {
         saturating_nanos(self.period)
     }
 
-    /// The burst as given, if it was.
+    /// The burst as given, if any.
     pub(crate) const fn burst_given(&self) -> Option<u64> {
         self.burst
     }
@@ -236,7 +236,7 @@ mod tests {
     const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
     #[test]
-    fn the_whole_promised_range_is_accepted() {
+    fn the_whole_documented_range_is_accepted() {
         for quota in [
             Quota::new(1, YEAR),
             Quota::new(1, YEAR).burst(100),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_named() {
+    fn a_quota_out_of_range_has_the_error_of_its_range() {
         use QuotaError as E;
         for (quota, error) in [
             (Quota::per_second(0), E::ZeroLimit),

@@ -2,7 +2,7 @@
 //!
 //! # Guarded by
 //!
-//! `loom-tests/tests/thread_slots.rs`, run by `ci/loom.sh`. Ordinary tests do not notice a wrong
+//! `loom-tests/tests/thread_slots.rs`, run by `ci/check.sh loom`. Ordinary tests do not notice a wrong
 //! ordering here.
 
 use super::{AtomicU64, Fault, Ordering, planted};

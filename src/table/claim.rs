@@ -77,8 +77,8 @@
 //! # Guarded by
 //!
 //! `loom-tests/tests/claim.rs` (both kinds of slot), `take_over.rs` and `ring_take_over.rs`, run by
-//! `ci/loom.sh`, with models that fail without the survey, the fence, the second survey, the
-//! generation and the nonce; and by the histories of `ci/shuttle.sh`. Ordinary tests do not notice
+//! `ci/check.sh loom`, with models that fail without the survey, the fence, the second survey, the
+//! generation and the nonce; and by the histories of `ci/check.sh shuttle`. Ordinary tests do not notice
 //! a mistake here: a wrong order of two loads passes all of them.
 
 use super::counters::Event;

@@ -7,7 +7,7 @@
 //!
 //! # Guarded by
 //!
-//! `loom-tests/tests/hot_key_leases.rs` and `thread_slots.rs`, run by `ci/loom.sh`. Ordinary tests do
+//! `loom-tests/tests/hot_key_leases.rs` and `thread_slots.rs`, run by `ci/check.sh loom`. Ordinary tests do
 //! not notice two threads with the same lease.
 
 use core::time::Duration;

@@ -10,7 +10,7 @@
 //! # Guarded by
 //!
 //! `loom-tests/tests/`: `claim.rs`, `take_over.rs`, `ring_take_over.rs` and `hot_key_leases.rs`, run by
-//! `ci/loom.sh`, and the histories of `ci/shuttle.sh`.
+//! `ci/check.sh loom`, and the histories of `ci/check.sh shuttle`.
 
 mod claim;
 mod compact;

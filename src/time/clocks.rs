@@ -10,8 +10,9 @@ use crate::time::{Clock, Tick, saturating_nanos};
 
 /// The processor's own counter, scaled to nanoseconds: the default clock.
 ///
-/// Its origin is the moment it was made. Between two cores it may differ by microseconds, which
-/// never grants more. Where there is no such counter, it is the system's monotonic clock.
+/// Its origin is the moment it was made. Its readings on two cores may differ by microseconds,
+/// which never grants more. On processors without such a counter it is the system's monotonic
+/// clock.
 ///
 /// ```
 /// use tollgate::clock::QuantaClock;
@@ -48,8 +49,7 @@ impl QuantaClock {
     }
 }
 
-/// The system's wall clock. One that says it is before 1970 has its aligned windows counted from
-/// there.
+/// The system's wall clock. A time before 1970 counts as 1970.
 #[allow(clippy::disallowed_types, reason = "the wall clock is read here only")]
 fn system_unix_nanos() -> u64 {
     std::time::SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, saturating_nanos)
@@ -76,14 +76,14 @@ impl Clock for QuantaClock {
     }
 }
 
-/// A clock that is read for next to nothing and moves only when told: by its owner, or by a
-/// thread that it starts on request.
+/// A clock that is cheap to read and moves only when it is refreshed: by its owner, or by a thread
+/// that it starts on request.
 ///
-/// It is never ahead of real time. Between two refreshes it stands still, so a limiter sees
-/// requests up to that much older than they are, and cells come back that much later. Clones
-/// share one time. The skew that a limiter allows for
-/// ([`Builder::max_clock_skew`](crate::Builder::max_clock_skew)) should be no less than the time
-/// between refreshes where other clocks are used beside it.
+/// It is never ahead of real time. Between two refreshes it does not move: a limiter sees requests
+/// up to that much older than they are, and cells come back that much later. Clones share one time.
+/// If other clocks are used beside it, the skew that a limiter allows for
+/// ([`Builder::max_clock_skew`](crate::Builder::max_clock_skew)) should be at least the time
+/// between refreshes.
 ///
 /// ```
 /// use tollgate::clock::CoarseClock;
@@ -136,8 +136,8 @@ impl CoarseClock {
         Self { shared: Arc::new(shared), upkeep: None }
     }
 
-    /// A clock that a thread of its own refreshes every `interval` (at least 50 microseconds),
-    /// until its last clone is dropped.
+    /// A clock that its own thread refreshes every `interval` (at least 50 microseconds), until its
+    /// last clone is dropped.
     ///
     /// # Errors
     ///
@@ -160,7 +160,7 @@ impl CoarseClock {
         Ok(Self { upkeep: Some(Arc::new(upkeep)), ..clock })
     }
 
-    /// Moves this clock and all its clones to the present, which it returns.
+    /// Moves this clock and all its clones to the present, and returns it.
     ///
     /// ```
     /// # use tollgate::clock::CoarseClock;
@@ -206,22 +206,22 @@ impl Clock for CoarseClock {
     }
 }
 
-/// Two clocks in one: a [`CoarseClock`] to admit by, and the precise one it is refreshed from, which
-/// is read only where the coarse one would deny.
+/// Two clocks in one: a [`CoarseClock`] to admit by, and the precise clock that refreshes it, which
+/// is read only if the coarse one would deny.
 ///
-/// Most decisions then cost no clock read, and a denial is as exact as ever: who is denied would
-/// be denied by the precise clock, and is told the exact wait. What it costs is a bounded earliness
-/// of what is admitted.
+/// Most decisions then cost no clock read, and a denial is as exact as ever: the precise clock
+/// denies the same request and gives the exact wait. The price is a bounded earliness of
+/// admissions.
 ///
-/// **Guarantee.** Say that the coarse clock is never behind by more than `s` (the time between two
-/// refreshes). Every event is then charged as of a moment at most `s` before it happened, so those
-/// of any span are charged within a span longer by `s`: a token bucket grants at most
-/// `burst + rate * (span + s)` cells in it, a log its limit in any span of a period less `s`. The
-/// error does not add up.
+/// **Guarantee.** Let the coarse clock never be behind by more than `s` (the time between two
+/// refreshes). Every event is then charged at a time at most `s` before it happened, so the events
+/// of any span are charged within a span longer by `s`: a token bucket grants at most `burst + rate
+/// * (span + s)` cells in it, a log its limit in any span of a period less `s`. The error does not
+/// add up.
 ///
-/// **Not guaranteed.** That `s` is small: an upkeep thread that the system keeps waiting, or an
-/// owner that forgets to refresh, makes it larger. That is why this clock is a choice and not the
-/// default, which needs nobody to look after it.
+/// **Not guaranteed.** That `s` is small: an upkeep thread that the system delays, or an owner that
+/// forgets to refresh, makes it larger. Therefore this clock is a choice, and the default is one
+/// that needs no refresh.
 ///
 /// ```
 /// use std::time::Duration;
@@ -302,7 +302,7 @@ impl Drop for Upkeep {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It cannot have panicked; and a drop has no way to say so.
+            // The thread cannot have panicked, and a drop could not report it.
             let _ = thread.join();
         }
     }

@@ -1,7 +1,7 @@
 //! Time as the algorithms see it: a count of nanoseconds, handed in by the caller.
 //!
-//! Nothing below the clocks reads a clock. A [`Tick`] is an argument, so tests, replay and
-//! fuzzing are exact, and an event loop can pass the time it already has.
+//! No code below the clocks reads a clock. A [`Tick`] is an argument, so tests, replay and fuzzing
+//! are exact, and an event loop can pass the time it already has.
 
 #[cfg(feature = "std")]
 pub(crate) mod clocks;
@@ -109,7 +109,7 @@ impl Tick {
         Self(self.0.saturating_sub(saturating_nanos(span)))
     }
 
-    /// How long after `earlier` this instant is; zero where it is not after it.
+    /// The time from `earlier` to this instant; zero if this instant is not later.
     ///
     /// ```
     /// use std::time::Duration;
@@ -152,25 +152,25 @@ pub trait Clock {
     /// The present time.
     fn now(&self) -> Tick;
 
-    /// A time that costs less to read and is not after the present, if this clock has one; `None`
-    /// unless overridden. A limiter then admits by it, and reads [`now`](Self::now) only where
-    /// that would deny: see [`TieredClock`](crate::clock::TieredClock).
+    /// A time that costs less to read and is not after the present, if this clock has one; by
+    /// default `None`. A limiter then admits by it, and reads [`now`](Self::now) only if that would
+    /// deny: see [`TieredClock`](crate::clock::TieredClock).
     #[inline]
     fn coarse(&self) -> Option<Tick> {
         None
     }
 
-    /// Nanoseconds from the Unix epoch to this clock's [`Tick::ZERO`]; 0 unless overridden.
+    /// Nanoseconds from the Unix epoch to this clock's [`Tick::ZERO`]; by default 0.
     ///
-    /// Only windows aligned to the wall clock read it, once, when the limiter is built, and
-    /// snapshots of a limiter.
+    /// It is read by snapshots of a limiter, and once by windows aligned to the wall clock, when
+    /// the limiter is built.
     fn unix_origin_nanos(&self) -> u64 {
         0
     }
 
-    /// The Unix time in nanoseconds at [`now`](Self::now), which tells how long a process was
-    /// away. As counted from the origin, unless overridden by a look at the system's clock, which
-    /// a long-lived counter may have drifted from.
+    /// The Unix time in nanoseconds at [`now`](Self::now), from which a restored limiter computes
+    /// how long the process was away. The default counts from the origin; a clock whose counter may
+    /// drift reads the system's clock instead.
     ///
     /// Only snapshots of a limiter read it.
     fn unix_now_nanos(&self) -> u64 {
@@ -219,11 +219,11 @@ impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
     }
 }
 
-/// A clock that moves only when a caller moves it: for tests, replay and simulation.
+/// A clock that moves only when it is set or advanced: for tests, replay and simulation.
 ///
 /// Clones share one time: keep one, and give another to a limiter. (Without `std` there is no `Clone`;
-/// share it by reference.) It may be set back as well as forward. Targets without atomics of 64 bits
-/// have none.
+/// share it by reference.) It may be set back as well as forward. It does not exist on targets without
+/// 64-bit atomics.
 ///
 /// ```
 /// use std::time::Duration;
@@ -248,7 +248,7 @@ pub struct ManualClock {
 
 #[cfg(target_has_atomic = "64")]
 impl ManualClock {
-    /// A clock at [`Tick::ZERO`], which it takes for the Unix epoch.
+    /// A clock at [`Tick::ZERO`], with the Unix epoch as its origin.
     ///
     /// ```
     /// use tollgate::{Clock, ManualClock, Tick};
@@ -259,7 +259,7 @@ impl ManualClock {
         Self::default()
     }
 
-    /// A clock at [`Tick::ZERO`], with that tick standing for the given Unix time.
+    /// A clock at [`Tick::ZERO`], with the given Unix time as its origin.
     ///
     /// ```
     /// use tollgate::{Clock, ManualClock};

@@ -51,7 +51,7 @@ fn quota(params: &Value, kind: &str) -> Quota {
     Quota::new(limit, Duration::from_nanos(period)).burst(number(&params["capacity"]))
 }
 
-/// Brings a bucket that begins full down to the initial balance.
+/// Spends from a full bucket down to the initial balance.
 fn start_with_initial(gate: &dyn Gate, params: &Value, now: Tick) {
     let spent = number(&params["capacity"]) - number(&params["initial"]);
     assert!(gate.check_at(spent, now).is_ok(), "a full bucket");
@@ -89,7 +89,7 @@ fn greedy(vector: &Value) {
     }
 }
 
-/// Where the capacity is what comes back at once, that is a window which opens with its first
+/// If the capacity is what comes back at once, the bucket is a window that opens with its first
 /// event.
 fn by_interval(vector: &Value) {
     let quota = quota(&vector["params"], "intervally");
@@ -102,9 +102,9 @@ fn by_interval(vector: &Value) {
     }
 }
 
-/// A clock that went back by 1 ns. Bucket4j leaves the balance of 55 alone; here the answer is for
-/// the instant that was asked about, at which one cell less had come back. Both grant no cell
-/// twice; an answer that depends on nothing but the state and the instant needs no write.
+/// A clock that went back by 1 ns. Bucket4j keeps the balance of 55; here the answer is for the
+/// instant that was asked about, at which one cell less had come back. Both grant no cell twice. An
+/// answer that depends only on the state and the instant needs no write.
 fn set_back(vector: &Value) {
     let [step] = steps(vector) else { panic!("one step") };
     assert_eq!((step["t_ns"].as_i64(), number(&step["remaining"])), (Some(-1), 55));
@@ -117,9 +117,9 @@ fn set_back(vector: &Value) {
     }
 }
 
-/// Charges of what is not there, and gifts. Two answers differ on purpose. What is left never is
-/// below zero here: how much is owed is told by how long it takes, which is the same. And a bucket
-/// never holds more than its burst, whoever adds to it by force: the bound on every span rests on
+/// Charges beyond the balance, and gifts. Two answers differ on purpose. Here the remaining cells
+/// are never below zero: the time until they come back shows the same debt. And a bucket never
+/// holds more than its burst, even if cells are added by force: the bound on every span depends on
 /// that.
 fn afterwards(vector: &Value) {
     let quota = quota(&vector["params"], "greedy");
@@ -149,9 +149,9 @@ fn account_step(gate: &dyn Account, step: &Value, burst: u64) {
     }
 }
 
-/// There a bucket filled beyond its capacity by force keeps the surplus, and is not refilled until
-/// that is spent: 110, then 108 and 105. Here the surplus never is there, so it is full, and time
-/// has restored what was taken by the time of the last step.
+/// In Bucket4j a bucket filled beyond its capacity by force keeps the surplus, and is not refilled
+/// until that is spent: 110, then 108 and 105. Here there is never a surplus, so the bucket is
+/// full, and time has restored what was taken by the time of the last step.
 fn surplus(vector: &Value) {
     let [add, take, check] = steps(vector) else { panic!("three steps") };
     let said = [add, take, check].map(|step| number(&step["remaining"]));
@@ -168,10 +168,10 @@ fn surplus(vector: &Value) {
     }
 }
 
-/// There a bucket that is born midway through a window begins with a share of it. Here a key is not
-/// born: one never seen, and one not seen since the last window, are the same, so each window
-/// grants the whole limit, whenever it is entered. (A capacity beyond what comes back at once there
-/// is none: those rows are a limit of as much as comes back.)
+/// In Bucket4j a bucket created midway through a window begins with a share of it. Here a key never
+/// seen and a key not seen since the last window are the same, so each window grants the whole
+/// limit, whenever it is entered. (There is no capacity beyond what comes back at once: those rows
+/// use that number as the limit.)
 fn entered_midway(vector: &Value) {
     let period = Duration::from_millis(number(&vector["params"]["period_ms"]));
     let rows = vector["rows"].as_array().expect("rows");
@@ -186,9 +186,10 @@ fn entered_midway(vector: &Value) {
     }
 }
 
-/// There, cells come by steps, at the end of an interval, into a capacity of more than a step. Here they
-/// come one by one: as many by the end of each interval, and some of them before. (What comes at once
-/// is a fixed window, and that keeps nothing of the last.) The fewest of two limits is what there is.
+/// In Bucket4j, cells come in steps, at the end of an interval, into a capacity of more than a
+/// step. Here they come one by one: as many by the end of each interval, and some of them before.
+/// (Cells that come all at once make a fixed window, which keeps nothing of the last one.) The
+/// remaining cells are the minimum of both limits.
 fn by_steps(vector: &Value) {
     let limits = vector["params"]["limits"].as_array().expect("limits");
     let empty = |limit: &Value| {
@@ -203,7 +204,7 @@ fn by_steps(vector: &Value) {
             let remaining = |(quota, gates): &(Quota, [Box<dyn Gate>; 3])| {
                 let now = Tick::from_nanos(at);
                 if at == 0 {
-                    // The first refusal is when it begins.
+                    // The first denial is where the window begins.
                     assert!(gates[which].check_at(1, now).is_err());
                 }
                 let left = Verdict::from(&gates[which].peek_at(0, now)).remaining;
@@ -238,7 +239,7 @@ fn aligned(vector: &Value) {
     }
 }
 
-/// Three limits, asked in turn: what the last refuses has been charged to the others.
+/// Three limits, asked in turn: a request that the last one denies has been charged to the others.
 fn three_limits(vector: &Value) {
     let limits = vector["params"]["limits"].as_array().expect("limits");
     let quotas: Vec<Quota> = limits
@@ -248,7 +249,7 @@ fn three_limits(vector: &Value) {
     for which in 0..2 {
         let all: Vec<_> = quotas.iter().map(|quota| gates(*quota, Gcra::new())).collect();
         for gate in &all {
-            // The buckets are there, and untouched, for the twelve hours.
+            // The buckets exist, unused, for the twelve hours.
             assert!(gate[which].check_at(1, Tick::ZERO).is_ok());
         }
         for step in steps(vector) {

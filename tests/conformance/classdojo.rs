@@ -1,4 +1,4 @@
-//! ClassDojo's rolling-rate-limiter: the exact log, in which refused attempts count.
+//! ClassDojo's rolling-rate-limiter: the exact log, in which denied attempts count.
 
 use std::time::Duration;
 
@@ -42,9 +42,9 @@ fn attempts(vector: &Value) {
     }
 }
 
-/// There the wait is until *another* attempt would pass, which is told of what passed as well:
-/// ours is found by looking at every millisecond from there on. Their peek tells what an attempt
-/// would be told, and so does ours.
+/// There the wait is until *another* attempt would pass, and an admission has one too: ours is
+/// found by trying every millisecond from there on. Their peek answers what an attempt would
+/// answer, and so does ours.
 fn infos(vector: &Value) {
     let rows = vector["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), 6);

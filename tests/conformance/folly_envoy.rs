@@ -50,7 +50,7 @@ fn folly_drain_on_fail(vector: &Value) {
     }
 }
 
-/// What is borrowed has to be waited for, and is charged at once.
+/// Borrowed cells are charged at once, and the borrower waits for them.
 fn folly_borrow(vector: &Value) {
     let params = &vector["params"];
     let quota = Quota::per_second(number(&params["rate_per_s"])).burst(number(&params["burst"]));
@@ -76,8 +76,8 @@ fn envoy(vector: &Value) {
     }
 }
 
-/// Ten seconds in steps of a millisecond, taking all there is: never over the rate, and never
-/// under it by more than what is asked for at once. (There a tenth less is good enough.)
+/// Ten seconds in steps of a millisecond, taking all there is: never over the rate, and never under
+/// it by more than one request asks for. (Their test allows a tenth less.)
 fn folly_sanity(vector: &Value) {
     for params in vector["params"].as_array().expect("several") {
         let (rate, n) = (number(&params["rate"]), number(&params["n"]));
@@ -96,7 +96,7 @@ fn folly_sanity(vector: &Value) {
     }
 }
 
-/// Four threads take while the clock is moved on: what they get together is what came back.
+/// Four threads take cells while the clock advances: together they get what came back.
 fn conserves(clock: &ManualClock, check: impl Fn() -> bool + Sync) {
     let exhausted = (0..2_000).filter(|_| check()).count();
     assert_eq!(exhausted, 1_200);
@@ -104,7 +104,8 @@ fn conserves(clock: &ManualClock, check: impl Fn() -> bool + Sync) {
     let take = || {
         let mut taken = 0_u64;
         loop {
-            // Read first: after the clock has stopped, one more look for what is left.
+            // The flag is read first: after the clock has stopped, one more request takes what is
+            // left.
             let last = done.load(Ordering::Acquire);
             taken += (0..10_000).take_while(|_| check()).map(|_| 1).sum::<u64>();
             if last {

@@ -1,4 +1,4 @@
-//! A bucket without a key and one of a keyed limiter, asked alike.
+//! One interface to a bucket without a key and to a bucket of a keyed limiter.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use tollgate::internals::oracle::Verdict;
 use tollgate::limiter::SlotLayout;
 use tollgate::{Decision, Direct, Limiter, ManualClock, Quota, Tick};
 
-/// What a vector asks of.
+/// A limiter that a vector is replayed on.
 pub(crate) trait Gate: Sync {
     fn check_at(&self, n: u64, now: Tick) -> Decision;
     fn peek_at(&self, n: u64, now: Tick) -> Decision;
 }
 
-/// One that also charges what is not there, and adds.
+/// A limiter that can also charge beyond its balance, and add cells.
 pub(crate) trait Account: Gate {
     fn charge_at(&self, n: u64, now: Tick) -> Duration;
     fn add_at(&self, n: u64, now: Tick);
@@ -56,7 +56,7 @@ const KEY: &str = "vector";
 
 impl<A: Algorithm + Sync> Gate for Limiter<str, A, ManualClock> {
     fn check_at(&self, n: u64, now: Tick) -> Decision {
-        // A neighbour that spends all it can must not be felt.
+        // A second key spends all it can, and must not affect the first.
         let _ = self.ask("neighbour").cells(n).at(now).check();
         self.ask(KEY).cells(n).at(now).check()
     }
@@ -66,7 +66,7 @@ impl<A: Algorithm + Sync> Gate for Limiter<str, A, ManualClock> {
     }
 }
 
-/// Without a key; with one; and with one in compact slots, where those fit.
+/// Limiters without a key, with one, and with one in compact slots if the parameters fit.
 pub(crate) fn gates<A>(quota: Quota, algorithm: A) -> [Box<dyn Gate>; 3]
 where
     A: Algorithm + Copy + Sync + 'static,
@@ -75,7 +75,7 @@ where
     [Box::new(direct), Box::new(wide), Box::new(auto)]
 }
 
-/// The same, for vectors that charge what is not there, or add.
+/// The same for vectors that charge beyond the balance, or add cells.
 pub(crate) fn accounts<A>(quota: Quota, algorithm: A) -> [Box<dyn Account>; 3]
 where
     A: Algorithm<Params: Refund> + Copy + Sync + 'static,
@@ -107,7 +107,7 @@ fn built<A: Algorithm + Copy>(
     (direct, keyed(SlotLayout::Wide, 10), keyed(SlotLayout::Auto, 30_000))
 }
 
-/// Takes as many as there are, up to `n`.
+/// Takes as many cells as there are, up to `n`.
 pub(crate) fn take_up_to(gate: &dyn Gate, n: u64, now: Tick) -> u64 {
     let there = Verdict::from(&gate.peek_at(0, now)).remaining.min(n);
     assert!(gate.check_at(there, now).is_ok(), "what is there can be taken");
@@ -122,12 +122,12 @@ pub(crate) fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is not a whole number"))
 }
 
-/// The number, where the step says one.
+/// The number, if the step has one.
 pub(crate) fn number_if_said(value: &Value) -> Option<u64> {
     (!value.is_null()).then(|| number(value))
 }
 
-/// Spans of a verdict in nanoseconds.
+/// The spans of a verdict in nanoseconds.
 pub(crate) fn retry_nanos(verdict: &Verdict) -> Option<u128> {
     verdict.retry_after.map(|wait| wait.as_nanos())
 }

@@ -1,8 +1,8 @@
 //! ITU-T I.371 and ATM Forum TM 4.0: GCRA(T, tau) in the standards' own parameters.
 //!
-//! An event may come tau early, and the next is due T later. A bucket of `T + tau` that drains
-//! evenly, and into which each event pours `T`, is the same. So with a cell for each unit of
-//! time (or a common divisor of T and tau) an event costs T cells and the burst is `T + tau`.
+//! An event may come tau early, and the next is due T later. That is the same as a bucket of `T +
+//! tau` that drains evenly, and into which each event pours `T`. So with a cell for each unit of
+//! time (or a common divisor of T and tau), an event costs T cells and the burst is `T + tau`.
 
 use std::time::Duration;
 
@@ -31,7 +31,8 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// What an event costs, and limiters with cells of one unit of time and of the largest that fits.
+/// The cost of an event, and limiters with cells of one unit of time and of the largest unit that
+/// divides both.
 fn conforming(params: &Value) -> Vec<(u64, Box<dyn Gate>)> {
     let (t, tau) = (number(&params["T"]), number(&params["tau"]));
     let mut all = Vec::new();
@@ -53,7 +54,7 @@ fn arrivals(vector: &Value) {
     }
 }
 
-/// The maximum burst size: how many conform that come as fast as the link carries them.
+/// The maximum burst size: how many events conform if they come at the rate of the link.
 fn back_to_back(vector: &Value) {
     let params = &vector["params"];
     let (t, tau) = (number(&params["T"]), number(&params["tau"]));

@@ -1,5 +1,5 @@
-//! Guava's `RateLimiter`: the bursty one is a queue in which some cells pass without delay, the
-//! warming one a warm-up.
+//! Guava's `RateLimiter`: its bursty kind is a queue in which some cells pass without delay, its
+//! warming kind a warm-up.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(crate) const VECTORS: &[(&str, Replay)] = &[
     ("warm_up_rate5_4s_cold10", warming_up),
 ];
 
-/// A caller who waits for its turn.
+/// A caller that waits for its turn.
 struct Caller<'a> {
     gate: &'a dyn Gate,
     now: Tick,
@@ -44,7 +44,7 @@ impl Caller<'_> {
         in_time
     }
 
-    /// Waits are said to a hundredth of a second.
+    /// Waits are given to a hundredth of a second.
     fn replay(&mut self, step: &Value, tolerance: Duration) {
         match step["op"].as_str().expect("an operation") {
             "acquire" => {
@@ -67,8 +67,8 @@ impl Caller<'_> {
     }
 }
 
-/// Five a second, of which a second's worth is stored: with the one that never waits, six pass
-/// without delay. There the store begins empty, here it begins full, and so is emptied first.
+/// Five a second, of which a second's worth is stored: with the cell that never waits, six pass
+/// without delay. In Guava the store begins empty, here it begins full, and so is emptied first.
 fn bursty(vector: &Value) {
     let queue = LeakyQueue::new().immediate(5 + 1);
     for gate in gates(Quota::per_second(5).burst(100), queue) {
@@ -80,10 +80,10 @@ fn bursty(vector: &Value) {
     }
 }
 
-/// Who pays afterwards waits for what was taken before, and not for its own.
+/// A request waits for the cost of the request before it, not for its own.
 ///
-/// There, the debt of the moment is repaid at the old rate after a change; here a debt is so many
-/// cells, which are repaid at the new rate, so that the one wait after the change is half as long.
+/// In Guava the current debt is repaid at the old rate after a change. Here a debt is a number of
+/// cells, repaid at the new rate, so the one wait after the change is half as long.
 fn updated(vector: &Value) {
     let builder = Direct::builder(Quota::per_second(1)).algorithm(DynamicGcra::new());
     let gate = builder.build().expect("in range");
@@ -113,7 +113,7 @@ fn warming_up(vector: &Value) {
             caller.replay(step, Duration::from_millis(5));
         }
     }
-    // Without a wait there is no delay, and the same requests pass at the same turns.
+    // With no maximum wait there is no delay, and the same requests pass at the same turns.
     let spaced: Quota = "5/s".parse().expect("a quota");
     for gate in gates(spaced, warm_up) {
         let mut now = Tick::ZERO;

@@ -1,7 +1,7 @@
 //! Vectors from other limiters' test suites, and from the definitions of the algorithms.
 //!
 //! `data/conformance/` holds them with their sources. Each is replayed on a bucket without a key
-//! and on a keyed one. Every vector is either replayed or named in [`NOT_YET`].
+//! and on a keyed one. Every vector is either replayed or listed in [`NOT_YET`].
 
 mod bucket4j;
 mod classdojo;
@@ -18,10 +18,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// Replays one vector, and panics where the answer is another.
+/// Replays one vector, and panics if an answer differs.
 type Replay = fn(&Value);
 
-/// The files that are replayed, with what replays each vector.
+/// The files to replay, with the function that replays each vector.
 const REPLAYED: [(&str, &[(&str, Replay)]); 8] = [
     ("02_throttled_redis_cell", throttled::VECTORS),
     ("04_bucket4j", bucket4j::VECTORS),
@@ -33,7 +33,8 @@ const REPLAYED: [(&str, &[(&str, Replay)]); 8] = [
     ("11_gcra_rfc2697_derived", gcra_standard::VECTORS),
 ];
 
-/// What is left to do: file, vector (`*` for all of a file), and what it waits for.
+/// Vectors that are not replayed yet: file, vector (`*` for all of a file), and the missing
+/// feature.
 const NOT_YET: [(&str, &str, &str); 0] = [];
 
 fn folder() -> std::path::PathBuf {
@@ -46,7 +47,7 @@ fn read(file: &str) -> Value {
     serde_json::from_str(&text).expect("vectors are JSON")
 }
 
-/// The vectors of a file by name: its cases, or its steps as one and what else it notes.
+/// The vectors of a file by name: its cases, or its steps as one vector and its other notes.
 fn vectors(file: &Value) -> Vec<(String, Value)> {
     let named = |case: &Value| {
         let id = case["id"].as_str().expect("a case has an id").to_owned();
@@ -111,7 +112,7 @@ fn the_generic_cell_rate_algorithm_as_standardised() {
     replay_file("11_gcra_rfc2697_derived");
 }
 
-/// No vector is forgotten, and none is both replayed and excused.
+/// No vector is forgotten, and none is both replayed and listed as not yet.
 #[test]
 fn every_vector_is_replayed_or_named_as_not_yet() {
     let mut present: BTreeSet<(String, String)> = BTreeSet::new();

@@ -17,7 +17,7 @@ pub(crate) const VECTORS: &[(&str, Replay)] = &[
     ("rate_1r_per_min_is_16_millirps", truncated_rate),
 ];
 
-/// nginx keeps its rates as thousandths of a request a second.
+/// nginx stores rates in thousandths of a request a second.
 fn quota(params: &Value) -> Quota {
     let quota = Quota::new(number(&params["rate_milli_rps"]), Duration::from_secs(1_000));
     quota.burst(number(&params["burst"]) + 1)
@@ -49,8 +49,8 @@ fn limit_req(vector: &Value) {
     }
 }
 
-/// `1r/m` becomes 16 thousandths of a request a second there, which is 2 in 125 s. At that rate
-/// the answers are the same; at the rate that was asked for, the second request passes at 60 s.
+/// In nginx `1r/m` becomes 16 thousandths of a request a second, which is 2 in 125 s. At that rate
+/// the answers are the same; at the rate in the configuration, the second request passes at 60 s.
 fn truncated_rate(vector: &Value) {
     assert_eq!(number(&vector["params"]["rate_milli_rps"]), 16);
     limit_req(vector);

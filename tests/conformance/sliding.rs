@@ -1,6 +1,6 @@
 //! The sliding window counter of the textbook and of Upstash.
 //!
-//! The textbook gives a window's fraction where ours has instants, so each case is set up by its
+//! The textbook gives the fraction of a window, ours takes instants, so each case is set up by its
 //! own charges: those of the window before at its beginning, those of this one at the instant.
 
 use std::time::Duration;
@@ -19,8 +19,8 @@ pub(crate) const VECTORS: &[(&str, Replay)] = &[
     ("overshoot_bound", overshoot),
 ];
 
-/// A counter whose last window counted `before`, and this one `current`; and an instant of this
-/// window. Without a count there is nothing to charge.
+/// A counter whose last window counted `before` and this one `current`, and an instant of this
+/// window. A count of 0 needs no charge.
 struct Case {
     quota: Quota,
     before: u64,
@@ -79,8 +79,8 @@ fn retry_after(vector: &Value) {
     }
 }
 
-/// `-1` is a refusal. Upstash admits a hundred where one is left, and says that -99 remain: ours
-/// compares what is asked for, and refuses.
+/// `-1` is a denial. Upstash admits a hundred cells where one is left, and reports -99 remaining:
+/// ours compares the cost, and denies.
 fn upstash(vector: &Value) {
     let rows = vector["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), 6);
@@ -109,7 +109,7 @@ fn upstash(vector: &Value) {
     }
 }
 
-/// How far over the limit a span of one window may come: as far as a fixed window at worst.
+/// How far a span of one window may exceed the limit: at worst as far as a fixed window.
 fn overshoot(vector: &Value) {
     assert_eq!(vector["offered"], "10 at 999 ms, then 1 per ms for 1 s");
     let limit = number(&vector["params"]["limit"]);

@@ -32,14 +32,15 @@ fn rows(file: &Value) {
             assert_eq!(answer.remaining, number(&step["remaining"]), "row {row}");
             let reset = answer.reset_after.as_nanos();
             assert_eq!(reset, number(&step["reset_after_ns"]).into(), "row {row}");
-            // There nothing is said both of what was admitted and of what never fits.
+            // Their answer has no time both for an admission and for what never fits.
             let retry = retry_nanos(&answer).filter(|_| !answer.admitted);
             assert_eq!(retry, number_if_said(&step["retry_after_ns"]).map(u128::from), "row {row}");
         }
     }
 }
 
-/// In real time there; here three cells in 10 ms, which no whole number of nanoseconds divides.
+/// Their test runs in real time; here it is three cells in 10 ms, which no whole number of
+/// nanoseconds divides.
 fn custom_period(_: &Value) {
     let quota = Quota::new(3, Duration::from_millis(10));
     for gate in gates(quota, Gcra::new()) {
@@ -50,7 +51,7 @@ fn custom_period(_: &Value) {
     for gate in gates(quota.burst(1), Gcra::new()) {
         let polls = (0..1_000_000).map(|micros| Tick::from_nanos(micros * 1_000));
         let granted = polls.filter(|now| gate.check_at(1, *now).is_ok()).count();
-        // At polls a microsecond apart each cell may come that much late, and no more.
+        // With polls a microsecond apart, each cell may come that much late, and no more.
         assert!((299..=300).contains(&granted), "{granted} in a second");
     }
 }
@@ -60,7 +61,8 @@ fn zero_rate(_: &Value) {
     assert_eq!(built, Err(QuotaError::ZeroLimit));
 }
 
-/// They give up after 5 or 10 lost races. Here a lost race is decided again, until it is won.
+/// They give up after 5 or 10 lost races. Here a request that lost a race is decided again until it
+/// wins.
 fn no_retry_cap(_: &Value) {
     for gate in gates(Quota::per_day(40_000), Gcra::new()) {
         let ask = || (0..20_000).filter(|_| gate.check_at(1, Tick::ZERO).is_ok()).count();

@@ -1,4 +1,4 @@
-//! What the properties draw from: algorithms with quotas, instants, costs.
+//! What the properties draw: algorithms with quotas, instants, costs.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::bodies::choice::{
 };
 pub(crate) use crate::bodies::moves::{Last, Move};
 
-/// A number of cases, unless `PROPTEST_CASES` asks for another. What fails is printed in full and
-/// then named in a test of its own, so no files of seeds are kept.
+/// A configuration with `count` cases, unless `PROPTEST_CASES` asks for another number. No files of
+/// seeds are kept: a failure is printed in full and then becomes a test of its own.
 pub(crate) fn cases(count: u32) -> ProptestConfig {
     let default = ProptestConfig {
         failure_persistence: None,
@@ -86,8 +86,8 @@ fn offsets() -> impl Strategy<Value = i32> {
     prop_oneof![3 => Just(0), 1 => -86_399..86_400]
 }
 
-fn counts(least: u32) -> impl Strategy<Value = u32> {
-    prop_oneof![4 => least..10, 2 => least..=256, 1 => Just(256)]
+fn counts(min: u32) -> impl Strategy<Value = u32> {
+    prop_oneof![4 => min..10, 2 => min..=256, 1 => Just(256)]
 }
 
 pub(crate) fn sub_windows() -> impl Strategy<Value = Choice> {
@@ -102,10 +102,10 @@ pub(crate) fn counters() -> impl Strategy<Value = Choice> {
     })
 }
 
-/// A log of up to four rates of at most `most` cells, with the quota that it accepts.
-pub(crate) fn logs(most: u64) -> impl Strategy<Value = (Choice, Quota)> {
-    let limits = prop_oneof![3 => 1_u64..30, 2 => 1..=most, 1 => Just(most)];
-    let share = (prop_oneof![3 => 1_u64..12, 1 => 1..=most], 1_u32..25, 1_u32..61);
+/// A log of up to four rates of at most `max` cells, with the quota that it accepts.
+pub(crate) fn logs(max: u64) -> impl Strategy<Value = (Choice, Quota)> {
+    let limits = prop_oneof![3 => 1_u64..30, 2 => 1..=max, 1 => Just(max)];
+    let share = (prop_oneof![3 => 1_u64..12, 1 => 1..=max], 1_u32..25, 1_u32..61);
     (limits, periods(), prop::collection::vec(share, 0..4), any::<bool>())
         .prop_map(|(limit, period, shares, count_denials)| {
             let quota = Quota::new(limit, Duration::from_nanos(period));
@@ -189,7 +189,7 @@ pub(crate) fn moves() -> impl Strategy<Value = Move> {
     ]
 }
 
-/// Where a sequence begins.
+/// The instant at which a sequence begins.
 pub(crate) fn starts() -> impl Strategy<Value = u64> {
     prop_oneof![
         Just(0),

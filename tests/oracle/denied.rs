@@ -1,4 +1,5 @@
-//! A quota that an algorithm does not keep is denied when built: with a text, and no panic.
+//! A quota that an algorithm cannot keep is rejected at build time: with a text, and without a
+//! panic.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use tollgate::{BuildError, Direct, Limiter, ManualClock, Quota};
 use crate::bodies::choice::{Choice, LogRates, ORIGIN_2025, with_algorithm};
 use crate::choice::{buckets, cases, counters, scales, sub_windows, windows};
 
-/// Quotas of anything, 0 and all that overflows included.
+/// Arbitrary quotas, with 0 and values that overflow.
 fn any_quota_at_all() -> impl Strategy<Value = Quota> {
     let number = || prop_oneof![Just(0), Just(u64::MAX), scales(64), 0_u64..70_000];
     let nanos = prop_oneof![4 => number().prop_map(u128::from), 1 => any::<u128>()];

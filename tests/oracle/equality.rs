@@ -35,17 +35,17 @@ fn equals_its_oracle<A: Algorithm>(
     for (step, (towards, cost)) in steps.iter().enumerate() {
         now = towards.apply(now, &quota, &last);
         if let Some((written, first)) = written {
-            let (least, most) = horizon(gate.params(), written);
-            now = now.clamp(least, most.min(ring_horizon(gate.params(), choice, &quota, first)));
+            let (min, max) = horizon(gate.params(), written);
+            now = now.clamp(min, max.min(ring_horizon(gate.params(), choice, &quota, first)));
         }
         let n = cost.cells(fits, rest);
         let tick = Tick::from_nanos(now);
-        let peeked = told(Verdict::from(&gate.ask().cells(n).at(tick).peek()));
-        prop_assert_eq!(peeked, told(oracle.clone().decide(tick, n)), "peek, step {}", step);
-        let answer = told(Verdict::from(&gate.ask().cells(n).at(tick).check()));
-        prop_assert_eq!(answer, told(oracle.decide(tick, n)), "step {}: {} at {}", step, n, now);
+        let peeked = capped(Verdict::from(&gate.ask().cells(n).at(tick).peek()));
+        prop_assert_eq!(peeked, capped(oracle.clone().decide(tick, n)), "peek, step {}", step);
+        let answer = capped(Verdict::from(&gate.ask().cells(n).at(tick).check()));
+        prop_assert_eq!(answer, capped(oracle.decide(tick, n)), "step {}: {} at {}", step, n, now);
         prop_assert_eq!(answer, peeked);
-        // Nothing else writes a state: no other denial, and no charge of nothing.
+        // A denial of any other kind, and a request of 0 cells, write no state.
         let counted = answer.admitted || choice.counts_denials() && n <= fits;
         if counted && n > 0 || gate.params().starts_in_debt() && written.is_none() {
             written = match written {
@@ -62,8 +62,8 @@ fn equals_its_oracle<A: Algorithm>(
     Ok(())
 }
 
-/// The longest span of all means never to some, so that they tell less of what is beyond time.
-fn told(verdict: Verdict) -> Verdict {
+/// Some oracles use the longest span for "never", so waits are capped one below it.
+fn capped(verdict: Verdict) -> Verdict {
     let longest = Duration::from_nanos(u64::MAX - 1);
     Verdict { retry_after: verdict.retry_after.map(|wait| wait.min(longest)), ..verdict }
 }
@@ -135,7 +135,7 @@ proptest! {
 proptest! {
     #![proptest_config(cases(400))]
 
-    /// The largest logs go round their ring once or twice.
+    /// The largest logs fill their ring once or twice.
     #[test]
     fn a_large_log_equals_its_oracle_wherever_time_goes(
         chosen in logs(1 << 16),
@@ -148,7 +148,7 @@ proptest! {
 
 /// A clock may be behind by all of the tolerance, to the nanosecond.
 #[test]
-fn the_skew_tolerance_holds_at_its_very_edge() {
+fn a_clock_behind_by_the_whole_skew_tolerance_is_still_denied() {
     for text in ["1000000000/s burst 1", "999999937/s burst 3", "600000000/s burst 10"] {
         let gate = Direct::new(text.parse().expect("a quota")).expect("in range");
         let tolerance = gate.params().grid().skew_tolerance().expect("a wrapping grid");

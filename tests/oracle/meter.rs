@@ -1,4 +1,4 @@
-//! Buckets against a meter in exact rational arithmetic, which knows no grid.
+//! Buckets against a meter in exact rational arithmetic, without a grid.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -43,8 +43,8 @@ impl Meter {
     }
 }
 
-/// Time never goes back. Where a wrapping grid is left alone for longer than its ring, an old
-/// debt may come up again, and deny what would fit: from then on only the bound is checked.
+/// Time never goes back. If a wrapping grid sees no request for longer than its ring, an old debt
+/// may reappear and deny what would fit: from then on only the bound is checked.
 fn keeps_to_the_meter<A: Algorithm>(
     algorithm: A,
     quota: Quota,
@@ -100,7 +100,7 @@ fn keeps_to_the_meter<A: Algorithm>(
     Ok(())
 }
 
-/// What is said to a denied request is sufficient, and a nanosecond less is not.
+/// The retry time of a denial suffices, and a nanosecond less does not.
 pub(crate) fn comes_back_at_the_right_time<A: Algorithm>(
     gate: &Direct<A, ManualClock>,
     denied: &Verdict,
@@ -109,7 +109,7 @@ pub(crate) fn comes_back_at_the_right_time<A: Algorithm>(
 ) -> TestCaseResult {
     let wait = nanos(denied.retry_after.expect("it fits some day"));
     prop_assert!(wait > 0);
-    // A stale clock may be told to wait for longer than can be said.
+    // For a stale clock, the wait may be longer than a duration can hold.
     if wait == u64::MAX {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! A queue seen from its outlet: when the requests leave that it let in.
+//! A queue seen from its outlet: when admitted requests leave.
 
 use proptest::prelude::*;
 use tollgate::internals::StateMachine;
@@ -13,8 +13,8 @@ use crate::meter::comes_back_at_the_right_time;
 proptest! {
     #![proptest_config(cases(20_000))]
 
-    /// Against a plain list of turns, in units of the grid: each is its arrival, or one cell after
-    /// the turn before it where that is later. Clocks may go back.
+    /// Against a plain list of turns, in units of the grid: each turn is the arrival, or one cell
+    /// after the turn before it if that is later. Clocks may go back.
     #[test]
     fn turns_keep_their_distance_and_the_queue_its_bound(
         (_, quota) in quotas(Just(Choice::Queue(LeakyQueue::new()))),

@@ -1,4 +1,4 @@
-//! Defects that other limiters are known to have, each as a scenario that must come out right.
+//! Known defects of other limiters, each as a scenario that must come out right here.
 
 use std::time::Duration;
 
@@ -39,9 +39,8 @@ fn an_idle_gap_gives_the_burst_and_no_more() {
         let mut now = Tick::ZERO;
         for gap in [0, 1, 999_999_999, SECOND, 61 * SECOND, 86_400 * SECOND] {
             now = now.saturating_add(Duration::from_nanos(gap));
-            // All that had gone out comes back first.
-            let all_back =
-                gate.ask().cells(0).at(now).peek().expect("nothing is asked for").reset_after();
+            // Everything that was spent comes back first.
+            let all_back = gate.ask().cells(0).at(now).peek().expect("nothing is asked for").reset_after();
             now = now.saturating_add(all_back).saturating_add(Duration::from_nanos(gap));
             let granted = (0..20).filter(|_| gate.ask().at(now).check().is_ok()).count();
             assert_eq!(granted, 5, "{quota} after {gap} ns");
@@ -49,8 +48,8 @@ fn an_idle_gap_gives_the_burst_and_no_more() {
     }
 }
 
-/// golang.org/x/time/rate takes an older timestamp for its new last one, and then credits the
-/// time from there on a second time.
+/// golang.org/x/time/rate takes an older timestamp as its new last one, and then credits the time
+/// from there on a second time.
 #[test]
 fn an_older_timestamp_is_credited_once() {
     let gate = direct("1/s burst 10");
@@ -84,7 +83,7 @@ fn a_cost_beyond_the_burst_is_denied_however_long_the_key_was_idle() {
 }
 
 /// Limiters that count in 32 bits, or multiply before they divide, lose idle times of hours and
-/// bursts of thousands of millions.
+/// bursts of 10^9 and more.
 #[test]
 fn large_bursts_and_long_gaps_do_not_wrap() {
     let gate = direct("1000/s burst 4294967296");
@@ -96,8 +95,8 @@ fn large_bursts_and_long_gaps_do_not_wrap() {
     assert!(gate.ask().cells(43_200_000).at(hours_12).check().is_ok());
 }
 
-/// Two events at the very end of a window and two at the beginning of the next are what fixed
-/// windows let pass; within a window there is no third.
+/// Two events at the very end of a window and two at the beginning of the next pass, as in every
+/// fixed window; a third within one window does not.
 #[test]
 fn a_window_is_half_open() {
     let gate = Direct::builder(Quota::per_second(2))

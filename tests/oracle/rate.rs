@@ -1,8 +1,8 @@
-//! The rate that a client gets who takes all it can, from one cell a year to one a nanosecond.
+//! The rate that a client gets if it takes all it can, from one cell a year to one a nanosecond.
 //!
-//! Measured at the instant of an admission the rate has no error to average away: the time that
-//! the cells beyond the burst took must be theirs to the nanosecond, but for one unit of the
-//! grid, however many they were. So nothing drifts, which bounds of a percentage would allow.
+//! At the instant of an admission, the rate has no error to average away: however many cells came
+//! beyond the burst, their time must be exact to the nanosecond, except for one unit of the grid. A
+//! bound in percent would hide drift; this one does not.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ fn exact_nanos(cells: u64, limit: u64, period: u64) -> u128 {
     (u128::from(cells) * u128::from(period)).div_ceil(limit.into())
 }
 
-/// A client that always comes back when it is told to.
+/// A client that always retries at the retry time.
 fn jumping_client(limit: u64, period: u64, burst: u64, cells_at_once: u64) {
     let quota = Quota::new(limit, Duration::from_nanos(period)).burst(burst);
     let gate = Direct::new(quota).expect("in range");
@@ -75,7 +75,7 @@ fn jumping_client(limit: u64, period: u64, burst: u64, cells_at_once: u64) {
 }
 
 #[test]
-fn who_comes_back_when_told_gets_the_rate_to_the_nanosecond() {
+fn a_client_that_retries_when_told_gets_the_rate_to_the_nanosecond() {
     for (limit, period) in RATES {
         for (burst, at_once) in [(2, 1), (10, 1), (10, 3), (1_000, 7)] {
             if Quota::new(limit, Duration::from_nanos(period)).burst(burst).validate().is_ok() {
@@ -85,24 +85,23 @@ fn who_comes_back_when_told_gets_the_rate_to_the_nanosecond() {
     }
 }
 
-/// A client that asks at fixed times, far more often than it is granted anything.
+/// A client that polls at fixed times, far more often than it is granted anything.
 #[test]
-fn who_polls_gets_the_rate_to_the_cell() {
+fn a_client_that_polls_gets_the_rate_to_the_cell() {
     for (limit, period) in RATES {
         let quota = Quota::new(limit, Duration::from_nanos(period)).burst(20);
         let gate = Direct::new(quota).expect("in range");
-        // About seven polls a cell, at steps that share no factor with anything.
+        // About seven polls a cell, at steps that share no factor with other numbers here.
         let step = (period / limit / 7).max(1) | 1;
         let (mut now, mut granted) = (0_u64, 0_u64);
         let polls = (LATEST / step).min(70_000);
         for _ in 0..polls {
             now += step;
-            // The bound is for a limiter that never denies, on which this would never end.
-            let polled =
-                (0..100).take_while(|_| gate.ask().at(Tick::from_nanos(now)).check().is_ok());
+            // The bound ends the loop for a limiter that never denies.
+            let polled = (0..100).take_while(|_| gate.ask().at(Tick::from_nanos(now)).check().is_ok());
             granted += polled.map(|_| 1).sum::<u64>();
         }
-        // All the burst is there at the first poll.
+        // The whole burst is available at the first poll.
         let since_first = u128::from(now - step);
         let due = 20 + since_first * u128::from(limit) / u128::from(period);
         let more = due.abs_diff(u128::from(granted));
@@ -110,7 +109,7 @@ fn who_polls_gets_the_rate_to_the_cell() {
     }
 }
 
-/// With a burst of one a client that is late by a part of a nanosecond loses that part, so the
+/// With a burst of one, a client that is late by a part of a nanosecond loses that part, so its
 /// rate may be lower; it is never higher.
 #[test]
 fn a_burst_of_one_is_never_over_the_rate() {
@@ -154,9 +153,9 @@ fn windows_grant_their_limit_a_period() {
     }
 }
 
-/// The rate is as exact after years as on the first day: nothing is kept in floating point.
+/// The rate is as exact after years as on the first day: no state is in floating point.
 #[test]
-fn the_rate_does_not_depend_on_how_late_it_is() {
+fn the_rate_is_exact_after_years() {
     for (limit, period) in RATES {
         let quota = Quota::new(limit, Duration::from_nanos(period)).burst(5);
         let mut taken = Vec::new();

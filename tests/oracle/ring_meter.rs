@@ -1,10 +1,10 @@
-//! Logs, sub-windows and counters against plain counting of what was admitted, in exact
-//! arithmetic, which knows no grid and keeps no state but the list.
+//! Logs, sub-windows and counters against plain counting of all admissions, in exact arithmetic,
+//! without a grid and with no state but the list.
 //!
-//! - A log never has more than a rate's limit in any span of its window (a unit of the grid less),
+//! - A log never has more than a rate's limit in any span of its window (less a unit of the grid),
 //!   and denies nothing that exactly fits.
-//! - No row of sub-windows grants more than the limit, and what fits it is granted.
-//! - A counter's estimate, as a fraction, decides.
+//! - No row of sub-windows grants more than the limit, and what fits is granted.
+//! - A counter decides by its estimate as an exact fraction.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -19,7 +19,7 @@ use crate::choice::{Last, Move, any_quota, cases, costs, forward, logs, starts};
 
 const DAY_NANOS: u128 = 24 * 3_600 * 1_000_000_000;
 
-/// A gate, and all that it admitted: instants and cells. Time never goes back.
+/// A limiter, and all its admissions: instants and cells. Time never goes back.
 struct Metered<A: Algorithm> {
     gate: Direct<A, ManualClock>,
     chosen: (Choice, Quota),
@@ -44,7 +44,7 @@ impl<A: Algorithm> Metered<A> {
         }
     }
 
-    /// Moves on, but not beyond what a wrapping grid tells apart, and asks.
+    /// Advances, but not beyond what a wrapping grid can tell apart, and asks.
     fn ask(&mut self, towards: Move, cost: Cost) -> (u64, Verdict) {
         let (choice, quota) = self.chosen;
         self.now = towards.apply(self.now, &quota, &self.last);
@@ -69,14 +69,15 @@ impl<A: Algorithm> Metered<A> {
     }
 }
 
-/// What was entered from an instant on.
+/// The cells admitted from an instant on.
 fn since(entered: &[(u64, u64)], begin: u128) -> u128 {
     let inside = entered.iter().rev().take_while(|(at, _)| u128::from(*at) >= begin);
     inside.map(|(_, n)| u128::from(*n)).sum()
 }
 
-/// The first nanosecond that is less than `window` before `now`, and the first that is so by less
-/// than a unit of the grid more: until then an event may stay that did not begin a unit.
+/// The first nanosecond that is less than `window` before `now`, and the first that is less than
+/// `window` and a unit of the grid before it: until the latter an event may stay that did not begin
+/// a unit.
 fn window_begins(params: &impl StateMachine, window: u128, now: u64) -> (u128, u128) {
     let (units, per_nanos) = params.grid().ratio();
     let unit = u128::from(per_nanos.div_ceil(units));
@@ -116,7 +117,7 @@ fn log_keeps_to_the_meter(
     Ok(())
 }
 
-/// The number of the sub-window at an instant, if `in_period` of them are in a period, and how
+/// The number of the sub-window at an instant, for `in_period` sub-windows in a period, and how
 /// much of it has passed: in shares, of which it has as many as the period has nanoseconds. Weeks
 /// begin on a Monday.
 fn sub_window(quota: &Quota, in_period: u128, now: u64) -> (u128, u128) {
@@ -126,7 +127,8 @@ fn sub_window(quota: &Quota, in_period: u128, now: u64) -> (u128, u128) {
     (placed / period, placed % period)
 }
 
-/// The estimate in shares of a cell: what counts whole, and the oldest by how much is left of it.
+/// The estimate in shares of a cell: the whole counts, and the oldest in proportion to what is left
+/// of it.
 fn estimate(
     (quota, in_period, older): (&Quota, u128, u128),
     weighed: bool,
@@ -144,7 +146,8 @@ fn estimate(
     entered.iter().map(|(at, n)| u128::from(*n) * weight(*at)).sum()
 }
 
-/// `floor(estimate) + n <= limit` decides, and the floor is what is left of the limit.
+/// A request is admitted iff `floor(estimate) + n <= limit`, and the remaining cells are the limit
+/// less that floor.
 fn sub_windows_keep_to_the_meter<A: Algorithm>(
     algorithm: A,
     (chosen, in_period, older): ((Choice, Quota), u128, u128),
@@ -158,7 +161,7 @@ fn sub_windows_keep_to_the_meter<A: Algorithm>(
     for (towards, cost) in steps {
         let before = metered.entered.len();
         let (n, answer) = metered.ask(*towards, *cost);
-        // Within two periods of the last tick, the last windows have no end to come.
+        // Within two periods of the last tick, the last windows never end.
         if u128::from(metered.now) + 2 * period > u128::from(u64::MAX) {
             break;
         }
@@ -176,7 +179,7 @@ fn sub_windows_keep_to_the_meter<A: Algorithm>(
             prop_assert!(counted(then - 1) + u128::from(n) > limit, "{} is too much", wait);
         }
     }
-    // Said of all rows at once, and of no instant: what successive sub-windows grant together.
+    // For all rows of successive sub-windows together, at no particular instant.
     for (at, _) in metered.entered.iter().filter(|_| !weighed) {
         let last = sub_window(&quota, in_period, *at).0;
         let age = |at: u64| last.wrapping_sub(sub_window(&quota, in_period, at).0);

@@ -41,7 +41,7 @@ impl Guava {
         }
     }
 
-    /// The instant at which the permits may be used that are asked for at `now`.
+    /// The instant at which the permits asked for at `now` may be used.
     fn reserve(&mut self, permits: f64, now: f64) -> f64 {
         if now > self.next_free {
             let new_permits = (now - self.next_free) / self.cool_down_interval;
@@ -72,7 +72,7 @@ impl Guava {
         self.max_permits * self.cool_down_interval
     }
 
-    /// The warmth from which on a permit costs no more than the stable interval.
+    /// The warmth at and above which a permit costs no more than the stable interval.
     pub(crate) fn ramp(&self) -> f64 {
         (self.max_permits - self.threshold_permits) * self.cool_down_interval
     }
@@ -90,7 +90,7 @@ impl Guava {
 
 const BURST: u32 = 5;
 
-/// A limiter that never denies soon, the formulas for the period that it keeps, and its unit.
+/// A limiter with a long maximum wait, the formulas for the period that it keeps, and its unit.
 fn both(rate: u32, period: u32, factor: u32) -> (Direct<WarmUp, ManualClock>, Guava, f64) {
     let pace = Pace {
         period: Duration::from_secs(period.into()),
@@ -112,8 +112,8 @@ const EPSILON: f64 = 1e-6;
 proptest! {
     #![proptest_config(cases(4_000))]
 
-    /// A client that waits for each turn gets it no earlier than by the formulas, and later by
-    /// less than a unit for each charge.
+    /// A client that waits for each turn gets it no earlier than by the formulas, and late by less
+    /// than a unit for each charge.
     #[test]
     fn in_constant_use_it_is_never_faster(
         rate in 1_u32..20,
@@ -133,9 +133,9 @@ proptest! {
         }
     }
 
-    /// A client that pauses as it likes gets its turns as early as by the formulas, within what
-    /// rounding to units may have become by then: see [`drift`](crate::drift). The ramp is long
-    /// enough for a charge to be no great part of it: otherwise the bound is wide.
+    /// A client that pauses gets its turns as by the formulas, within what rounding to units can
+    /// have become by then: see [`drift`](crate::drift). The ramp is long enough for one charge to
+    /// be a small part of it; otherwise the bound is wide.
     #[test]
     fn it_follows_the_formulas_through_pauses(
         rate in 1_u32..20,
@@ -148,7 +148,8 @@ proptest! {
     }
 }
 
-/// Plays steps of cells after a pause of milliseconds, at a rate with a period and a cold factor.
+/// Plays steps, each of cells after a pause in milliseconds, for a rate, a period and a cold
+/// factor.
 fn follows_the_formulas(
     (rate, period, factor): (u32, u32, u32),
     steps: &[(u32, u64)],
@@ -189,8 +190,8 @@ fn a_ramp_after_pauses_multiplies_what_rounding_has_left() {
 proptest! {
     #![proptest_config(cases(10_000))]
 
-    /// In any span no more than the burst and the rate, the longest wait and one unit included.
-    /// An older clock is granted nothing that the present one is denied.
+    /// Any span grants at most the burst and the rate, with the longest wait and one unit added to
+    /// the span. A clock that is behind is granted nothing that the present one is denied.
     #[test]
     fn no_span_is_over_the_rate(
         (choice, quota) in quotas(warm_ups()),

@@ -11,8 +11,8 @@ use crate::choice::{Last, cases, costs, forward, quotas, starts};
 
 const DAY_NANOS: i128 = 24 * 3_600 * 1_000_000_000;
 
-/// The number of the wall clock's window, counted from the epoch; weeks are counted from the
-/// Monday before it.
+/// The number of the wall clock's window, counted from the epoch, or for weeks from the Monday
+/// before it.
 fn window_of_the_wall(period: i128, origin: u64, offset_secs: i32, now: u64) -> i128 {
     let local = i128::from(now) + i128::from(origin) + i128::from(offset_secs) * 1_000_000_000;
     let into_week = if period % (7 * DAY_NANOS) == 0 { 3 * DAY_NANOS } else { 0 };
@@ -26,7 +26,7 @@ fn last_of(answer: &Verdict) -> Last {
 proptest! {
     #![proptest_config(cases(12_000))]
 
-    /// In every window of the wall clock exactly what fits the limit is granted.
+    /// Every window of the wall clock grants exactly what fits its limit.
     #[test]
     fn an_aligned_window_counts_by_the_wall_clock(
         offset_secs in prop_oneof![Just(0), -86_399..86_400],
@@ -45,7 +45,7 @@ proptest! {
         let (mut window, mut counted, mut written) = (None, 0, start);
         for (towards, cost) in steps {
             now = towards.apply(now, &quota, &last).min(horizon(gate.params(), written).1);
-            // Within a period of the last tick, the last window has no end to come.
+            // Within a period of the last tick, the last window never ends.
             if i128::from(now) + period > i128::from(u64::MAX) {
                 break;
             }
@@ -73,7 +73,7 @@ proptest! {
     }
 
     /// Windows that the first event opens last a period, less at most one unit of the grid, and
-    /// each grants no more than the limit.
+    /// each grants at most the limit.
     #[test]
     fn an_anchored_window_lasts_a_period_but_for_a_unit(
         (_, quota) in quotas(Just(Choice::Window(FixedWindow::anchored()))),

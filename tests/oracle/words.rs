@@ -1,4 +1,4 @@
-//! Any word, any instant, any cost.
+//! Steps and refunds are total: any word, any instant, any cost.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::choice::{
     sub_windows, windows,
 };
 
-/// Words anywhere, and words that lie near an instant so that they are live.
+/// Arbitrary words, and words near an instant, so that they are live.
 #[derive(Clone, Copy, Debug)]
 enum Word {
     Any(u64),
@@ -44,7 +44,7 @@ impl Word {
     }
 }
 
-/// Rings with nothing in them, and with cells like words and near the word's instant.
+/// Empty rings, and rings with cells drawn as words are.
 fn any_cells() -> impl Strategy<Value = Vec<Word>> {
     prop_oneof![
         1 => Just(Vec::new()),
@@ -75,7 +75,7 @@ fn one_is_total(
     });
 }
 
-/// By a receipt of the word itself, and of any other, in wide slots and compact ones.
+/// Refunds with a receipt of the word itself, and of any other, in wide and in compact states.
 fn refunds<A: Algorithm<Params: Refund>>(
     algorithm: A,
     (choice, quota): (Choice, &Quota),
@@ -136,7 +136,7 @@ proptest! {
     #![proptest_config(cases(40_000))]
 
     #[test]
-    fn sub_windows_make_sense_of_any_word_and_ring(
+    fn sub_windows_decide_any_word_and_ring(
         chosen in prop_oneof![quotas(sub_windows()), quotas(counters())],
         (word, cells) in (any_word(), any_cells()),
         now in starts(),
@@ -146,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn a_log_makes_sense_of_any_word_and_ring(
+    fn a_log_decides_any_word_and_ring(
         chosen in logs(1_000),
         (word, cells) in (any_word(), any_cells()),
         now in starts(),
@@ -156,7 +156,7 @@ proptest! {
     }
 
     #[test]
-    fn a_bucket_gives_back_to_any_word(
+    fn a_bucket_refunds_to_any_word(
         (choice, quota) in quotas(buckets()),
         words in (any_word(), any_word()),
         (now, at) in (starts(), starts()),
@@ -171,7 +171,7 @@ proptest! {
     }
 
     #[test]
-    fn a_window_gives_back_to_any_word(
+    fn a_window_refunds_to_any_word(
         (choice, quota) in quotas(windows()),
         words in (any_word(), any_word()),
         (now, at) in (starts(), starts()),
@@ -181,8 +181,8 @@ proptest! {
         refunds(algorithm, (choice, &quota), words, (now, at), &asked, |_, _, _| {});
     }
 
-    /// A state that a clock ahead of ours has only stamped opens with our first event, and ends no
-    /// earlier than the stamp says.
+    /// A state that a clock ahead has only stamped opens with our first event, and ends no earlier
+    /// than its stamp.
     #[test]
     fn a_window_ends_no_earlier_than_its_stamp(now in 0_u64..1 << 60, ahead in 0_u64..1 << 45) {
         let quota = Quota::per_minute(20);
@@ -198,11 +198,11 @@ proptest! {
     }
 }
 
-/// A clock that is behind by more than the tolerance may take what a log holds for old, and so be
-/// granted its limit once; but what it is granted itself counts. (It was entered at the time of
-/// the latest event, which such a clock saw neither ahead of it nor within the window.)
+/// A clock that is behind by more than the tolerance may read the events of a log as old, and so be
+/// granted the limit once more; but its own admissions count. (They are entered at the time of the
+/// latest event, which such a clock sees neither ahead of it nor within the window.)
 #[test]
-fn a_log_is_not_open_to_a_clock_beyond_its_tolerance() {
+fn a_clock_beyond_the_tolerance_of_a_log_is_granted_the_limit_at_most_once() {
     for (limit, period) in [(1, 64), (3, 1_000), (100, 1_000_000)] {
         let quota = Quota::new(limit, Duration::from_nanos(period));
         for start in [0, 1 << 50] {

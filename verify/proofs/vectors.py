@@ -1,5 +1,5 @@
-"""Compares the models with the Rust, request by request: what the models do to Python integers is the
-same text that the proofs are about."""
+"""Compares the models with the Rust, request by request. The text of the models that runs here on Python
+integers is the text that the proofs are about."""
 
 import importlib
 import random
@@ -39,7 +39,7 @@ class Chance(random.Random):
 
 
 def near(chance, at, scale, bits):
-    """A number not far from another, as far as the scale goes, at its edges most of all."""
+    """A number near another, within the scale, most often at its edges."""
     off = chance.choice([0, 1, -1, scale, scale - 1, scale + 1, -scale, chance.randint(0, 2 * scale + 1), -chance.randint(0, 2 * scale + 1), chance.wide(bits)])
     return (at + off) % 2**bits
 
@@ -317,7 +317,7 @@ class CounterVectors(RingVectors):
 
 
 class LogVectors(GcraVectors):
-    """Admission, what is left, and the wait; what there is to tell beside is the oracle's to compare."""
+    """Admission, remaining cells, and the wait; the oracle tests compare the rest."""
 
     name = "sliding_log"
     compared = ("next", "retry")
@@ -400,7 +400,7 @@ KINDS = {kind.name: kind for kind in [GcraVectors, LeakyVectors, PacedVectors, W
 
 
 def valid(limit, period, burst, **_):
-    """What `Quota::validate` accepts: the Rust denies the rest, and so would the comparison be empty."""
+    """Whether `Quota::validate` accepts it: the Rust rejects the rest, which would compare nothing."""
     return (limit <= 1 << 40 and burst <= 1 << 40 and period >= limit and period <= 366 * 86_400 * SECOND * limit and period <= 100 * YEAR
             and burst * period <= (1 << 62) * limit)
 

@@ -1,6 +1,6 @@
-//! [`AnyParams`] does what the machine of the chosen algorithm does.
+//! [`AnyParams`] forwards every call to the machine of its algorithm.
 //!
-//! Nothing here names an algorithm: the matches are in the [table](super).
+//! This file names no algorithm: the matches are in the [table](super).
 
 use core::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::algo::{
 use crate::decision::{Denied, Permit};
 use crate::time::Tick;
 
-/// As the algorithm itself does: a snapshot of the one can be restored to the other.
+/// As the algorithm itself: a snapshot of a limiter of either type restores to the other.
 impl Rebase for AnyParams {
     fn algorithm(&self) -> u64 {
         each_machine!(self, each => each.algorithm())
@@ -91,7 +91,7 @@ impl StateMachine for AnyParams {
 
     #[inline]
     fn step(&self, seen: AnyView, now: Tick, n: u64) -> Step {
-        // No state of another algorithm is ever seen; if it were, nothing would be granted.
+        // A view is never that of another algorithm. If it were, nothing would be granted.
         each_view!(self, seen, each, its => each.step(its, now, n), else Step::Deny)
     }
 

@@ -5,7 +5,7 @@ use crate::algo::{StateMachine, Step};
 
 const NOW: Tick = Tick::from_nanos(77_000_000_123);
 
-/// All that a machine says of itself.
+/// Everything that a machine reports of itself.
 fn said(machine: &impl StateMachine, now: Tick) -> impl PartialEq + core::fmt::Debug {
     (
         (machine.ring_cells(), machine.has_note(), machine.cells_to_clear()),
@@ -15,7 +15,8 @@ fn said(machine: &impl StateMachine, now: Tick) -> impl PartialEq + core::fmt::D
     )
 }
 
-/// What is put beside the word for a charge, and for another one a while later, and whether it was.
+/// The cells that two charges, one after the other, publish to the ring, and whether both
+/// succeeded.
 fn published(machine: &impl StateMachine) -> (bool, [(usize, u64); 4]) {
     let (mut ring, mut puts, mut count) = ([0; 16], [(0, 0); 4], 0);
     let mut word = machine.fresh(NOW);
@@ -43,7 +44,7 @@ fn is_as<A: Algorithm + Into<AnyAlgorithm> + Copy>(algorithm: A, quota: &Quota) 
 }
 
 #[test]
-fn each_of_them_says_what_it_says_by_itself() {
+fn any_algorithm_reports_and_publishes_what_the_algorithm_itself_does() {
     let quota = Quota::per_minute(2);
     is_as(Gcra::new(), &quota);
     is_as(Gcra::new(), &Quota::per_second(1_000_000_000));
@@ -57,7 +58,7 @@ fn each_of_them_says_what_it_says_by_itself() {
 }
 
 #[test]
-fn a_bucket_that_starts_empty_does_so_by_any_name() {
+fn a_bucket_that_starts_empty_does_so_as_any_algorithm() {
     let (empty, quota) = (Gcra::start_empty(), Quota::per_minute(2));
     let (one, any) = (empty.params(&quota, 0), AnyAlgorithm::from(empty).params(&quota, 0));
     let (one, any) = (one.expect("in range"), any.expect("in range"));

@@ -2,8 +2,8 @@ use super::*;
 use crate::algo::NoRing;
 use proptest::prelude::*;
 
-/// The oracle's unit of a debt: so many are a cell, and all rates below are a whole number of them in
-/// a nanosecond.
+/// The oracle's units of debt in a cell, such that every rate below is a whole number of them in a
+/// nanosecond.
 const UNITS: i128 = 10_000_000_000;
 
 /// One bucket in exact arithmetic.
@@ -68,7 +68,7 @@ enum Do {
     Change(Quota, Inherit),
 }
 
-fn doings() -> impl Strategy<Value = Vec<(u64, Do)>> {
+fn steps() -> impl Strategy<Value = Vec<(u64, Do)>> {
     let doing = prop_oneof![
         3 => (1_u64..40).prop_map(Do::Ask),
         1 => (quotas(), inherits()).prop_map(|(quota, inherit)| Do::Change(quota, inherit)),
@@ -77,7 +77,7 @@ fn doings() -> impl Strategy<Value = Vec<(u64, Do)>> {
     prop::collection::vec((pause, doing), 1..60)
 }
 
-/// What the state of a key owes at an instant, in the oracle's units, and those of a unit.
+/// The debt of a key's state at an instant, and the size of a unit, both in the oracle's units.
 fn owed(params: &PacedParams, word: u64, now: Tick) -> (i128, i128) {
     let unit = UNITS / i128::from(params.gcra.cell()) + 1;
     let ahead = params.grid().ahead(word, params.instant(now));
@@ -87,16 +87,16 @@ fn owed(params: &PacedParams, word: u64, now: Tick) -> (i128, i128) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// No charge is lost, no cell is made: after any changes the debt is the exact one, to a unit
-    /// for each change (in proportion: to a hundredth more).
+    /// No charge is lost and no cell is created: after any changes the debt is exact to a unit for
+    /// each change (for a proportional change to a hundredth more).
     #[test]
-    fn whatever_changes_the_debt_is_the_exact_one(first in quotas(), doings in doings()) {
+    fn the_debt_is_exact_after_any_changes(first in quotas(), steps in steps()) {
         let mut params = PacedParams::new(&first, false).expect("in range");
         let mut exact = Exact::new(&first);
         let mut word = params.fresh(Tick::ZERO);
-        // How far apart the two may be by now.
+        // The largest difference between the two so far.
         let (mut more, mut less, mut now) = (0, 0, 0_u64);
-        for (pause, doing) in doings {
+        for (pause, doing) in steps {
             now += pause;
             let instant = Tick::from_nanos(now);
             exact.pass(now);
@@ -122,7 +122,7 @@ proptest! {
                     params = changed;
                     let (debt, unit) = owed(&params, word, instant);
                     if was_idle {
-                        // An idle state is the same as none.
+                        // An idle state means the same as no state.
                         prop_assert!(debt <= exact.debt + more + unit);
                         exact.debt = debt;
                     }
@@ -140,9 +140,9 @@ proptest! {
     }
 
     #[test]
-    fn its_words_are_all_there_is(first in quotas(), doings in doings(), empty: bool) {
+    fn the_stored_words_hold_the_whole_state(first in quotas(), steps in steps(), empty: bool) {
         let mut params = PacedParams::new(&first, empty).expect("in range");
-        for (pause, doing) in doings {
+        for (pause, doing) in steps {
             if let Do::Change(quota, inherit) = doing
                 && let Ok(changed) = params.change(&quota, inherit, Tick::from_nanos(pause))
             {
@@ -152,10 +152,10 @@ proptest! {
         }
     }
 
-    /// By a clock from before the change: the wait that is told suffices, and a nanosecond less does
-    /// not; and all is back when it is said to be.
+    /// For a clock from before the change, the wait in a denial suffices and a nanosecond less does
+    /// not, and the reset time is right.
     #[test]
-    fn a_wait_told_to_a_clock_before_the_change_is_exact(
+    fn the_wait_of_a_clock_before_the_change_is_exact(
         first in quotas(), then in quotas(), inherit in inherits(), spent in 0_u64..60,
         since in 0_u64..5_000_000_000, behind in 1_u64..5_000_000_000, n in 1_u64..60,
     ) {
@@ -183,10 +183,10 @@ proptest! {
             },
         }
         let permit = params.answer(params.read(word, NoRing, now, 0), now, 0).expect("nothing");
-        // An instant before the change is judged as the change.
+        // An instant before the change is decided as the instant of the change.
         let full = now.saturating_add(permit.reset_after()).max(since);
         prop_assert_eq!(params.owed(word, NoRing, params.instant(full)), 0);
-        // A charge ahead of its turn waits for no longer than it may.
+        // A charge ahead of its turn waits no longer than its bound.
         let wait = Duration::from_nanos(behind + 500_000_000);
         let ahead = params.within(now, wait);
         if let Step::Admit { next } = ahead.step(ahead.read(word, NoRing, now, n), now, n) {
@@ -194,8 +194,9 @@ proptest! {
         }
     }
 
-    /// Of slow quotas some sixty resets would take the clock round the ring. What is idle at a change
-    /// stays so, whatever the changes, except for what a burst has grown by since it was full.
+    /// For slow quotas, some sixty resets would take the clock round the ring. A state that is idle
+    /// at a change stays idle after any further changes, except for the growth of the burst since
+    /// it was full.
     #[test]
     fn an_idle_state_stays_idle_over_any_number_of_changes(
         changes in prop::collection::vec((1_u64..20, 1_u64..20, inherits(), 0_u64..100), 1..400),
@@ -227,9 +228,9 @@ proptest! {
         }
     }
 
-    /// Any words of a quota that were a quota's, any state, any time, any cost.
+    /// Any stored words of a quota, any state, any time, any cost.
     #[test]
-    fn nothing_panics(
+    fn no_state_time_or_cost_panics(
         first in quotas(), then in quotas(), inherit in inherits(), changed: u64,
         word: u64, now: u64, n: u64, given: u64, wait: u64,
     ) {
@@ -252,9 +253,9 @@ proptest! {
         }
     }
 
-    /// A change at any instant of any clock, again and again.
+    /// Repeated changes at any instant of any clock.
     #[test]
-    fn a_key_that_asks_all_the_time_is_granted_the_rate(rates in prop::collection::vec(1_u64..50, 1..6)) {
+    fn a_key_in_constant_use_is_granted_the_rate(rates in prop::collection::vec(1_u64..50, 1..6)) {
         let first = Quota::per_second(rates[0]).burst(1);
         let mut params = PacedParams::new(&first, false).expect("in range");
         let mut word = params.fresh(Tick::ZERO);
@@ -272,7 +273,7 @@ proptest! {
         }
         let due: u64 = rates.iter().sum();
         prop_assert!(granted <= due + 1, "{granted} of {due}");
-        // Asked once a millisecond, a cell may come a millisecond late.
+        // With one request a millisecond, a cell may come a millisecond late.
         prop_assert!(granted + 1 >= due * 19 / 20, "{granted} of {due}");
     }
 }
@@ -290,13 +291,13 @@ fn a_clock_from_before_the_change_reads_as_the_change() {
     let behind = Tick::from_nanos(3);
     let left = |now| changed.permit(changed.read(next, NoRing, now, 0), now, 0).remaining();
     assert_eq!((left(behind), left(second)), (0, 0));
-    // Who became idle before is told so by the pace that holds now.
+    // For a state that became idle before, the time since then is computed at the present rate.
     let idle = changed.standing(word, changed.instant(behind));
     assert!(matches!(idle, Standing::Idle { .. } | Standing::Live { .. }));
 }
 
 #[test]
-fn what_was_charged_before_a_change_is_not_given_back() {
+fn a_charge_before_a_change_is_not_refunded() {
     let params = PacedParams::new(&Quota::per_second(10), false).expect("in range");
     let at = Tick::from_nanos(5);
     let word = params.fresh(at);
@@ -311,7 +312,7 @@ fn what_was_charged_before_a_change_is_not_given_back() {
 }
 
 #[test]
-fn what_cannot_be_is_denied_with_a_reason() {
+fn impossible_quotas_and_changes_are_rejected_with_their_error() {
     use QuotaError as E;
     let params = PacedParams::new(&Quota::per_second(100), false).expect("in range");
     let change = |quota, inherit| params.change(&quota, inherit, Tick::ZERO).map(|_| ());
@@ -339,7 +340,7 @@ fn the_rate_may_grow_thirtytwofold() {
 }
 
 #[test]
-fn another_burst_of_the_same_share_has_other_units() {
+fn a_proportional_change_keeps_shares_by_other_units() {
     use QuotaError as E;
     assert_eq!(in_proportion(1_000, 10, 20), Ok(500));
     assert_eq!(in_proportion(1_000, 10, 40), Ok(250));
@@ -350,7 +351,7 @@ fn another_burst_of_the_same_share_has_other_units() {
 }
 
 #[test]
-fn a_bucket_that_starts_empty_does_so_after_a_change_too() {
+fn a_bucket_that_starts_empty_still_does_after_a_change() {
     let quota = Quota::per_second(10);
     let params = PacedParams::new(&quota, true).expect("in range");
     let second = Tick::from_nanos(1_000_000_000);
@@ -364,7 +365,7 @@ fn a_bucket_that_starts_empty_does_so_after_a_change_too() {
 }
 
 #[test]
-fn what_was_charged_at_the_very_change_is_given_back() {
+fn a_charge_at_the_instant_of_the_change_is_refunded() {
     let first = PacedParams::new(&Quota::per_second(10), false).expect("in range");
     let now = Tick::from_nanos(1_000_000_000);
     let params = first.change(&Quota::per_second(20), Inherit::Reset, now).expect("in range");
@@ -382,7 +383,7 @@ fn what_was_charged_at_the_very_change_is_given_back() {
 }
 
 #[test]
-fn the_turn_of_a_charge_beyond_the_burst_is_when_its_debt_has_drained() {
+fn the_turn_of_a_charge_beyond_the_burst_comes_when_its_debt_has_drained() {
     let params = PacedParams::new(&Quota::per_second(10), false).expect("in range");
     let now = Tick::from_nanos(1_000_000_000);
     let params = params.change(&Quota::per_second(20), Inherit::Reset, now).expect("in range");
@@ -397,7 +398,7 @@ fn the_turn_of_a_charge_beyond_the_burst_is_when_its_debt_has_drained() {
 }
 
 #[test]
-fn a_bucket_starts_in_debt_if_it_is_to_start_empty() {
+fn a_bucket_that_starts_empty_starts_in_debt() {
     for start_empty in [false, true] {
         let params = PacedParams::new(&Quota::per_second(10), start_empty).expect("in range");
         assert_eq!(params.starts_in_debt(), start_empty);
@@ -405,7 +406,7 @@ fn a_bucket_starts_in_debt_if_it_is_to_start_empty() {
 }
 
 #[test]
-fn what_time_has_restored_by_the_rate_in_force_is_not_given_back() {
+fn cells_restored_at_the_rate_in_force_are_not_refunded() {
     use crate::algo::{Receipt, Refund};
     let at = |millis: u64| Tick::from_nanos(millis * 1_000_000);
     let first = Quota::per_second(10).burst(20);
@@ -418,7 +419,7 @@ fn what_time_has_restored_by_the_rate_in_force_is_not_given_back() {
     };
     let five = charge(params.read(params.fresh(at(20_000)), NoRing, at(20_000), 5), at(20_000), 5);
     let receipt = Receipt { cells: 5, at: at(20_000), next: five };
-    // Two of them have come back, and others took three.
+    // Two of them have come back, and other charges took three.
     let now = at(20_400);
     let eight = charge(params.read(five, NoRing, now, 3), now, 3);
     let word = params.refund(eight, &receipt, now, 5);
@@ -427,7 +428,7 @@ fn what_time_has_restored_by_the_rate_in_force_is_not_given_back() {
 }
 
 #[test]
-fn what_may_be_owed_never_shrinks_and_stays_within_the_ring() {
+fn the_largest_debt_never_shrinks_and_stays_within_the_ring() {
     let quota = |burst| Quota::per_second(1_000).burst(burst);
     let mut params = PacedParams::new(&quota(1_000), false).expect("in range");
     let before = params.grid().reach();

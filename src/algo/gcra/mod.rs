@@ -93,7 +93,7 @@ const DEBT_BURSTS: u64 = 16;
 /// to `burst` of them are saved.
 ///
 /// **Guarantee.** In any span of time, under any interleaving of threads, a key that keeps its
-/// place is granted at most `burst + rate * (span + u)` cells, where `u` is one unit of its
+/// slot is granted at most `burst + rate * (span + u)` cells, where `u` is one unit of its
 /// [`Grid`]: 2.5 microseconds, or a thousandth of the time the whole burst takes to come back
 /// where that is less (and never below a nanosecond). `u` is counted once per span, it does not
 /// add up, and the rate itself is exact. In [compact slots](crate::limiter::SlotLayout) `u` is 250 microseconds,

@@ -61,7 +61,7 @@ fn a_cost_beyond_the_burst_never_fits() {
 }
 
 #[test]
-fn the_end_of_time_is_an_instant_like_any_other() {
+fn the_last_tick_is_decided_like_any_other() {
     let params = params("1/s burst 3");
     let mut word = params.fresh(Tick::MAX);
     for left in [2, 1, 0] {
@@ -73,7 +73,7 @@ fn the_end_of_time_is_an_instant_like_any_other() {
 }
 
 #[test]
-fn the_field_is_the_payload() {
+fn the_field_fills_the_payload() {
     assert!(tile(&[TAT], PAYLOAD_BITS));
     assert!(tile(&[COMPACT_TAT], COMPACT_BITS));
 }
@@ -126,10 +126,10 @@ proptest! {
         }
     }
 
-    /// Whatever the quota: the rate is exact, a burst has its thousand units, a state its
-    /// field, and clocks may differ by ten seconds, over a day at least.
+    /// For every quota the rate is exact, a burst has at least 1,000 units, the state fits its
+    /// field, and the tolerated skew is at least ten seconds, the horizon at least a day.
     #[test]
-    fn a_compact_state_keeps_what_is_promised(
+    fn a_compact_state_keeps_its_bounds_for_every_quota(
         limit_bits in 0_u32..34, period_bits in 20_u32..63, burst_bits in 0_u32..32,
         less: u64, start_empty: bool, steps in prop::collection::vec((0_u64..1 << 62, 0_u64..9), 9),
     ) {
@@ -175,7 +175,7 @@ fn a_plan_of_the_same_quota_is_the_same_bucket() {
 }
 
 #[test]
-fn a_plan_leaves_lanes_half_of_its_burst_and_no_more() {
+fn leases_take_at_most_half_of_the_burst_of_a_plan() {
     let leases = Gcra::new().leases(4).params(&Quota::per_second(100), 0).expect("in range");
     let plan = |burst| leases.with_quota(&Quota::per_second(100).burst(burst));
     for burst in [8, 9, 14, 200] {
@@ -188,11 +188,11 @@ fn a_plan_leaves_lanes_half_of_its_burst_and_no_more() {
 }
 
 #[test]
-fn a_plan_may_be_a_thousandth_slower_than_it_says() {
+fn a_plan_is_at_most_a_thousandth_slower_than_its_quota() {
     let params = params("1000/s");
     let (units, nanos) = params.grid.ratio();
     assert_eq!((units, nanos), (1, 2_500));
-    // 1,000 units for 143 cells are 7 for each, which makes 1,001; for 167 they are 6, and 1,002.
+    // 1,000 units for 143 cells make 7 each, 1,001 in all; for 167 cells they make 6, and 1,002.
     let plan = |limit| {
         let quota = Quota::new(limit, Duration::from_nanos(1_000 * nanos)).burst(1);
         params.with_quota(&quota).map(|plan| plan.cell.get())
@@ -202,7 +202,7 @@ fn a_plan_may_be_a_thousandth_slower_than_it_says() {
 }
 
 #[test]
-fn the_turn_of_what_was_charged_last_is_told_as_long_as_something_is_owed() {
+fn the_turn_of_the_last_charge_is_known_while_there_is_debt() {
     let params = params("1/s burst 5");
     let charged = Tick::from_nanos(100_000_000_000);
     let after = |seconds: u64| charged.saturating_add(Duration::from_secs(seconds));
@@ -210,10 +210,10 @@ fn the_turn_of_what_was_charged_last_is_told_as_long_as_something_is_owed() {
     for (cells, turn) in [(5, 0), (8, 3), (30, 25)] {
         let seen = ahead.read(ahead.fresh(charged), NoRing, charged, cells);
         let Step::Admit { next } = ahead.step(seen, charged, cells) else { panic!("{cells} fit") };
-        // Of a key that owes nothing, only that it was as long ago as a burst takes.
+        // For a key without debt, only a bound is known: as long ago as a burst takes.
         for (now, exact) in (0..turn + 5).map(|now| (now, turn)).chain([(turn + 24, turn + 19)]) {
             let told = params.turn_of_last(next, after(now));
-            // Never later, and by the grid a few units of 2.5 microseconds earlier.
+            // Never later, and at most a few units of 2.5 microseconds earlier.
             let earliest = after(exact).saturating_sub(Duration::from_nanos(10_000));
             assert!((earliest..=after(exact)).contains(&told), "{cells} {now}: {told:?}");
         }
@@ -232,7 +232,7 @@ fn a_plan_of_a_bucket_that_starts_empty_owes_its_own_burst() {
 }
 
 #[test]
-fn a_bucket_for_plans_tells_quotas_a_little_slower_than_its_own() {
+fn a_bucket_for_plans_accepts_quotas_a_little_slower_than_its_own() {
     let (own, slower) = (Quota::per_second(50_000), Quota::per_second(49_999));
     let plans = Gcra::new().for_plans().params(&own, 0).expect("in range");
     assert!(plans.with_quota(&slower).is_ok());
@@ -242,7 +242,7 @@ fn a_bucket_for_plans_tells_quotas_a_little_slower_than_its_own() {
 
 #[test]
 fn the_largest_burst_of_a_compact_state_has_room_in_its_ring() {
-    // Milliseconds, which come round.
+    // Units of a millisecond, on a wrapping grid.
     let largest = Quota::per_second(1_000).burst(COMPACT_BURST_UNITS_MAX);
     let compact = Gcra::new().compact_params(&largest, 0).expect("in range").expect("narrow");
     assert_eq!(compact.capacity, COMPACT_BURST_UNITS_MAX);
@@ -252,10 +252,10 @@ fn the_largest_burst_of_a_compact_state_has_room_in_its_ring() {
     assert_eq!(Gcra::new().compact_params(&more, 0), Ok(None));
 }
 
-/// A refund and a charge by others cancel each other out, and the bucket was full in between. To put
-/// the word back that was there before the first charge would be a cell too many.
+/// A refund and a charge by others cancel each other out, and the bucket was full in between. To
+/// restore the word from before the first charge would give a cell too many.
 #[test]
-fn the_word_that_a_charge_left_recurs_and_the_time_in_between_is_not_given_back() {
+fn a_refund_after_the_same_word_recurs_returns_no_restored_cells() {
     use crate::algo::{Receipt, Refund};
     let params = params("1/s burst 3");
     let at = |seconds: u64| Tick::from_nanos(seconds * 1_000_000_000);

@@ -7,7 +7,7 @@ use crate::{AnyAlgorithm, Quota, SlidingCounter, SlidingLog, SubWindows, WarmUp}
 
 /// Snapshots of other versions name algorithms by these numbers.
 #[test]
-fn the_number_of_an_algorithm_stays() {
+fn the_number_of_each_algorithm_is_fixed() {
     let quota = Quota::per_minute(60);
     for (name, number) in [
         ("gcra", 1),
@@ -26,9 +26,9 @@ fn the_number_of_an_algorithm_stays() {
     assert_eq!(warm_up.algorithm(), 4);
 }
 
-/// What would be read otherwise than it was written is not taken for the same.
+/// Machines that read states differently must not count as the same.
 #[test]
-fn machines_that_read_states_differently_differ_in_a_figure() {
+fn machines_that_read_states_differently_have_different_figures() {
     let quota = Quota::per_minute(60);
     let log = |first, and: Quota| SlidingLog::new().and(and).params(&first, 0);
     let counting = SlidingLog::new().and(Quota::per_second(5)).count_denials();
@@ -100,7 +100,7 @@ impl<M: Rebase> Kept<M> {
     }
 }
 
-/// What a client sees of a decision.
+/// The parts of a decision that a client sees.
 fn told(decision: Decision) -> (bool, u64, Option<Duration>, Duration) {
     match decision {
         Ok(permit) => (true, permit.remaining(), None, permit.reset_after()),
@@ -108,8 +108,8 @@ fn told(decision: Decision) -> (bool, u64, Option<Duration>, Duration) {
     }
 }
 
-/// Charges before and after a restart, by a clock that goes on and by one that begins anew at another
-/// number: both answer alike. `unit` divides what the two are apart.
+/// Charges before and after a restart: a clock that continues and one that begins again at another
+/// number give the same answers. `unit` divides the distance of the two.
 fn answers_go_on<A: Algorithm<Params: Rebase>>(
     algorithm: &A,
     quota: &Quota,
@@ -148,7 +148,7 @@ fn charges() -> impl Strategy<Value = Vec<(u32, u64)>> {
 
 proptest! {
     #[test]
-    fn a_log_goes_on_where_it_was(
+    fn a_log_continues_after_a_restart(
         (limit, second, strict) in (1..7_u64, prop::option::of(1..4_u64), any::<bool>()),
         apart: u16, before in charges(), after in charges(),
     ) {
@@ -166,7 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn sub_windows_go_on_where_they_were(
+    fn sub_windows_continue_after_a_restart(
         limit in 1..9_u64, count in 2..7_u32, apart: u16, before in charges(), after in charges(),
     ) {
         let quota = Quota::new(limit, Duration::from_millis(1_200));

@@ -139,30 +139,31 @@ mod tests {
             let ring = Counted { cells: &cells, reads: &reads };
             let seen = params.read_brief(word, &cells[..], at(30_200), 1);
             let puts = Cell::new([None, None]);
-            let stands = params.publish(seen, ring, |place, content| {
+            let published = params.publish(seen, ring, |place, content| {
                 let [earlier, _] = puts.get();
                 puts.set([Some((place, content)), earlier]);
                 true
             });
-            assert!(stands);
+            assert!(published);
             assert_eq!(puts.get(), [Some((1, cell(lap, 20_400))), None], "one event is put");
             assert_eq!(reads.get(), 2 + births_read);
         }
     }
 
-    /// All four were charged at once in the second round. What stands in two of their places was left
-    /// there by a life of the same generation, and this one began later.
+    /// All four events were charged at once in the second round. Two of their places still hold cells
+    /// of a life of the same generation, and the current life began later.
     #[test]
     fn cells_of_an_earlier_life_admit_nothing() {
         let params = four();
         let (birth, first) = (cell(FIRST, 20_350), cell(FIRST, 20_350));
-        // By itself it would have left, or would not; it stands for the latest event, which has not.
+        // The left-over cell may be outside the window or inside. Either way the latest event counts,
+        // which is inside.
         for (left, read) in [(3_000, 2), (20_345, 1)] {
             let cells = [first, first, cell(3, left), cell(3, left), birth, 0];
             let word = word(&params, SECOND, 20_400);
             assert_eq!(step(&params, word, &cells, at(30_340)), (Step::Deny, read));
         }
-        // From its third round on a life has written all of its cells, and its birth is not asked for.
+        // From its third round on a life has written all of its cells, and the birth is not read.
         for (lap, before) in [(3, 0), (0, 3)] {
             let left = cell(before, 3_000);
             let cells = [cell(lap, 20_399), left, left, cell(before, 20_398), birth, 0];

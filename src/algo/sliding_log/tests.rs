@@ -7,7 +7,7 @@ fn params(quota: &str) -> SlidingLogParams {
     SlidingLog::new().params(&quota.parse().expect("a quota"), 0).expect("in range")
 }
 
-/// Cells by hand, with bits of another life above their content.
+/// Hand-made cells, with bits of another life above their content.
 #[derive(Clone, Copy)]
 struct ByHand<'a>(&'a [u64]);
 
@@ -23,10 +23,11 @@ impl Ring for ByHand<'_> {
 }
 
 #[test]
-fn a_place_counts_if_its_round_and_its_life_are_those_of_the_log() {
+fn a_place_counts_if_its_round_and_life_are_those_of_the_log() {
     let params = params("4/s");
     for lap in 0..=3 {
-        // The latest is at place 1: place 0 is of this round, places 2 and 3 of the one before.
+        // The latest event is at place 1: place 0 is of this round, places 2 and 3 of the one
+        // before.
         for (back, before) in [(1, false), (2, true)] {
             let expected = round_of(if before { lap ^ 1 } else { lap });
             if params.known(&view(&params, &[0; 6], lap)) <= back {
@@ -57,7 +58,7 @@ fn view<'a>(params: &SlidingLogParams, ring: &'a [u64], lap: u64) -> View<ByHand
 }
 
 #[test]
-fn a_birth_is_before_what_came_after_it_even_where_time_came_round() {
+fn a_birth_is_before_later_events_also_where_time_wraps_around() {
     let params = params("4/s");
     for (birth, time, before) in [
         (1_000, 1_000, false),
@@ -72,7 +73,7 @@ fn a_birth_is_before_what_came_after_it_even_where_time_came_round() {
 }
 
 #[test]
-fn more_places_than_there_are_are_all_of_them() {
+fn a_word_that_fills_too_many_places_fills_them_all() {
     let params = params("4/s");
     let now = Tick::from_nanos(7_000_000_000);
     let floor = params.floor(now);
@@ -93,9 +94,9 @@ fn more_places_than_there_are_are_all_of_them() {
     }
 }
 
-/// Whatever its cells say, and wherever its life began.
+/// For any cells and any birth.
 #[test]
-fn a_log_that_is_carried_to_the_same_clock_answers_as_before() {
+fn a_log_rebased_to_the_same_clock_answers_as_before() {
     let params = params("4/s");
     let now = Tick::from_nanos(7_000_000_000);
     let floor = params.floor(now);
@@ -116,7 +117,7 @@ fn a_log_that_is_carried_to_the_same_clock_answers_as_before() {
             let kept = params.kept_cells();
             let passage = params.passage(&here(now));
             let next = params.rebase(word, &mut carried[..kept], &passage).expect("it is live");
-            // Where the first round has not come to nothing stands.
+            // Places that the first round has not reached are empty.
             let unknown = if lap == FIRST { place + 1..4 } else { 0..0 };
             assert!(unknown.into_iter().all(|at| carried[cell_at(at)] == 0), "{lap} {place}");
             for millis in (0..1_100).step_by(50) {
@@ -140,21 +141,21 @@ fn here(now: Tick) -> Restart {
 }
 
 #[test]
-fn the_latest_event_is_where_the_clock_says_and_never_before_the_origin() {
+fn the_latest_event_is_never_before_the_origin() {
     let params = params("1000/us"); // so fast that its time comes round
     let (ring, ahead) = (params.time.max() + 1, params.ahead_max);
     let (window, tolerance) = (params.window_max, params.grid.tolerance_units());
     assert!(ahead < tolerance && window < ring - tolerance);
     let last = |event: u64, floor: u64| params.last(params.time.set(0, event), floor);
-    // Ahead a little, behind, and so far behind that it is of the round before.
+    // A little ahead, behind, and so far behind that it is of the round before.
     assert_eq!(last(5_000, 4_990), (5_000, 10));
     assert_eq!(last(5_000, 9_000), (5_000, 0));
     assert_eq!(last(ring - 7, ring + window), (ring - 7, 0));
-    // What would have happened before the origin is ahead, as far as clocks may differ.
+    // An event that would lie before the origin is ahead, as far as clocks may differ.
     let floor = window + 10;
     assert_eq!(last(floor + ahead + 1, floor), (floor + ahead + 1, ahead + 1));
     assert_eq!(last(floor + tolerance, floor), (floor + tolerance, tolerance));
-    // At the origin itself it did happen.
+    // An event at the origin itself is valid.
     let floor = ring - tolerance;
     assert_eq!(last(0, floor), (0, 0));
 }
@@ -171,7 +172,7 @@ fn the_figures_hold_limits_of_up_to_two_to_the_sixteenth() {
 }
 
 #[test]
-fn an_invalid_quota_is_told_where_no_state_is_narrow() {
+fn an_invalid_quota_is_an_error_also_for_compact_states() {
     let none = SlidingLog::new().compact_params(&Quota::per_second(5), 0);
     assert!(matches!(none, Ok(None)));
     let invalid = SlidingLog::new().compact_params(&Quota::per_second(0), 0);
@@ -179,10 +180,10 @@ fn an_invalid_quota_is_told_where_no_state_is_narrow() {
 }
 
 proptest! {
-    /// Whatever was charged and when: the ring is found to hold as many live events as a list of them,
-    /// and what is owed is that many times the units until the latest has left.
+    /// For any charges: the count of live events equals that of a list, and the debt is that count
+    /// times the units until the latest has left.
     #[test]
-    fn what_a_log_owes_is_the_events_that_still_count_times_the_time_left(
+    fn the_debt_of_a_log_is_its_live_events_times_the_time_left(
         charges in prop::collection::vec((0_u64..700, 1_u64..9), 1..40), wait in 0_u64..3_000, note: u64,
     ) {
         for log in [SlidingLog::new(), SlidingLog::new().and(Quota::new(12, Duration::from_secs(3)))] {
@@ -208,14 +209,14 @@ proptest! {
             let left = events.last().map_or(0, |last| {
                 (last + params.window_max).saturating_sub(instant)
             });
-            // The note is a guess.
+            // The note is a hint.
             *ring.last_mut().expect("a note") = note;
             prop_assert_eq!(params.owed(word, &ring[..], instant), live as u64 * left);
         }
     }
 
     #[test]
-    fn any_word_and_any_ring_owe_something_finite(
+    fn any_word_and_any_ring_have_a_debt(
         word: u64, ring in prop::collection::vec(any::<u64>(), 6), instant: u64,
     ) {
         let params = params("4/s");

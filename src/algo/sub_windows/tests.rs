@@ -36,8 +36,8 @@ impl Counted {
     }
 }
 
-/// Whether what a denial says is the first instant at which those cells fit, of all there are.
-fn tells_the_least_wait(
+/// Whether the retry time of a denial is the first instant of all at which those cells fit.
+fn has_the_shortest_wait(
     params: SubWindowParams,
     charges: &[(u64, u64)],
     part_nanos: u64,
@@ -64,22 +64,22 @@ fn charges() -> impl Strategy<Value = Vec<(u64, u64)>> {
 
 proptest! {
     #[test]
-    fn a_denial_says_when_so_many_cells_fit(
+    fn the_retry_time_is_when_the_cells_fit(
         limit in 1..30_u64, count in 2..7_u32, older in 1..4_u32, charges in charges(),
     ) {
         // Windows of twelve seconds, and of twelve milliseconds.
         for part_nanos in [100_000, 100_000_000] {
             let quota = Quota::new(limit, Duration::from_nanos(120 * part_nanos));
             let plain = SubWindows::new().count(count).params(&quota, 0).expect("in range");
-            tells_the_least_wait(plain, &charges, part_nanos)?;
+            has_the_shortest_wait(plain, &charges, part_nanos)?;
             let weighed = SlidingCounter::new().older(older).params(&quota, 0).expect("in range");
-            tells_the_least_wait(weighed, &charges, part_nanos)?;
+            has_the_shortest_wait(weighed, &charges, part_nanos)?;
         }
     }
 }
 
 #[test]
-fn an_offset_is_as_if_the_clock_had_begun_so_much_later() {
+fn an_offset_shifts_the_windows_like_a_later_clock_origin() {
     let quota = Quota::per_hour(10);
     let later = 60_000_000_000;
     let plain = |origin| SubWindows::new().count(4).params(&quota, origin);
@@ -91,18 +91,18 @@ fn an_offset_is_as_if_the_clock_had_begun_so_much_later() {
 }
 
 #[test]
-fn room_for_several_cells_comes_as_one_sub_window_after_the_other_leaves() {
+fn room_for_several_cells_comes_sub_window_by_sub_window() {
     let quota = Quota::new(10, Duration::from_secs(4));
     let params = SubWindows::new().count(4).params(&quota, 0).expect("in range");
     let mut key = Counted::new(params);
     let second = |second: u64| Tick::from_nanos((8 + second) * 1_000_000_000);
     (0..4).for_each(|each| key.charge(second(each), each + 1));
-    // One, two, three and four cells: each of them leaves four seconds after its own began, or five.
+    // For one, two, three and four cells: each leaves four or five seconds after its own began.
     let wait = |n| key.read(second(3), n).expect_err("it is full").retry_after().expect("it fits");
     let waits = (1..=10).map(wait).map(|wait| wait.as_secs()).collect::<Vec<_>>();
     let first = waits[0];
     let more = [0, 1, 1, 2, 2, 2, 3, 3, 3, 3].map(|more| first + more);
     assert_eq!(waits, more);
-    tells_the_least_wait(params, &[(20, 1), (10, 2), (10, 3), (10, 4)], 100_000_000)
+    has_the_shortest_wait(params, &[(20, 1), (10, 2), (10, 3), (10, 4)], 100_000_000)
         .expect("no instant is missed");
 }

@@ -1,5 +1,5 @@
-//! The text form of a quota: `100/s burst 20`, `10 per minute`, `100 req/min`, `10rps`. The table of
-//! the forms is on the page of [`Quota`].
+//! The text form of a quota: `100/s burst 20`, `10 per minute`, `100 req/min`, `10rps`. The
+//! documentation of [`Quota`] has a table of the forms.
 
 use core::fmt;
 use core::str::FromStr;
@@ -50,7 +50,7 @@ const PER_PERIOD: [(&str, Duration); 5] = [
     ("rph", Duration::from_nanos(3_600 * SECOND)),
     ("rpd", Duration::from_nanos(24 * 3_600 * SECOND)),
 ];
-/// Words for bits and larger units of bytes, which are not understood.
+/// Words for bits and larger units of bytes, which are rejected with advice.
 const DATA_UNITS: [&str; 18] = [
     "b", "kb", "mb", "gb", "tb", "kib", "mib", "gib", "tib", "bps", "kbps", "mbps", "gbps", "bit",
     "bits", "kbit", "mbit", "gbit",
@@ -88,7 +88,7 @@ impl FromStr for Quota {
     }
 }
 
-/// The columns of a quota's numbers.
+/// The columns of the numbers of a quota.
 struct Columns {
     limit: usize,
     period: usize,
@@ -149,7 +149,7 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// Letters up to the next other character, without taking them.
+    /// The letters up to the next other character; they are not consumed.
     fn word(&self) -> &'a str {
         let rest = self.rest();
         let end = rest.find(|c: char| !c.is_alphabetic()).unwrap_or(rest.len());
@@ -215,8 +215,8 @@ impl<'a> Cursor<'a> {
         Ok(Some(cells))
     }
 
-    /// `/s`, `req/min`, `requests per 2 days`, `rps`: what follows the limit. With the column of the
-    /// period.
+    /// What follows the limit: `/s`, `req/min`, `requests per 2 days`, `rps`. The second value is
+    /// the column of the period.
     fn per_period(&mut self) -> Result<(usize, Duration), QuotaError> {
         self.skip_space();
         let (column, word) = (self.column(), self.word());
@@ -268,7 +268,7 @@ impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/", self.limit())?;
         let nanos = self.period_nanos();
-        // A week is displayed in days, which more people read at a glance.
+        // A week is displayed in days, which more readers recognise.
         let (unit_nanos, names) = UNITS
             .iter()
             .find(|(unit, names)| names[0] != "w" && nanos >= *unit && nanos.is_multiple_of(*unit))

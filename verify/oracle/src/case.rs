@@ -1,4 +1,4 @@
-//! One bucket and its oracle, asked the same.
+//! One bucket and its oracle, with the same requests.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use crate::chance::Chance;
 use crate::draw::{self, Family};
 use crate::fault::{Fault, Gate};
 
-/// Decisions of a case, unless it ends with a difference.
+/// Decisions of a case, unless an answer differs.
 pub(crate) const STEPS: u64 = 256;
 
-/// What is played: all of it follows from a seed and the case's number.
+/// A case: a function of a seed and the case's number.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) family: Family,
     choice: Choice,
     quota: Quota,
     start: u64,
-    /// In one word of 37 bits, where the algorithm and the quota have such a state.
+    /// Whether to use a state of 37 bits, if the algorithm and the quota have one.
     compact: bool,
     chance: Chance,
 }
@@ -39,7 +39,8 @@ impl Case {
         Self { family, choice, quota, start, compact, chance }
     }
 
-    /// Every answer is the oracle's, in every field; or the first that is not, in words.
+    /// Compares every answer with the oracle's, in every field; the error describes the first that
+    /// differs.
     pub(crate) fn play(mut self, fault: Option<Fault>) -> Result<(), String> {
         let described = format!("{:?} of {}, compact: {}", self.choice, self.quota, self.compact);
         with_algorithm!(self.choice, algorithm => {
@@ -60,11 +61,11 @@ impl Case {
         let (fits, starts_in_debt) = (choice.fits(&quota), gate.params().starts_in_debt());
         let mut oracle = gate.params().oracle();
         let (mut now, mut rest, mut last) = (self.start, fits, Last::default());
-        let mut span = Told::default();
+        let mut span = TellableRange::default();
         for step in 0..STEPS {
             let chance = &mut self.chance;
             now = draw::towards(chance, now).apply(now, &quota, &last);
-            now = now.clamp(span.least, span.most);
+            now = now.clamp(span.min, span.max);
             let n = draw::cost(chance).cells(fits, rest);
             let expected = within_time(oracle.decide(Tick::from_nanos(now), n));
             let answer = match fault {
@@ -77,13 +78,13 @@ impl Case {
                     "step {step}, {n} at {now} ns: {answer:?}\nthe oracle says: {expected:?}"
                 ));
             }
-            // Nothing else writes a state: no other denial, and no charge of nothing.
+            // A denial of any other kind, and a request of 0 cells, write no state.
             let counted = answer.admitted || choice.counts_denials() && n <= fits;
             if counted && n > 0 || starts_in_debt && span.written.is_none() {
                 span.write(now, |first| ring_horizon(gate.params(), choice, &quota, first));
-                (span.least, span.most) = {
-                    let (least, most) = horizon(gate.params(), span.latest(now));
-                    (least, most.min(span.ring_end))
+                (span.min, span.max) = {
+                    let (min, max) = horizon(gate.params(), span.latest(now));
+                    (min, max.min(span.ring_end))
                 };
             }
             (rest, last) = (answer.remaining, Last::from(&answer));
@@ -92,23 +93,23 @@ impl Case {
     }
 }
 
-/// The instants that a state still tells apart.
-struct Told {
-    least: u64,
-    most: u64,
+/// The range of instants that a state can tell apart.
+struct TellableRange {
+    min: u64,
+    max: u64,
     /// The latest instant and the first at which a state was written.
     written: Option<(u64, u64)>,
-    /// The latest at which what was put into a ring first is told from what comes later.
+    /// The latest instant at which the first ring entry can be told from later ones.
     ring_end: u64,
 }
 
-impl Default for Told {
+impl Default for TellableRange {
     fn default() -> Self {
-        Self { least: 0, most: u64::MAX, written: None, ring_end: u64::MAX }
+        Self { min: 0, max: u64::MAX, written: None, ring_end: u64::MAX }
     }
 }
 
-impl Told {
+impl TellableRange {
     fn latest(&self, now: u64) -> u64 {
         self.written.map_or(now, |(latest, _)| latest)
     }
@@ -122,7 +123,7 @@ impl Told {
     }
 }
 
-/// The longest span of all means never to some, so that they tell less of what is beyond time.
+/// Some oracles use the longest span for "never", so waits are capped one below it.
 fn within_time(verdict: Verdict) -> Verdict {
     let longest = Duration::from_nanos(u64::MAX - 1);
     Verdict { retry_after: verdict.retry_after.map(|wait| wait.min(longest)), ..verdict }
@@ -146,7 +147,7 @@ impl<A: Algorithm> Gate for Direct<A, ManualClock> {
     }
 }
 
-/// A state of one word, kept by hand: what compact slots keep.
+/// A state of one word without a table: what a compact slot holds.
 struct Bare<P> {
     params: P,
     word: Option<u64>,
@@ -171,7 +172,8 @@ impl<P: StateMachine> Gate for Bare<P> {
         let seen = self.params.read(word, NoRing, now, n);
         let next = match self.params.step(seen, now, n) {
             Step::Admit { next } | Step::DenyCounted { next } if n > 0 => Some(next),
-            // Who starts in debt is remembered from then on; what charges nothing leaves no trace.
+            // A key that starts in debt is stored from then on; a request of 0 cells leaves no
+            // trace.
             _ => self.params.starts_in_debt().then_some(word),
         };
         self.word = next.or(self.word);

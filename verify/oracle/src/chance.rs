@@ -1,6 +1,6 @@
 //! Numbers drawn by SplitMix64: a few instructions each, and any state is as good as another.
 
-/// What follows from a seed.
+/// A stream of numbers from a seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(u64);
 
@@ -17,7 +17,7 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below `end`, which is not 0.
+    /// A number below `end`, which is not 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         let wide = u128::from(self.any()) * u128::from(end);
         u64::try_from(wide >> 64).expect("a product's upper half")

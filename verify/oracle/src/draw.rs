@@ -1,5 +1,5 @@
-//! What a case is drawn from: the same ranges as in `tests/oracle/choice.rs`, without proptest,
-//! which takes longer to draw a step than a limiter to decide.
+//! Draws cases from the same ranges as `tests/oracle/choice.rs`, without proptest, which takes
+//! longer to draw a step than a limiter takes to decide.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::bodies::choice::{
 use crate::bodies::moves::Move;
 use crate::chance::Chance;
 
-/// An algorithm, whatever its parameters.
+/// An algorithm, without its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     Bucket,
@@ -145,12 +145,12 @@ fn offset_secs(chance: &mut Chance) -> i32 {
     }
 }
 
-/// Of sub-windows. Many of them make an oracle slow.
-fn count(chance: &mut Chance, least: u32) -> u32 {
+/// A number of sub-windows. Many of them make an oracle slow.
+fn count(chance: &mut Chance, min: u32) -> u32 {
     match chance.below(32) {
-        0 => least + chance.few(257 - least),
+        0 => min + chance.few(257 - min),
         1 => 256,
-        _ => least + chance.few(9),
+        _ => min + chance.few(9),
     }
 }
 
@@ -192,7 +192,7 @@ fn quota(chance: &mut Chance) -> Quota {
     }
 }
 
-/// Where a sequence begins.
+/// The instant at which a sequence begins.
 pub(crate) fn start(chance: &mut Chance) -> u64 {
     match chance.below(4) {
         0 => 0,
@@ -202,8 +202,8 @@ pub(crate) fn start(chance: &mut Chance) -> u64 {
     }
 }
 
-/// Mostly forward and to where answers change, sometimes back, sometimes anywhere. Who has come to
-/// the end of time mostly goes back: what is left there is told too soon.
+/// Mostly forward and to where answers change, sometimes back, sometimes anywhere. At the last tick
+/// mostly back, since little can happen there.
 pub(crate) fn towards(chance: &mut Chance, now: u64) -> Move {
     let kinds = if now == u64::MAX && chance.below(8) > 0 { 46..56 } else { 0..56 };
     match chance.within(kinds.start, kinds.end - 1) {

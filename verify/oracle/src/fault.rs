@@ -1,4 +1,4 @@
-//! Mistakes to be found: what a limiter would answer that made them.
+//! Planted mistakes: the answers of a limiter that makes them.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tollgate::Tick;
 use tollgate::internals::StateMachine;
 use tollgate::internals::oracle::Verdict;
 
-/// What is compared with an oracle.
+/// A limiter that is compared with an oracle.
 pub(crate) trait Gate {
     type Params: StateMachine;
 
@@ -26,9 +26,9 @@ pub(crate) enum Fault {
     TimeRounded,
     /// A clock that is behind counts as the latest.
     TimeNeverBack,
-    /// A denial charges what is left.
+    /// A denial charges the remaining cells.
     DenialCharges,
-    /// What fits exactly is denied.
+    /// A request that fits exactly is denied.
     LastCellKept,
     /// A denied request may come back a nanosecond too early.
     WaitTooShort,

@@ -1,12 +1,13 @@
-//! Decisions of all algorithms compared with their oracles', on every core, until as many are made as
-//! were asked for. Cases follow from the seed and their number, so that any can be played again.
+//! Compares decisions of all algorithms with their oracles, on every core, until the requested
+//! number is made. Each case is a function of the seed and its number, so any case can be played
+//! again.
 //!
 //! ```text
 //! oracle-tests DECISIONS [--seed SEED] [--seconds SECONDS] [--jobs JOBS]
 //! oracle-tests --seed SEED --case NUMBER
 //! ```
 //!
-//! With `--fault NAME` the limiters make a mistake, which has to be found.
+//! With `--fault NAME` the limiters make a mistake, which the run must find.
 
 #![allow(clippy::disallowed_types, reason = "a run is timed, and seeded by the time of day")]
 
@@ -25,11 +26,11 @@ use case::{Case, STEPS};
 use draw::Family;
 use fault::Fault;
 
-/// So many decisions between two lines that say how far it has come.
+/// Decisions between two progress lines.
 const REPORTED_EACH: u64 = 1_000_000_000;
 
 #[derive(Clone, Debug, Default)]
-struct Asked {
+struct Options {
     decisions: u64,
     seed: u64,
     case: Option<u64>,
@@ -39,55 +40,55 @@ struct Asked {
 }
 
 fn main() -> ExitCode {
-    let asked = match parse(std::env::args().skip(1)) {
-        Ok(asked) => asked,
+    let options = match parse(std::env::args().skip(1)) {
+        Ok(options) => options,
         Err(error) => {
             eprintln!("oracles: {error}");
             return ExitCode::from(2);
         }
     };
-    let differences = match asked.case {
+    let differences = match options.case {
         Some(number) => {
-            Case::draw(asked.seed, number, None).play(asked.fault).map_err(|difference| {
+            Case::draw(options.seed, number, None).play(options.fault).map_err(|difference| {
                 println!("{difference}");
             })
         }
-        None => run(&asked),
+        None => run(&options),
     };
     if differences.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn parse(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut asked = Asked {
+    let mut options = Options {
         seed: since_1970.as_secs(),
         jobs: std::thread::available_parallelism().map_or(1, usize::from),
-        ..Asked::default()
+        ..Options::default()
     };
     while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or(format!("{word} wants a value"));
+        let mut value = || words.next().ok_or(format!("{word} needs a value"));
         match word.as_str() {
-            "--seed" => asked.seed = number(&value()?)?,
-            "--case" => asked.case = Some(number(&value()?)?),
-            "--seconds" => asked.limit = Some(Duration::from_secs(number(&value()?)?)),
+            "--seed" => options.seed = number(&value()?)?,
+            "--case" => options.case = Some(number(&value()?)?),
+            "--seconds" => options.limit = Some(Duration::from_secs(number(&value()?)?)),
             "--jobs" => {
-                asked.jobs = usize::try_from(number(&value()?)?.clamp(1, 1_024)).unwrap_or(1)
+                options.jobs = usize::try_from(number(&value()?)?.clamp(1, 1_024)).unwrap_or(1)
             }
-            "--fault" => asked.fault = Some(value()?.parse()?),
-            _ => asked.decisions = number(&word)?,
+            "--fault" => options.fault = Some(value()?.parse()?),
+            _ => options.decisions = number(&word)?,
         }
     }
-    if asked.decisions == 0 && asked.case.is_none() {
-        return Err("say how many decisions, or --case".into());
+    if options.decisions == 0 && options.case.is_none() {
+        return Err("give a number of decisions, or --case".into());
     }
-    Ok(asked)
+    Ok(options)
 }
 
 fn number(word: &str) -> Result<u64, String> {
-    word.parse().map_err(|_| format!("'{word}' is no number"))
+    word.parse().map_err(|_| format!("'{word}' is not a number"))
 }
 
-/// What the threads have in common.
+/// State shared by the threads.
 #[derive(Default)]
 struct Shared {
     cases: AtomicU64,
@@ -97,12 +98,12 @@ struct Shared {
 }
 
 /// Plays cases until there are enough decisions, the time is up, or an answer differs.
-fn run(asked: &Asked) -> Result<(), ()> {
+fn run(options: &Options) -> Result<(), ()> {
     let (begun, shared) = (Instant::now(), Shared::default());
-    println!("oracles: seed {}, {} threads", asked.seed, asked.jobs);
+    println!("oracles: seed {}, {} threads", options.seed, options.jobs);
     std::thread::scope(|scope| {
-        for _ in 0..asked.jobs {
-            scope.spawn(|| work(asked, &shared, begun));
+        for _ in 0..options.jobs {
+            scope.spawn(|| work(options, &shared, begun));
         }
     });
     for (family, decisions) in Family::all().zip(&shared.by_family) {
@@ -120,20 +121,20 @@ fn progress(shared: &Shared, begun: Instant) -> String {
     format!("oracles: {decisions} decisions in {seconds} s, {each_second} a second")
 }
 
-fn work(asked: &Asked, shared: &Shared, begun: Instant) {
+fn work(options: &Options, shared: &Shared, begun: Instant) {
     let is_over = || {
         shared.differs.load(Relaxed)
-            || shared.decisions.load(Relaxed) >= asked.decisions
-            || asked.limit.is_some_and(|limit| begun.elapsed() >= limit)
+            || shared.decisions.load(Relaxed) >= options.decisions
+            || options.limit.is_some_and(|limit| begun.elapsed() >= limit)
     };
     while !is_over() {
         let number = shared.cases.fetch_add(1, Relaxed);
-        let named = Named { seed: asked.seed, number, shared };
-        let case = Case::draw(asked.seed, number, None);
+        let name = CaseName { seed: options.seed, number, shared };
+        let case = Case::draw(options.seed, number, None);
         let family = case.family.index();
-        if let Err(difference) = case.play(asked.fault) {
+        if let Err(difference) = case.play(options.fault) {
             shared.differs.store(true, Relaxed);
-            println!("{difference}\n{}", named.again());
+            println!("{difference}\n{}", name.again());
         }
         shared.by_family[family].fetch_add(STEPS, Relaxed);
         let before = shared.decisions.fetch_add(STEPS, Relaxed);
@@ -143,20 +144,20 @@ fn work(asked: &Asked, shared: &Shared, begun: Instant) {
     }
 }
 
-/// Tells which case it was that panicked.
-struct Named<'a> {
+/// Prints the number of a case that panicked.
+struct CaseName<'a> {
     seed: u64,
     number: u64,
     shared: &'a Shared,
 }
 
-impl Named<'_> {
+impl CaseName<'_> {
     fn again(&self) -> String {
         format!("oracles: to play it again: --seed {} --case {}", self.seed, self.number)
     }
 }
 
-impl Drop for Named<'_> {
+impl Drop for CaseName<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.shared.differs.store(true, Relaxed);
@@ -181,7 +182,7 @@ mod tests {
         }
     }
 
-    /// A mistake that no comparison finds would show that they compare nothing.
+    /// If no comparison found a mistake, the run would compare nothing.
     #[test]
     fn every_planted_mistake_is_found_in_every_family() {
         for family in Family::all() {
@@ -202,10 +203,10 @@ mod tests {
     }
 
     #[test]
-    fn a_run_makes_as_many_decisions_as_were_asked_for() {
-        let asked = Asked { decisions: 10_000, seed: SEED, jobs: 2, ..Asked::default() };
-        assert_eq!(run(&asked), Ok(()));
+    fn a_run_makes_as_many_decisions_as_were_requested() {
+        let options = Options { decisions: 10_000, seed: SEED, jobs: 2, ..Options::default() };
+        assert_eq!(run(&options), Ok(()));
         let fault = Some(Fault::LastCellKept);
-        assert_eq!(run(&Asked { decisions: u64::MAX, fault, ..asked }), Err(()));
+        assert_eq!(run(&Options { decisions: u64::MAX, fault, ..options }), Err(()));
     }
 }

@@ -21,7 +21,7 @@ class Panic(Exception):
 
 
 class Context:
-    """What must hold for no step to panic, each under the conditions that it is reached by."""
+    """What must hold so that no step panics, each under the conditions by which it is reached."""
 
     def __init__(self):
         self.path, self.must_hold, self.facts, self.quotients = [], [], [], {}
@@ -87,7 +87,7 @@ def Iff(a, b):
 
 
 def If(condition, then, otherwise):
-    """The one or the other, of numbers or of conditions."""
+    """The first or the second, of numbers or of conditions."""
     if isinstance(condition, bool):
         return then if condition else otherwise
     if hasattr(then, "either"):
@@ -214,7 +214,7 @@ class U128(U):
 
 
 def quotient(a, b):
-    """Rounded down. Of what is not constant, it is named, and said what it is."""
+    """Division, rounded down. If an operand is not constant, the quotient gets a name and a definition."""
     if isinstance(a, int) and isinstance(b, int):
         return a // b if b else 0
     if isinstance(b, int):
@@ -231,7 +231,7 @@ def remainder(a, b):
 
 
 def divided(a, b):
-    """Names quotient and remainder: `a = q * b + r`, `0 <= r < b`. The same numbers, the same names."""
+    """Names quotient and remainder: `a = q * b + r`, `0 <= r < b`. Equal operands share their names."""
     a, b = (z3.IntVal(x) if isinstance(x, int) else x for x in (a, b))
     named = CONTEXT.quotients.get((a.get_id(), b.get_id()))
     if named is None:
@@ -244,7 +244,7 @@ def divided(a, b):
 
 
 def number(name, low=0, high=MAX, kind=U):
-    """Any number of a range: the fact that it is in it belongs to the claim."""
+    """Any number of a range: that it is in the range is part of the claim."""
     v = z3.Int(name)
     CONTEXT.facts.append(z3.And(v >= low, v <= raw(high)))
     return kind(v)
@@ -281,7 +281,7 @@ PROVED = Verdict("PROVED")
 
 
 def prove(property_, seconds=None):
-    """Proves each claim of a property, or says which one fails, and for what."""
+    """Proves each claim of a property, or returns the one that fails, with its counterexample."""
     for label, state in property_.claims():
         with context() as at:
             goal = state()

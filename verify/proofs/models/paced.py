@@ -1,4 +1,4 @@
-"""A token bucket whose quota can change (`src/algo/dynamic_gcra/mod.rs`): the token bucket by a clock of its own,
+"""A token bucket whose quota can change (`src/algo/dynamic_gcra/mod.rs`): the token bucket with a virtual clock,
 on words less a base. That bucket is proved in `gcra`; here, that base and clock keep the states.
 
 The exact state is a token bucket's: a time of arrival `T` by the clock of cells, any integer.
@@ -103,15 +103,15 @@ def any_base():
 
 
 def words_come_back():
-    """A word less the base, and the base again, is the word; whatever stands above it."""
+    """Subtracting the base from a word and adding it again gives the word, for any upper bits."""
     at, word = any_base(), number("word")
     return And(at.absolute(at.relative(word)) == TAT.of(word),
                at.relative(at.absolute(word)) == TAT.of(word))
 
 
 def distances_stay():
-    """A distance from the clock is the same in the words as less the base: so what the bucket judges
-    is what the words say."""
+    """The distance from the clock is the same for a word and for the word less the base, so the bucket
+    decides what the words mean."""
     at, instant, now = any_base(), number("instant", 0, TAT.max), number("now")
     by_word = at.absolute(instant).wrapping_sub(at.absolute(now)) & TAT.max
     by_base = instant.wrapping_sub(now) & TAT.max
@@ -127,7 +127,7 @@ def clocks_rise():
 
 
 class Change:
-    """A quota changes when the clock of cells stands at `here`; a key has a debt of `debt` units."""
+    """A quota changes when the clock of cells is at `here`; a key has a debt of `debt` units."""
 
     def __init__(self, inherit, grows=None):
         self.cell, self.old, self.new = number("cell", 1), number("old", 1), number("new", 1)

@@ -1,4 +1,5 @@
-//! Answers requests by the algorithms themselves, for `prove.py` to compare its models with.
+//! Answers requests with the algorithms themselves, so that `prove.py` can compare its models with
+//! them.
 //!
 //! A line of the input is a request, and a line of the output its answer:
 //!
@@ -8,8 +9,8 @@
 //! deny idle=... remaining=... reset=... retry=...
 //! ```
 //!
-//! `none` says that such a quota has no such state, `denied` that it is out of range, and `panic`
-//! that the algorithm panicked, which it never should.
+//! `none` means that such a quota has no such state, `denied` that it is out of range, and `panic`
+//! that the algorithm panicked, which must never happen.
 
 mod request;
 
@@ -50,11 +51,11 @@ fn answer(request: &Request) -> Result<String, QuotaError> {
         "gcra" => {
             let gcra = if request.has("empty") { Gcra::start_empty() } else { Gcra::new() };
             let gcra = if request.has("plans") { gcra.for_plans() } else { gcra };
-            revocable(gcra, request)
+            refundable(gcra, request)
         }
         "fixed_window" => match request.has("offset") {
-            true => revocable(FixedWindow::aligned().utc_offset_secs(request.offset()), request),
-            false => revocable(FixedWindow::anchored(), request),
+            true => refundable(FixedWindow::aligned().utc_offset_secs(request.offset()), request),
+            false => refundable(FixedWindow::anchored(), request),
         },
         "leaky_queue" => built(LeakyQueue::new().immediate(request.number("immediate")), request),
         "warm_up" => {
@@ -85,7 +86,7 @@ fn paced(request: &Request) -> Result<String, QuotaError> {
         params =
             params.change(&request.new_quota(), inherit, Tick::from_nanos(request.number("at")))?;
     }
-    Ok(revoked(&params, request).unwrap_or_else(|| stepped(&params, request)))
+    Ok(refunded(&params, request).unwrap_or_else(|| stepped(&params, request)))
 }
 
 fn built<A: Algorithm>(algorithm: A, request: &Request) -> Result<String, QuotaError> {
@@ -93,13 +94,13 @@ fn built<A: Algorithm>(algorithm: A, request: &Request) -> Result<String, QuotaE
     Ok(params.map_or("none".to_owned(), |params| stepped(&params, request)))
 }
 
-fn revocable<A: Algorithm<Params: Refund>>(
+fn refundable<A: Algorithm<Params: Refund>>(
     algorithm: A,
     request: &Request,
 ) -> Result<String, QuotaError> {
     let params = params(&algorithm, request)?;
     Ok(params.map_or("none".to_owned(), |params| {
-        revoked(&params, request).unwrap_or_else(|| stepped(&params, request))
+        refunded(&params, request).unwrap_or_else(|| stepped(&params, request))
     }))
 }
 
@@ -111,8 +112,8 @@ fn params<A: Algorithm>(algorithm: &A, request: &Request) -> Result<Option<A::Pa
     }
 }
 
-/// What is given back, if the request is for that.
-fn revoked<M: Refund>(params: &M, request: &Request) -> Option<String> {
+/// The state after a refund or an addition, if the request asks for one.
+fn refunded<M: Refund>(params: &M, request: &Request) -> Option<String> {
     let [word, now, n] = ["word", "now", "n"].map(|name| request.number(name));
     let now = Tick::from_nanos(now);
     if request.has("overdrawn") {

@@ -1,10 +1,10 @@
-//! A request: a line of words.
+//! A request: one line of words.
 
 use std::time::Duration;
 
 use tollgate::Quota;
 
-/// One line, by its words.
+/// The words of one line.
 pub(crate) struct Request<'a> {
     algorithm: &'a str,
     options: Vec<(&'a str, &'a str)>,
@@ -34,7 +34,7 @@ impl<'a> Request<'a> {
         self.option(name).unwrap_or("")
     }
 
-    /// 0 where it is not given.
+    /// 0 if it is not given.
     pub(crate) fn number(&self, name: &str) -> u64 {
         self.option(name).map_or(0, |text| text.parse().expect("a number"))
     }
@@ -56,7 +56,7 @@ impl<'a> Request<'a> {
         Quota::new(limit, self.span("new_period")).burst(self.number("new_burst"))
     }
 
-    /// The ring, as long as it has to be: the rest is empty.
+    /// The ring, with its missing cells empty.
     pub(crate) fn ring(&self, cells: usize) -> Vec<u64> {
         let given = self.text("ring").split(',').filter(|text| !text.is_empty());
         let mut ring: Vec<u64> = given.map(|text| text.parse().expect("a cell")).collect();
