@@ -109,13 +109,12 @@ enum Scan<'a, W> {
 }
 
 /// Where an absent key can be put.
-pub(super) enum Choice<'a, W, C> {
+pub(super) enum Choice<C> {
     /// Here, and whether that evicts a live key.
     Take(C, bool),
-    /// The key has a slot, or a claim, by now.
-    Own(SlotRef<'a, W>),
-    /// Other threads were changing the candidates.
-    Retry,
+    /// Survey first: the key has a slot, or a claim, by now, or other threads were changing the
+    /// candidates.
+    Survey,
     Full(Full),
 }
 
@@ -129,10 +128,10 @@ impl<K: SlotKind> SlotTable<K> {
         asked: &KeyRequest<'_, M>,
         found: Option<SlotRef<'a, K::Word>>,
     ) -> (Outcome<M::View>, Option<SlotRef<'a, K::Word>>) {
-        let &KeyRequest { probe, machine, request, .. } = asked;
+        let &KeyRequest { machine, request, .. } = asked;
         // A lookup that found nothing serves as a first survey: whatever it missed, the survey
         // after the claim sees.
-        let mut scan = if found.is_none() { Scan::Absent } else { self.survey(probe, found) };
+        let mut scan = if found.is_none() { Scan::Absent } else { self.survey(asked, found) };
         let mut may_displace = true;
         loop {
             // A claim that this thread has written or read by now.
@@ -163,19 +162,19 @@ impl<K: SlotKind> SlotTable<K> {
                     Err(outcome) => return (outcome, None),
                 },
             };
-            scan = self.survey(probe, known);
+            scan = self.survey(asked, known);
         }
     }
 
     /// Reads all candidates for the key. `known` is a claim of it that this thread had written or
     /// read before. A claim that it sees now for the first time is surveyed for again.
-    fn survey<'a>(
+    fn survey<'a, M>(
         &'a self,
-        probe: Probe,
+        asked: &KeyRequest<'_, M>,
         mut known: Option<SlotRef<'a, K::Word>>,
     ) -> Scan<'a, K::Word> {
         loop {
-            match self.survey_once(probe) {
+            match self.survey_once(asked.probe) {
                 Scan::Claimed(claim)
                     if known.is_none_or(|known| !known.is(&claim))
                         && !planted(Fault::ClaimJustSeen)
@@ -240,8 +239,7 @@ impl<K: SlotKind> SlotTable<K> {
         }
         let (candidate, evicts) = match self.choose(asked, *may_displace) {
             Choice::Take(candidate, evicts) => (candidate, evicts),
-            Choice::Own(slot) => return Ok(Some(slot)),
-            Choice::Retry => return Ok(None),
+            Choice::Survey => return Ok(None),
             Choice::Full(full) => return Err(Err(full)),
         };
         let Some(claim) = self.slots.take(candidate, probe, fresh, &self.counters) else {
@@ -268,7 +266,7 @@ impl<K: SlotKind> SlotTable<K> {
         let request = Request { now, cells: 1 };
         match self.choose(&KeyRequest { probe, machine, request, may_evict: false }, true) {
             Choice::Full(full) => Err(full),
-            Choice::Take(..) | Choice::Own(_) | Choice::Retry => Ok(()),
+            Choice::Take(..) | Choice::Survey => Ok(()),
         }
     }
 
@@ -277,37 +275,37 @@ impl<K: SlotKind> SlotTable<K> {
         &self,
         asked: &KeyRequest<'_, M>,
         may_displace: bool,
-    ) -> Choice<'_, K::Word, K::Candidate<'_>> {
+    ) -> Choice<K::Candidate<'_>> {
         let &KeyRequest { probe, machine, request: Request { now, .. }, may_evict } = asked;
         let instant = machine.instant(now.saturating_sub(self.skew));
         let ranking = Ranking { probe, instant, may_displace };
         let mut buckets = probe.buckets().map(|bucket| self.slots.rank(bucket, machine, &ranking));
-        let Some(mut best) = buckets.next() else { return Choice::Retry };
+        let Some(mut best) = buckets.next() else { return Choice::Survey };
         // Two-choice hashing, with a preference: the first bucket while it has two places, so that a
         // lookup seldom needs the second.
-        if best.own.is_none()
+        if !best.has_own
             && best.reusable < 2
             && let Some(second) = buckets.next()
         {
             best = best.or(second);
         }
-        match (best.own, best.free, best.live) {
-            (Some(slot), ..) if !planted(Fault::OwnSlotUnseen) => Choice::Own(slot),
-            (_, Some(candidate), _) => Choice::Take(candidate, false),
-            (_, None, Some((_, candidate))) if may_evict => {
+        if best.has_own && !planted(Fault::OwnSlotUnseen) {
+            return Choice::Survey;
+        }
+        match (best.free, best.live) {
+            (Some(candidate), _) => Choice::Take(candidate, false),
+            (None, Some((_, candidate))) if may_evict => {
                 match self.slots.victim(machine, &ranking, candidate) {
                     Some(candidate) => Choice::Take(candidate, true),
-                    None => Choice::Retry,
+                    None => Choice::Survey,
                 }
             }
-            (_, None, Some((_, candidate))) => {
+            (None, Some((_, candidate))) => {
                 Choice::Full(Full { nearest: candidate.seen().word.state() })
             }
             // Nothing but claims, and this request has displaced one already.
-            (_, None, None) if best.has_claims => {
-                Choice::Full(Full { nearest: machine.fresh(now) })
-            }
-            (_, None, None) => Choice::Retry,
+            (None, None) if best.has_claims => Choice::Full(Full { nearest: machine.fresh(now) }),
+            (None, None) => Choice::Survey,
         }
     }
 }

@@ -47,7 +47,7 @@ pub(super) struct Ranking {
 }
 
 /// The best slots of one bucket for an absent key, one of each kind.
-pub(super) struct BestSlots<'a, W, C> {
+pub(super) struct BestSlots<C> {
     /// Slots that can be taken without forgetting anything.
     pub(super) reusable: usize,
     /// The best of those: a vacant one, or the one that has been idle longest; else another key's
@@ -55,13 +55,13 @@ pub(super) struct BestSlots<'a, W, C> {
     pub(super) free: Option<C>,
     /// The slot with the least debt, and that debt.
     pub(super) live: Option<(u64, C)>,
-    /// The key's own slot, which it got after the lookup.
-    pub(super) own: Option<SlotRef<'a, W>>,
+    /// Whether one is the key's own, which it got after the lookup.
+    pub(super) has_own: bool,
     /// Whether there are claims that may not be displaced.
     pub(super) has_claims: bool,
 }
 
-impl<W: StateWord, C: Copy> BestSlots<'_, W, C> {
+impl<C: Copy> BestSlots<C> {
     /// The better of two buckets' slots; `self` is of the bucket that comes first.
     pub(super) fn or(self, other: Self) -> Self {
         let other_is_better = other.reusable > self.reusable;
@@ -71,8 +71,8 @@ impl<W: StateWord, C: Copy> BestSlots<'_, W, C> {
             (a, b) => a.or(b),
         };
         let has_claims = best.has_claims || rest.has_claims;
-        let own = best.own.or(rest.own);
-        BestSlots { free: best.free.or(rest.free), live, own, has_claims, ..best }
+        let has_own = best.has_own || rest.has_own;
+        BestSlots { free: best.free.or(rest.free), live, has_own, has_claims, ..best }
     }
 }
 
@@ -109,7 +109,7 @@ pub(super) trait SlotKind {
         bucket: u32,
         machine: &M,
         ranking: &Ranking,
-    ) -> BestSlots<'_, Self::Word, Self::Candidate<'_>>;
+    ) -> BestSlots<Self::Candidate<'_>>;
 
     /// The live slot to evict; `least` has the least debt by its state word. `None`: the key may
     /// have a slot by now, and the caller surveys again.

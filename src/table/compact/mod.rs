@@ -118,7 +118,7 @@ impl SlotKind for CompactSlots {
         bucket: u32,
         machine: &M,
         ranking: &Ranking,
-    ) -> BestSlots<'_, CompactWord, SlotRef<'_, CompactWord>> {
+    ) -> BestSlots<SlotRef<'_, CompactWord>> {
         self.rank_bucket(bucket, machine, ranking)
     }
 

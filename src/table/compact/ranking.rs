@@ -18,10 +18,10 @@ impl CompactSlots {
         bucket: u32,
         machine: &M,
         ranking: &Ranking,
-    ) -> BestSlots<'_, CompactWord, SlotRef<'_, CompactWord>> {
+    ) -> BestSlots<SlotRef<'_, CompactWord>> {
         let &Ranking { probe, instant, may_displace } = ranking;
         let fingerprint = Fingerprint::of(probe.hash());
-        let (mut reusable, mut own, mut live) = (0, None, None);
+        let (mut reusable, mut has_own, mut live) = (0, false, None);
         let (mut vacant, mut claimed) = (None, None);
         let mut idle: Option<(u64, SlotRef<'_, CompactWord>)> = None;
         let mut least = (u64::MAX, BUCKET);
@@ -29,7 +29,7 @@ impl CompactSlots {
             let word = cell.load();
             let slot = SlotRef { cell, word };
             if word.is_of(fingerprint) {
-                own = Some(slot);
+                has_own = true;
                 break;
             }
             if word.is_vacant() {
@@ -59,6 +59,6 @@ impl CompactSlots {
         }
         let displaced = claimed.filter(|_| may_displace);
         let free = vacant.or(idle.map(|(_, slot)| slot)).or(displaced);
-        BestSlots { reusable, free, live, own, has_claims: claimed.is_some() }
+        BestSlots { reusable, free, live, has_own, has_claims: claimed.is_some() }
     }
 }

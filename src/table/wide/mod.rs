@@ -216,7 +216,7 @@ impl SlotKind for WideSlots {
         bucket: u32,
         machine: &M,
         ranking: &Ranking,
-    ) -> BestSlots<'_, Head, WideCandidate<'_>> {
+    ) -> BestSlots<WideCandidate<'_>> {
         self.rank_bucket(bucket, machine, ranking)
     }
 

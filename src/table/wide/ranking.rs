@@ -41,10 +41,15 @@ impl<'a> WideCandidate<'a> {
         (!candidate.has_no_owner_yet() || slot.head.load() == head).then_some(candidate)
     }
 
-    /// How good the slot is to take, and what would be forgotten with it. A claim that may not be
-    /// displaced is not to be taken at all.
+    /// How good the slot is to take, and what would be forgotten with it. A claim is no better than
+    /// `claim_rank`, and its debt has the bits of `claim_debt`.
     #[inline(always)]
-    fn rank<M: StateMachine>(&self, machine: &M, instant: u64, may_displace: bool) -> (u64, u64) {
+    fn rank<M: StateMachine>(
+        &self,
+        machine: &M,
+        instant: u64,
+        (claim_rank, claim_debt): (u64, u64),
+    ) -> (u64, u64) {
         let Self { owner, head, .. } = *self;
         let is_vacant = !owner.is_a_key() || owner.generation() != head.generation();
         let (rank, debt) = match machine.standing(head.state(), instant) {
@@ -52,8 +57,7 @@ impl<'a> WideCandidate<'a> {
             Standing::Live { debt } => (LIVE, debt),
         };
         let (rank, debt) = match head.is_provisional() {
-            true if may_displace => (rank.min(CLAIMED), debt),
-            true => (LIVE, u64::MAX),
+            true => (rank.min(claim_rank), debt | claim_debt),
             false => (rank, debt),
         };
         if is_vacant { (VACANT, u64::MAX) } else { (rank, debt) }
@@ -89,8 +93,10 @@ impl WideSlots {
         bucket: u32,
         machine: &M,
         ranking: &Ranking,
-    ) -> BestSlots<'_, Head, WideCandidate<'_>> {
+    ) -> BestSlots<WideCandidate<'_>> {
         let &Ranking { probe, instant, may_displace } = ranking;
+        // A claim that may not be displaced is not to be taken at all.
+        let claims = if may_displace { (CLAIMED, 0) } else { (LIVE, u64::MAX) };
         let slots = self.slots.bucket(bucket);
         let mut seen = [(Owner::NONE, Head::committed(0, 0)); BUCKET];
         let (mut reusable, mut best, mut free) = (0, LIVE, BUCKET);
@@ -98,7 +104,7 @@ impl WideSlots {
         for (index, slot) in probe.order(slots).enumerate() {
             let Some(candidate) = WideCandidate::of(slot) else { continue };
             seen[index] = (candidate.owner, candidate.head);
-            let (rank, debt) = candidate.rank(machine, instant, may_displace);
+            let (rank, debt) = candidate.rank(machine, instant, claims);
             reusable += usize::from(rank >= IDLE);
             (best, free) = if rank > best { (rank, index) } else { (best, free) };
             (least, live) = if debt < least { (debt, index) } else { (least, live) };
@@ -108,11 +114,10 @@ impl WideSlots {
             Some(WideCandidate { slot: probe.in_order(slots, index), owner, head })
         };
         let is_own = |&(owner, head): &(Owner, Head)| is_of(probe, owner, head);
-        let own = if free == BUCKET { seen.iter().position(is_own) } else { None };
-        let own = own.and_then(candidate).map(WideCandidate::seen);
+        let has_own = free == BUCKET && seen.iter().any(is_own);
         let has_claims = !may_displace && seen.iter().any(|(_, head)| head.is_provisional());
         let live = candidate(live).map(|live| (least, live));
-        BestSlots { reusable, free: candidate(free), live, own, has_claims }
+        BestSlots { reusable, free: candidate(free), live, has_own, has_claims }
     }
 
     /// The live slot whose key owes least, where nothing is free and the heads alone do not tell:

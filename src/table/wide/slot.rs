@@ -61,7 +61,7 @@ impl Owner {
 
     /// Whether the slot was ever a key's.
     pub(crate) const fn is_a_key(self) -> bool {
-        FINGERPRINT.of(self.0) != 0
+        self.0 > GENERATION.max()
     }
 }
 
