@@ -40,7 +40,8 @@ fn an_idle_gap_gives_the_burst_and_no_more() {
         for gap in [0, 1, 999_999_999, SECOND, 61 * SECOND, 86_400 * SECOND] {
             now = now.saturating_add(Duration::from_nanos(gap));
             // Everything that was spent comes back first.
-            let all_back = gate.ask().cells(0).at(now).peek().expect("nothing is asked for").reset_after();
+            let all_back =
+                gate.ask().cells(0).at(now).peek().expect("nothing is asked for").reset_after();
             now = now.saturating_add(all_back).saturating_add(Duration::from_nanos(gap));
             let granted = (0..20).filter(|_| gate.ask().at(now).check().is_ok()).count();
             assert_eq!(granted, 5, "{quota} after {gap} ns");

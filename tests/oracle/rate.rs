@@ -98,7 +98,8 @@ fn a_client_that_polls_gets_the_rate_to_the_cell() {
         for _ in 0..polls {
             now += step;
             // The bound ends the loop for a limiter that never denies.
-            let polled = (0..100).take_while(|_| gate.ask().at(Tick::from_nanos(now)).check().is_ok());
+            let polled =
+                (0..100).take_while(|_| gate.ask().at(Tick::from_nanos(now)).check().is_ok());
             granted += polled.map(|_| 1).sum::<u64>();
         }
         // The whole burst is available at the first poll.
