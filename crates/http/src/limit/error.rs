@@ -6,7 +6,7 @@ use tollgate::BuildError;
 
 use crate::policy::PolicyError;
 
-/// Why a [`Limit`] cannot be built.
+/// Why a [`Limit`](crate::Limit) cannot be built.
 ///
 /// ```
 /// # use {tollgate::Quota, tollgate_http::{Limit, LimitError, key::PeerIp}};
