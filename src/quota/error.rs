@@ -151,7 +151,7 @@ impl fmt::Display for QuotaError {
                  lower the burst, or count in larger cells"
             }
             Self::LeaseCellsTooMany => {
-                "a lane takes at most half of the burst at a time: raise the burst, or let lanes \
+                "a lease takes at most half of the burst at a time: raise the burst, or let leases \
                  take fewer cells"
             }
             Self::PlanTooFast => {

@@ -205,7 +205,7 @@ impl Algorithm for Gcra {
 
     fn compact_params(&self, quota: &Quota, _: u64) -> Result<Option<GcraParams>, QuotaError> {
         quota.validate()?;
-        // What a lane gives back names a generation, which compact slots have not.
+        // The refund of a lease names a generation, which compact slots do not have.
         if self.lease_cells > 0 || self.for_plans {
             return Ok(None);
         }

@@ -179,7 +179,7 @@ fn leases_take_at_most_half_of_the_burst_of_a_plan() {
     let leases = Gcra::new().leases(4).params(&Quota::per_second(100), 0).expect("in range");
     let plan = |burst| leases.with_quota(&Quota::per_second(100).burst(burst));
     for burst in [8, 9, 14, 200] {
-        let plan = plan(burst).expect("lanes of four");
+        let plan = plan(burst).expect("leases of four");
         assert_eq!(plan.permit(plan.fresh(Tick::ZERO), Tick::ZERO, 0).remaining(), burst - 4);
     }
     for burst in [1, 4, 7] {
