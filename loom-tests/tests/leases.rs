@@ -106,7 +106,7 @@ fn a_refund_during_a_take_over_is_not_the_new_keys() {
 
 /// The planted fault: a refund goes to the key that has the slot by then.
 #[test]
-#[should_panic(expected = "given back to it")]
+#[should_panic(expected = "refunded to it")]
 fn without_the_generation_the_new_key_gets_the_refund() {
     plant(Fault::LifeUnchecked);
     catch_two("lanes: life unchecked", refunded_during_a_take_over);
