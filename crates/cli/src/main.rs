@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         (Command::Replay(args), Some((_, matches))) => replay(*args, matches),
         (Command::Check(args), _) => check(&args),
         #[cfg(feature = "proxy")]
-        (Command::Proxy(args), _) => tollgate_proxy::run(args.config(), |banner| print(banner)),
+        (Command::Proxy(args), _) => tollgate_proxy::run(args.config(), print),
         (Command::Replay(_), None) => unreachable!("a parsed command has its matches"),
     };
     outcome.unwrap_or_else(|error| {
