@@ -136,7 +136,8 @@ fn every_command_that_is_named_exists() {
 fn every_path_that_the_map_names_exists() {
     let places =
         ["src/", "crates/", "tests/", "docs/", "verify/", "benches/", "integrations/", "fuzz/"];
-    let mut pages = ["ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"].map(str::to_owned).to_vec();
+    let mut pages =
+        ["ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"].map(str::to_owned).to_vec();
     pages.extend(documents().into_iter().filter(|file| file.starts_with("docs/design/")));
     for file in pages {
         let text = read(&file);

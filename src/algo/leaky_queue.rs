@@ -27,7 +27,7 @@ use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::Queue;
 use super::{
-    Algorithm, FIGURES, Rebase, Rebased, Ring, Standing, StateMachine, Step, sealed::Sealed,
+    Algorithm, FIGURES, Liveness, Rebase, Rebased, Ring, StateMachine, Step, sealed::Sealed,
 };
 use crate::decision::{Denied, Permit};
 use crate::quota::{Quota, QuotaError};
@@ -237,12 +237,12 @@ impl StateMachine for LeakyQueueParams {
     }
 
     #[inline]
-    fn standing(&self, word: u64, instant: u64) -> Standing {
-        self.bucket.standing(word, instant)
+    fn liveness(&self, word: u64, instant: u64) -> Liveness {
+        self.bucket.liveness(word, instant)
     }
 
-    fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied {
-        self.bucket.no_place(word, now, skew)
+    fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
+        self.bucket.no_slot(word, now, skew)
     }
 
     fn grid(&self) -> &Grid {

@@ -242,7 +242,7 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
 
     /// Calls the visitor with the concrete algorithm if it supports refunds; else returns `None`.
     #[inline(always)]
-    fn meet_revocable<V: VisitRevocable>(&self, visit: V) -> Option<V::Out> {
+    fn dispatch_refund<V: RefundVisitor>(&self, visit: V) -> Option<V::Out> {
         let _ = visit;
         None
     }
@@ -308,31 +308,31 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         }
     }
 
-    /// `now` in units of the algorithm's grid, for [`standing`](Self::standing).
+    /// `now` in units of the algorithm's grid, for [`liveness`](Self::standing).
     fn instant(&self, now: Tick) -> u64;
 
     /// Whether the state is idle or live at `instant`, and its debt. The word alone is enough.
-    fn standing(&self, word: u64, instant: u64) -> Standing;
+    fn liveness(&self, word: u64, instant: u64) -> Liveness;
 
     /// Whether [`owed`](Self::owed) reads the ring.
     const OWED_BY_RING: bool = false;
 
     /// The debt that is lost if a state that is [live](Standing::Live) at `instant` is evicted. A
     /// full table evicts the key for which this is smallest. By default it is the debt of
-    /// [`standing`](Self::standing).
+    /// [`liveness`](Self::standing).
     ///
     /// Every ring has an answer, also one that has changed since `word` was read.
     fn owed<R: Ring>(&self, word: u64, ring: R, instant: u64) -> u64 {
         let _ = ring;
-        match self.standing(word, instant) {
-            Standing::Idle { .. } => 0,
-            Standing::Live { debt } => debt,
+        match self.liveness(word, instant) {
+            Liveness::Idle { .. } => 0,
+            Liveness::Live { debt } => debt,
         }
     }
 
     /// The denial of a key that finds no slot until `word`, the state with the least debt, has been
     /// idle for `skew`.
-    fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied;
+    fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied;
 
     /// The time grid that the state is kept on.
     fn grid(&self) -> &Grid;
@@ -487,26 +487,26 @@ pub trait Visitor {
     fn by<M: StateMachine>(self, algo: &M) -> Self::Out;
 }
 
-/// The operation that [`StateMachine::meet_revocable`] applies to an algorithm that supports
+/// The operation that [`StateMachine::dispatch_refund`] applies to an algorithm that supports
 /// refunds.
 ///
 /// ```
 /// use tollgate::algorithm::Algorithm;
-/// use tollgate::internals::{Refund, StateMachine, VisitRevocable};
+/// use tollgate::internals::{Refund, StateMachine, RefundVisitor};
 /// use tollgate::{AnyAlgorithm, Quota};
 ///
 /// struct IsRevocable;
-/// impl VisitRevocable for IsRevocable {
+/// impl RefundVisitor for IsRevocable {
 ///     type Out = ();
 ///     fn by<M: Refund>(self, _algo: &M) {}
 /// }
 /// for (name, is_revocable) in [("gcra", true), ("sliding-log", false)] {
 ///     let params = name.parse::<AnyAlgorithm>()?.params(&Quota::per_minute(10), 0)?;
-///     assert_eq!(params.meet_revocable(IsRevocable).is_some(), is_revocable);
+///     assert_eq!(params.dispatch_refund(IsRevocable).is_some(), is_revocable);
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub trait VisitRevocable {
+pub trait RefundVisitor {
     /// The result.
     type Out;
 
@@ -518,18 +518,18 @@ pub trait VisitRevocable {
 ///
 /// ```
 /// use tollgate::algorithm::Algorithm;
-/// use tollgate::internals::{Standing, StateMachine};
+/// use tollgate::internals::{Liveness, StateMachine};
 /// use tollgate::{FixedWindow, Quota, Tick};
 ///
 /// let params = FixedWindow::anchored().params(&Quota::per_minute(20), 0)?;
 /// let word = params.fresh(Tick::ZERO);
 /// let now = params.instant(Tick::ZERO);
-/// assert!(matches!(params.standing(word, now), Standing::Idle { .. }));
+/// assert!(matches!(params.liveness(word, now), Liveness::Idle { .. }));
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a driver of a machine handles every variant")]
-pub enum Standing {
+pub enum Liveness {
     /// The same as no state: another key may take the slot.
     Idle {
         /// Units since it became idle.

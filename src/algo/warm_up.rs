@@ -46,7 +46,7 @@ use super::grid::{Grid, YEAR_NANOS, gcd};
 #[cfg(feature = "std")]
 use super::oracle::Ramp;
 use super::{
-    Algorithm, FIGURES, PAYLOAD_BITS, Rebase, Rebased, Ring, Standing, StateMachine, Step,
+    Algorithm, FIGURES, Liveness, PAYLOAD_BITS, Rebase, Rebased, Ring, StateMachine, Step,
     sealed::Sealed,
 };
 use crate::decision::{Denied, NEVER, Permit, Reading};
@@ -422,15 +422,15 @@ impl StateMachine for WarmUpParams {
     }
 
     #[inline]
-    fn standing(&self, word: u64, instant: u64) -> Standing {
+    fn liveness(&self, word: u64, instant: u64) -> Liveness {
         let cold_at = self.cold_at.of(word);
         match self.grid.ahead(cold_at, instant) {
-            0 => Standing::Idle { units: self.grid.behind(cold_at, instant) },
-            debt => Standing::Live { debt },
+            0 => Liveness::Idle { units: self.grid.behind(cold_at, instant) },
+            debt => Liveness::Live { debt },
         }
     }
 
-    fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied {
+    fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
         let floor = self.grid.floor(now);
         let wait = self.grid.until_behind_by(self.cold_at.of(word), floor, skew);
         let warm = View { wait: 0, warmth: self.period };
@@ -607,8 +607,8 @@ mod tests {
         assert_eq!(permit.reset_after(), Duration::from_secs(20 + 2 + 4));
         let cold = Tick::from_duration(permit.reset_after());
         let almost = cold.saturating_sub(Duration::from_nanos(1));
-        assert!(matches!(params.standing(next, params.instant(cold)), Standing::Idle { .. }));
-        assert_eq!(params.standing(next, params.instant(almost)), Standing::Live { debt: 1 });
+        assert!(matches!(params.liveness(next, params.instant(cold)), Liveness::Idle { .. }));
+        assert_eq!(params.liveness(next, params.instant(almost)), Liveness::Live { debt: 1 });
         let fresh = params.answer(params.fresh(cold), cold, 3);
         assert_eq!(params.answer(next, cold, 3), fresh);
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use super::{CompactCell, CompactWord, Fingerprint, Head, HeadCell};
 use super::{MaxAhead, Request, SlotRing, StateWord};
 use crate::algo::sealed::Sealed;
-use crate::algo::{Algorithm, Grid, NoRing, Ring, Standing, StateMachine, Step};
+use crate::algo::{Algorithm, Grid, Liveness, NoRing, Ring, StateMachine, Step};
 use crate::decision::{Denied, Permit};
 use crate::sync::AtomicU64;
 use crate::time::Tick;
@@ -89,12 +89,12 @@ impl<M: StateMachine> StateMachine for Interrupted<'_, M> {
         self.machine.instant(now)
     }
 
-    fn standing(&self, word: u64, instant: u64) -> Standing {
-        self.machine.standing(word, instant)
+    fn liveness(&self, word: u64, instant: u64) -> Liveness {
+        self.machine.liveness(word, instant)
     }
 
-    fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied {
-        self.machine.no_place(word, now, skew)
+    fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
+        self.machine.no_slot(word, now, skew)
     }
 
     fn grid(&self) -> &Grid {

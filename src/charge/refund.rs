@@ -11,7 +11,7 @@
 
 use core::hash::Hash;
 
-use crate::algo::{Algorithm, NoRing, Refund, StateMachine, VisitRevocable};
+use crate::algo::{Algorithm, NoRing, Refund, RefundVisitor, StateMachine};
 use crate::cell::{DirectCell, Paid, Request};
 use crate::decision::{Denied, Permit};
 use crate::limiter::direct::Direct;
@@ -46,7 +46,7 @@ type Take = Result<(Taken, Permit), Denied>;
 /// Whether an algorithm's charges can be refunded: `Some` if so.
 pub(crate) struct IsRevocable;
 
-impl VisitRevocable for IsRevocable {
+impl RefundVisitor for IsRevocable {
     type Out = ();
 
     fn by<M: Refund>(self, _: &M) {}
@@ -64,7 +64,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// The same by an algorithm that works on the same states as the limiter's own.
     pub(super) fn take_by(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) -> Take {
         let take = TakeFromSlot { limiter: self, probe, n, now };
-        algo.meet_revocable(take).expect(CHECKED)
+        algo.dispatch_refund(take).expect(CHECKED)
     }
 
     /// Refunds `n` cells of a charge, as far as time has not restored them.
@@ -84,11 +84,11 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             _ if n == 0 => {}
             (Taken::Slot(probe, paid), _) => {
                 let give = GiveToSlot { limiter: self, probe: *probe, paid, n, now };
-                algo.meet_revocable(give).expect(CHECKED);
+                algo.dispatch_refund(give).expect(CHECKED);
             }
             (Taken::Bucket(paid), WhenFull::Share(shared)) => {
                 let give = GiveToBucket { cell: &shared.1, paid, n, now };
-                shared.0.meet_revocable(give).expect(CHECKED);
+                shared.0.dispatch_refund(give).expect(CHECKED);
             }
             _ => {}
         }
@@ -102,7 +102,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             WhenFull::Share(shared) => {
                 self.table().counters().count(Event::Overflowed);
                 let take = TakeFromBucket { cell: &shared.1, n, now };
-                shared.0.meet_revocable(take).expect(CHECKED)
+                shared.0.dispatch_refund(take).expect(CHECKED)
             }
             _ => self.decide_unseated(nearest, n, now).map(|permit| (Taken::Nothing, permit)),
         }
@@ -113,14 +113,14 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     /// Charges `n` cells so that they can be refunded.
     pub(crate) fn take(&self, n: u64, now: Tick) -> Take {
         let take = TakeFromBucket { cell: self.cell(), n, now };
-        self.params().meet_revocable(take).expect(CHECKED)
+        self.params().dispatch_refund(take).expect(CHECKED)
     }
 
     /// Refunds `n` cells of a charge, as far as time has not restored them.
     pub(crate) fn refund(&self, taken: &Taken, n: u64, now: impl Fn() -> Tick) {
         if let (Taken::Bucket(paid), 1..) = (taken, n) {
             let give = GiveToBucket { cell: self.cell(), paid, n, now };
-            self.params().meet_revocable(give).expect(CHECKED);
+            self.params().dispatch_refund(give).expect(CHECKED);
         }
     }
 }
@@ -137,7 +137,7 @@ struct TakeFromSlot<'a, K: ?Sized, A: Algorithm, C> {
     now: Tick,
 }
 
-impl<K: Hash + ?Sized, A: Algorithm, C: Clock> VisitRevocable for TakeFromSlot<'_, K, A, C> {
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> RefundVisitor for TakeFromSlot<'_, K, A, C> {
     type Out = Take;
 
     #[inline]
@@ -159,7 +159,7 @@ struct TakeFromBucket<'a> {
     now: Tick,
 }
 
-impl VisitRevocable for TakeFromBucket<'_> {
+impl RefundVisitor for TakeFromBucket<'_> {
     type Out = Take;
 
     #[inline]
@@ -177,7 +177,7 @@ struct GiveToSlot<'a, K: ?Sized, A: Algorithm, C, N> {
     now: N,
 }
 
-impl<K: ?Sized, A: Algorithm, C, N: Fn() -> Tick> VisitRevocable for GiveToSlot<'_, K, A, C, N> {
+impl<K: ?Sized, A: Algorithm, C, N: Fn() -> Tick> RefundVisitor for GiveToSlot<'_, K, A, C, N> {
     type Out = ();
 
     fn by<M: Refund>(self, algo: &M) {
@@ -195,7 +195,7 @@ struct GiveToBucket<'a, N> {
     now: N,
 }
 
-impl<N: Fn() -> Tick> VisitRevocable for GiveToBucket<'_, N> {
+impl<N: Fn() -> Tick> RefundVisitor for GiveToBucket<'_, N> {
     type Out = ();
 
     fn by<M: Refund>(self, algo: &M) {

@@ -217,7 +217,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         OutOfLine(match &self.when_full {
             WhenFull::Evict | WhenFull::Deny => {
                 counters.count(Event::DeniedFull);
-                Err(self.params.no_place(nearest, now, self.table.skew()))
+                Err(self.params.no_slot(nearest, now, self.table.skew()))
             }
             WhenFull::Admit => {
                 counters.count(Event::AdmittedFull);

@@ -4,12 +4,12 @@ use core::time::Duration;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use crate::algo::dynamic_gcra::{Inherit, PACED_WORDS, PacedParams};
+use crate::algo::dynamic_gcra::{GCRA_EPOCH_WORDS, GcraEpoch, Inherit};
 use crate::algo::oracle::Level;
 use crate::algo::sealed::Sealed;
 use crate::algo::{
-    Ahead, Algorithm, Grid, NoRing, Receipt, Refund, Ring, Standing, StateMachine, Step,
-    VisitRevocable, Visitor,
+    Ahead, Algorithm, Grid, Liveness, NoRing, Receipt, Refund, RefundVisitor, Ring, StateMachine,
+    Step, Visitor,
 };
 use crate::cell::VersionedCell;
 use crate::decision::{Decision, Denied, Permit};
@@ -19,7 +19,7 @@ use crate::quota::{Quota, QuotaError};
 use crate::time::{Clock, Tick};
 
 /// Words of the published quota: the parameters, and the quota's limit and period in nanoseconds.
-const WORDS: usize = PACED_WORDS + 2;
+const WORDS: usize = GCRA_EPOCH_WORDS + 2;
 
 /// A token bucket, as [`Gcra`](crate::Gcra), whose quota can be replaced while it is in use, by
 /// [`Limiter::set_quota`] or [`Direct::set_quota`].
@@ -110,7 +110,7 @@ impl Algorithm for DynamicGcra {
     type Params = DynamicGcraParams;
 
     fn params(&self, quota: &Quota, _: u64) -> Result<DynamicGcraParams, QuotaError> {
-        let first = PacedParams::new(quota, self.start_empty)?;
+        let first = GcraEpoch::new(quota, self.start_empty)?;
         let shelf = Arc::new(VersionedCell::new(&to_words(first, quota)));
         Ok(DynamicGcraParams { kind: Kind::Live(shelf), first })
     }
@@ -132,7 +132,7 @@ impl Algorithm for DynamicGcra {
 pub struct DynamicGcraParams {
     kind: Kind,
     /// As built.
-    first: PacedParams,
+    first: GcraEpoch,
 }
 
 #[derive(Clone, Debug)]
@@ -140,24 +140,24 @@ enum Kind {
     /// The quota in force, which changes.
     Live(Arc<VersionedCell<WORDS>>),
     /// The quota of one moment.
-    Still(PacedParams),
+    Still(GcraEpoch),
 }
 
-fn to_words(params: PacedParams, quota: &Quota) -> [u64; WORDS] {
+fn to_words(params: GcraEpoch, quota: &Quota) -> [u64; WORDS] {
     let mut words = [0; WORDS];
-    words[..PACED_WORDS].copy_from_slice(&params.to_words());
-    words[PACED_WORDS..].copy_from_slice(&[quota.limit(), quota.period_nanos()]);
+    words[..GCRA_EPOCH_WORDS].copy_from_slice(&params.to_words());
+    words[GCRA_EPOCH_WORDS..].copy_from_slice(&[quota.limit(), quota.period_nanos()]);
     words
 }
 
-fn from_words(words: &[u64; WORDS]) -> PacedParams {
-    PacedParams::from_words(words.first_chunk().expect("they come first"))
+fn from_words(words: &[u64; WORDS]) -> GcraEpoch {
+    GcraEpoch::from_words(words.first_chunk().expect("they come first"))
 }
 
 impl DynamicGcraParams {
     /// The quota in force.
     #[inline(always)]
-    fn now(&self) -> PacedParams {
+    fn now(&self) -> GcraEpoch {
         match &self.kind {
             Kind::Live(shelf) => from_words(&shelf.read()),
             Kind::Still(params) => *params,
@@ -165,12 +165,12 @@ impl DynamicGcraParams {
     }
 
     /// The same, and how a state is seen by it.
-    fn seen(&self, word: u64, now: Tick, n: u64) -> (PacedParams, u64) {
+    fn seen(&self, word: u64, now: Tick, n: u64) -> (GcraEpoch, u64) {
         let algo = self.now();
         (algo, algo.read(word, NoRing, now, n))
     }
 
-    fn still_of(&self, params: PacedParams) -> Self {
+    fn still_of(&self, params: GcraEpoch) -> Self {
         Self { kind: Kind::Still(params), first: self.first }
     }
 
@@ -181,7 +181,7 @@ impl DynamicGcraParams {
         quota: &Quota,
         inherit: Inherit,
         now: Tick,
-        renew: impl FnOnce(&PacedParams),
+        renew: impl FnOnce(&GcraEpoch),
     ) -> Result<(), QuotaError> {
         let Kind::Live(shelf) = &self.kind else { return Err(QuotaError::ChangeUnderWay) };
         let before = self.now();
@@ -349,7 +349,7 @@ impl StateMachine for DynamicGcraParams {
     }
 
     #[inline(always)]
-    fn meet_revocable<V: VisitRevocable>(&self, visit: V) -> Option<V::Out> {
+    fn dispatch_refund<V: RefundVisitor>(&self, visit: V) -> Option<V::Out> {
         Some(visit.by(&self.now()))
     }
 
@@ -390,12 +390,12 @@ impl StateMachine for DynamicGcraParams {
         self.now().instant(now)
     }
 
-    fn standing(&self, word: u64, instant: u64) -> Standing {
-        self.now().standing(word, instant)
+    fn liveness(&self, word: u64, instant: u64) -> Liveness {
+        self.now().liveness(word, instant)
     }
 
-    fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied {
-        self.now().no_place(word, now, skew)
+    fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
+        self.now().no_slot(word, now, skew)
     }
 
     /// As built.
@@ -405,12 +405,12 @@ impl StateMachine for DynamicGcraParams {
 
     /// The least of any later quota: a faster one has a smaller tolerance.
     fn skew_tolerance(&self) -> Option<Duration> {
-        PacedParams::min_grid().skew_tolerance()
+        GcraEpoch::min_grid().skew_tolerance()
     }
 
     /// The least of any later quota.
     fn horizon(&self) -> Option<Duration> {
-        PacedParams::min_horizon()
+        GcraEpoch::min_horizon()
     }
 
     fn oracle(&self) -> Level {

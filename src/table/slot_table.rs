@@ -7,7 +7,7 @@ use super::counters::Counters;
 use super::probe::Probe;
 use super::request::{Charged, Full, KeyRequest};
 use super::slot_kind::{SlotKind, SlotRef};
-use crate::algo::{Refund, Standing, StateMachine};
+use crate::algo::{Liveness, Refund, StateMachine};
 use crate::cell::{Paid, Request, StateWord};
 use crate::decision::{Decision, OutOfLine};
 use crate::time::Tick;
@@ -170,7 +170,7 @@ impl<K: SlotKind> SlotTable<K> {
     ) -> usize {
         let instant = machine.instant(now);
         let is_live = |slot: &SlotRef<'_, K::Word>| {
-            matches!(machine.standing(slot.word.state(), instant), Standing::Live { .. })
+            matches!(machine.liveness(slot.word.state(), instant), Liveness::Live { .. })
         };
         let buckets = self.slots.bucket_count();
         let step = buckets.div_ceil(sample.max(1)).max(1);

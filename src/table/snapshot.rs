@@ -4,7 +4,7 @@
 //! a key that moves while the table is written may be in two rows, or in none.
 
 use super::BUCKET;
-use crate::algo::{Standing, StateMachine};
+use crate::algo::{Liveness, StateMachine};
 
 /// The live slots of a bucket.
 #[derive(Clone, Debug, Default)]
@@ -59,8 +59,8 @@ pub(crate) struct SavedSlot<'a> {
 
 /// The debt that would be forgotten with a state; 0 if it is idle.
 pub(super) fn debt_of<M: StateMachine>(state: u64, machine: &M, instant: u64) -> u64 {
-    match machine.standing(state, instant) {
-        Standing::Idle { .. } => 0,
-        Standing::Live { debt } => debt,
+    match machine.liveness(state, instant) {
+        Liveness::Idle { .. } => 0,
+        Liveness::Live { debt } => debt,
     }
 }

@@ -215,9 +215,9 @@ impl Clock for CoarseClock {
 ///
 /// **Guarantee.** Let the coarse clock never be behind by more than `s` (the time between two
 /// refreshes). Every event is then charged at a time at most `s` before it happened, so the events
-/// of any span are charged within a span longer by `s`: a token bucket grants at most `burst + rate
-/// * (span + s)` cells in it, a log its limit in any span of a period less `s`. The error does not
-/// add up.
+/// of any span are charged within a span longer by `s`. A token bucket grants at most
+/// `burst + rate * (span + s)` cells in a span, a log its limit in any span of a period less `s`.
+/// The error does not add up.
 ///
 /// **Not guaranteed.** That `s` is small: an upkeep thread that the system delays, or an owner that
 /// forgets to refresh, makes it larger. Therefore this clock is a choice, and the default is one

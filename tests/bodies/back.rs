@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use tollgate::Tick;
-use tollgate::internals::{Ahead, NoRing, PAYLOAD_BITS, Receipt, Refund, Standing, Step};
+use tollgate::internals::{Ahead, Liveness, NoRing, PAYLOAD_BITS, Receipt, Refund, Step};
 
 use super::grid::nanos;
 
 const YEAR_NANOS: u64 = 365 * 24 * 3_600 * 1_000_000_000;
 
 fn debt<P: Refund>(params: &P, word: u64, now: Tick) -> u64 {
-    match params.standing(word, params.instant(now)) {
-        Standing::Idle { .. } => 0,
-        Standing::Live { debt } => debt,
+    match params.liveness(word, params.instant(now)) {
+        Liveness::Idle { .. } => 0,
+        Liveness::Live { debt } => debt,
     }
 }
 

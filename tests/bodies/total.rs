@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::internals::{PAYLOAD_BITS, Ring, Standing, StateMachine, Step};
+use tollgate::internals::{Liveness, PAYLOAD_BITS, Ring, StateMachine, Step};
 use tollgate::{Denied, Tick};
 
 use super::choice::Cost;
@@ -120,9 +120,9 @@ impl State {
 
     /// The debt of the state; zero if it is idle.
     fn debt<P: StateMachine>(&self, params: &P, now: Tick) -> u64 {
-        match params.standing(self.word, params.instant(now)) {
-            Standing::Idle { .. } => 0,
-            Standing::Live { debt } => {
+        match params.liveness(self.word, params.instant(now)) {
+            Liveness::Idle { .. } => 0,
+            Liveness::Live { debt } => {
                 assert!(debt > 0, "a live key owes something");
                 debt
             }
@@ -146,7 +146,7 @@ pub(crate) fn steps_are_total<P: StateMachine>(
     let sound = matches!(cells, Cells::Empty);
     let (mut granted, mut rest) = (0_u64, fits);
     let _ = state.debt(params, now);
-    assert_eq!(params.no_place(word, now, Duration::ZERO).remaining(), 0);
+    assert_eq!(params.no_slot(word, now, Duration::ZERO).remaining(), 0);
     for cost in asked {
         let n = cost.cells(fits, rest);
         let seen = state.read(params, now, n);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tollgate::algorithm::Algorithm;
 use tollgate::internals::oracle::Verdict;
-use tollgate::internals::{Moment, PAYLOAD_BITS, Rebase, Restart, Standing, StateMachine};
+use tollgate::internals::{Liveness, Moment, PAYLOAD_BITS, Rebase, Restart, StateMachine};
 use tollgate::limiter::SlotLayout;
 use tollgate::snapshot::RestoreError;
 use tollgate::{
@@ -373,7 +373,7 @@ fn rebase_of_a_ring_is_total<P: Rebase>(params: &P, word: u64, ring: &[u64], res
     let mut again = ring.clone();
     assert_eq!(params.rebase(carried, &mut again, &params.passage(&still)), Some(carried));
     assert_eq!(again, ring);
-    assert!(matches!(params.standing(carried, params.instant(now.tick)), Standing::Live { .. }));
+    assert!(matches!(params.liveness(carried, params.instant(now.tick)), Liveness::Live { .. }));
     for n in [0, 1, 5, u64::MAX] {
         let _ = params.answer(params.read(carried, ring.as_slice(), now.tick, n), now.tick, n);
     }
@@ -426,9 +426,9 @@ proptest! {
 fn rebase_of_a_word_is_total<P: Rebase>(params: &P, word: u64, restart: &Restart) {
     let Some(carried) = params.rebase(word, &mut [], &params.passage(restart)) else { return };
     assert_eq!(carried >> PAYLOAD_BITS, 0);
-    let weight = |word, tick| match params.standing(word, params.instant(tick)) {
-        Standing::Idle { .. } => 0,
-        Standing::Live { debt } => debt,
+    let weight = |word, tick| match params.liveness(word, params.instant(tick)) {
+        Liveness::Idle { .. } => 0,
+        Liveness::Live { debt } => debt,
     };
     let (was, is) = (weight(word, restart.then.tick), weight(carried, restart.now.tick));
     assert!(is <= was.saturating_add(1), "{was} became {is}");

@@ -10,7 +10,7 @@ use super::{AnyParams, AnyView};
 use crate::algo::gcra::GcraParams;
 use crate::algo::grid::Grid;
 use crate::algo::{
-    FIGURES, Rebase, Rebased, Restart, Ring, Standing, StateMachine, Step, VisitRevocable, Visitor,
+    FIGURES, Liveness, Rebase, Rebased, RefundVisitor, Restart, Ring, StateMachine, Step, Visitor,
     sealed::Sealed,
 };
 use crate::decision::{Denied, Permit};
@@ -55,8 +55,8 @@ impl StateMachine for AnyParams {
     }
 
     #[inline(always)]
-    fn meet_revocable<V: VisitRevocable>(&self, visit: V) -> Option<V::Out> {
-        each_machine!(self, each => each.meet_revocable(visit))
+    fn dispatch_refund<V: RefundVisitor>(&self, visit: V) -> Option<V::Out> {
+        each_machine!(self, each => each.dispatch_refund(visit))
     }
 
     fn ring_cells(&self) -> usize {
@@ -128,16 +128,16 @@ impl StateMachine for AnyParams {
         each_machine!(self, each => each.instant(now))
     }
 
-    fn standing(&self, word: u64, instant: u64) -> Standing {
-        each_machine!(self, each => each.standing(word, instant))
+    fn liveness(&self, word: u64, instant: u64) -> Liveness {
+        each_machine!(self, each => each.liveness(word, instant))
     }
 
     fn owed<R: Ring>(&self, word: u64, ring: R, instant: u64) -> u64 {
         each_machine!(self, each => each.owed(word, ring, instant))
     }
 
-    fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied {
-        each_machine!(self, each => each.no_place(word, now, skew))
+    fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
+        each_machine!(self, each => each.no_slot(word, now, skew))
     }
 
     fn grid(&self) -> &Grid {

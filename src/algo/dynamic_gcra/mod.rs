@@ -50,7 +50,7 @@ use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::Level;
 use super::{
-    Ahead, PAYLOAD_BITS, Receipt, Refund, Ring, Standing, StateMachine, Step, sealed::Sealed,
+    Ahead, Liveness, PAYLOAD_BITS, Receipt, Refund, Ring, StateMachine, Step, sealed::Sealed,
 };
 use crate::decision::{Denied, Permit};
 use crate::quota::{Quota, QuotaError};
@@ -128,17 +128,17 @@ pub enum Inherit {
 ///
 /// ```
 /// use tollgate::internals::StateMachine;
-/// use tollgate::internals::dynamic_gcra::PacedParams;
+/// use tollgate::internals::dynamic_gcra::GcraEpoch;
 /// use tollgate::dynamic::Inherit;
 /// use tollgate::{Quota, Tick};
 ///
-/// let params = PacedParams::new(&Quota::per_second(10), false)?;
+/// let params = GcraEpoch::new(&Quota::per_second(10), false)?;
 /// let halved = params.change(&Quota::per_second(5), Inherit::AsIs, Tick::from_nanos(1))?;
 /// assert!(halved.answer(halved.fresh(Tick::ZERO), Tick::ZERO, 6).is_err());
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PacedParams {
+pub struct GcraEpoch {
     /// On a clock that begins at [`since`](Self::since), for words less [`base`](Self::base).
     gcra: GcraParams,
     since: Tick,
@@ -150,11 +150,11 @@ pub struct PacedParams {
     base: u64,
 }
 
-/// [`PacedParams`] as words that can be stored one by one.
+/// [`GcraEpoch`] as words that can be stored one by one.
 #[cfg(feature = "std")]
-pub(crate) const PACED_WORDS: usize = gcra::WORDS + 2;
+pub(crate) const GCRA_EPOCH_WORDS: usize = gcra::WORDS + 2;
 
-impl PacedParams {
+impl GcraEpoch {
     /// A bucket that starts full, or empty, with this quota from the clock's origin on.
     ///
     /// # Errors
@@ -163,8 +163,8 @@ impl PacedParams {
     ///
     /// ```
     /// use tollgate::Quota;
-    /// use tollgate::internals::dynamic_gcra::PacedParams;
-    /// assert!(PacedParams::new(&Quota::per_second(0), false).is_err());
+    /// use tollgate::internals::dynamic_gcra::GcraEpoch;
+    /// assert!(GcraEpoch::new(&Quota::per_second(0), false).is_err());
     /// ```
     pub fn new(quota: &Quota, start_empty: bool) -> Result<Self, QuotaError> {
         quota.validate()?;
@@ -186,8 +186,8 @@ impl PacedParams {
     /// ```
     /// # use tollgate::dynamic::Inherit;
     /// # use tollgate::{Quota, QuotaError, Tick};
-    /// # use tollgate::internals::dynamic_gcra::PacedParams;
-    /// let params = PacedParams::new(&Quota::per_second(10), false)?;
+    /// # use tollgate::internals::dynamic_gcra::GcraEpoch;
+    /// let params = GcraEpoch::new(&Quota::per_second(10), false)?;
     /// let changed = params.change(&Quota::per_second(1_000_000_000), Inherit::AsIs, Tick::ZERO);
     /// assert_eq!(changed, Err(QuotaError::LiveTooFast));
     /// # Ok::<(), tollgate::QuotaError>(())
@@ -234,9 +234,9 @@ impl PacedParams {
     /// that is not behind `instant`. Any other state does not change.
     #[cfg(feature = "std")]
     pub(crate) fn renewed(&self, word: u64, instant: u64) -> u64 {
-        match self.standing(word, instant) {
-            Standing::Idle { .. } => TAT.of(instant),
-            Standing::Live { .. } => TAT.of(word),
+        match self.liveness(word, instant) {
+            Liveness::Idle { .. } => TAT.of(instant),
+            Liveness::Live { .. } => TAT.of(word),
         }
     }
 
@@ -251,8 +251,8 @@ impl PacedParams {
 
     /// What [`from_words`](Self::from_words) reads.
     #[cfg(feature = "std")]
-    pub(crate) fn to_words(self) -> [u64; PACED_WORDS] {
-        let mut words = [0; PACED_WORDS];
+    pub(crate) fn to_words(self) -> [u64; GCRA_EPOCH_WORDS] {
+        let mut words = [0; GCRA_EPOCH_WORDS];
         words[..gcra::WORDS].copy_from_slice(&self.gcra.to_words());
         words[gcra::WORDS..].copy_from_slice(&[self.since.as_nanos(), self.base]);
         words
@@ -260,7 +260,7 @@ impl PacedParams {
 
     #[cfg(feature = "std")]
     #[inline]
-    pub(crate) fn from_words(words: &[u64; PACED_WORDS]) -> Self {
+    pub(crate) fn from_words(words: &[u64; GCRA_EPOCH_WORDS]) -> Self {
         let gcra = words.first_chunk().expect("they come first");
         Self {
             gcra: GcraParams::from_words(gcra),
@@ -349,9 +349,9 @@ fn in_proportion(cell: u64, old: u64, new: u64) -> Result<u64, QuotaError> {
     }
 }
 
-impl Sealed for PacedParams {}
+impl Sealed for GcraEpoch {}
 
-impl StateMachine for PacedParams {
+impl StateMachine for GcraEpoch {
     #[cfg(feature = "std")]
     type Oracle = Level;
     type View = u64;
@@ -404,12 +404,12 @@ impl StateMachine for PacedParams {
     }
 
     #[inline]
-    fn standing(&self, word: u64, instant: u64) -> Standing {
-        self.gcra.standing(word, instant)
+    fn liveness(&self, word: u64, instant: u64) -> Liveness {
+        self.gcra.liveness(word, instant)
     }
 
-    fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied {
-        let denied = self.gcra.no_place(self.relative(word), self.elapsed(now), skew);
+    fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
+        let denied = self.gcra.no_slot(self.relative(word), self.elapsed(now), skew);
         denied.seen_before(self.gap(now))
     }
 
@@ -423,7 +423,7 @@ impl StateMachine for PacedParams {
     }
 }
 
-impl Refund for PacedParams {
+impl Refund for GcraEpoch {
     /// A charge from before the quota changed is not refunded: how much of it time has restored
     /// since is not known any more.
     fn refund(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
@@ -451,7 +451,7 @@ impl Refund for PacedParams {
     }
 }
 
-impl Ahead for PacedParams {
+impl Ahead for GcraEpoch {
     fn within(&self, now: Tick, wait: Duration) -> Self {
         let wait = wait.saturating_sub(Duration::from_nanos(self.gap(now)));
         self.with(self.gcra.within(self.elapsed(now), wait))

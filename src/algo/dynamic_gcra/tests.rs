@@ -78,7 +78,7 @@ fn steps() -> impl Strategy<Value = Vec<(u64, Do)>> {
 }
 
 /// The debt of a key's state at an instant, and the size of a unit, both in the oracle's units.
-fn owed(params: &PacedParams, word: u64, now: Tick) -> (i128, i128) {
+fn owed(params: &GcraEpoch, word: u64, now: Tick) -> (i128, i128) {
     let unit = UNITS / i128::from(params.gcra.cell()) + 1;
     let ahead = params.grid().ahead(word, params.instant(now));
     (i128::from(ahead) * UNITS / i128::from(params.gcra.cell()), unit)
@@ -91,7 +91,7 @@ proptest! {
     /// each change (for a proportional change to a hundredth more).
     #[test]
     fn the_debt_is_exact_after_any_changes(first in quotas(), steps in steps()) {
-        let mut params = PacedParams::new(&first, false).expect("in range");
+        let mut params = GcraEpoch::new(&first, false).expect("in range");
         let mut exact = Exact::new(&first);
         let mut word = params.fresh(Tick::ZERO);
         // The largest difference between the two so far.
@@ -141,14 +141,14 @@ proptest! {
 
     #[test]
     fn the_stored_words_hold_the_whole_state(first in quotas(), steps in steps(), empty: bool) {
-        let mut params = PacedParams::new(&first, empty).expect("in range");
+        let mut params = GcraEpoch::new(&first, empty).expect("in range");
         for (pause, doing) in steps {
             if let Do::Change(quota, inherit) = doing
                 && let Ok(changed) = params.change(&quota, inherit, Tick::from_nanos(pause))
             {
                 params = changed;
             }
-            prop_assert_eq!(PacedParams::from_words(&params.to_words()), params);
+            prop_assert_eq!(GcraEpoch::from_words(&params.to_words()), params);
         }
     }
 
@@ -160,7 +160,7 @@ proptest! {
         since in 0_u64..5_000_000_000, behind in 1_u64..5_000_000_000, n in 1_u64..60,
     ) {
         let since = Tick::from_nanos(since);
-        let params = PacedParams::new(&first, false).expect("in range");
+        let params = GcraEpoch::new(&first, false).expect("in range");
         let mut word = params.fresh(since);
         let seen = params.read(word, NoRing, since, spent.min(params.burst()));
         if let Step::Admit { next } = params.step(seen, since, spent.min(params.burst())) {
@@ -205,7 +205,7 @@ proptest! {
         let quota = |limit: u64, burst| {
             Quota::new(limit, Duration::from_secs(365 * 86_400)).burst(burst)
         };
-        let mut params = PacedParams::new(&quota(10, 10), empty).expect("in range");
+        let mut params = GcraEpoch::new(&quota(10, 10), empty).expect("in range");
         let (mut now, mut renewals) = (Tick::ZERO, 0);
         let mut words = vec![params.fresh(now), params.absolute(0)];
         for (limit, burst, inherit, days) in changes {
@@ -234,7 +234,7 @@ proptest! {
         first in quotas(), then in quotas(), inherit in inherits(), changed: u64,
         word: u64, now: u64, n: u64, given: u64, wait: u64,
     ) {
-        let params = PacedParams::new(&first, false).expect("in range");
+        let params = GcraEpoch::new(&first, false).expect("in range");
         let changed = Tick::from_nanos(changed);
         let params = params.change(&then, inherit, changed).unwrap_or(params);
         let (now, wait) = (Tick::from_nanos(now), Duration::from_nanos(wait));
@@ -248,8 +248,8 @@ proptest! {
                 let _ = params.permit(seen, now, n);
             }
             let _ = (params.denied(seen, now, n), params.turn(word, now));
-            let _ = (params.standing(word, params.instant(now)), params.add(word, now, n));
-            let _ = params.no_place(word, now, Duration::from_millis(1));
+            let _ = (params.liveness(word, params.instant(now)), params.add(word, now, n));
+            let _ = params.no_slot(word, now, Duration::from_millis(1));
         }
     }
 
@@ -257,7 +257,7 @@ proptest! {
     #[test]
     fn a_key_in_constant_use_is_granted_the_rate(rates in prop::collection::vec(1_u64..50, 1..6)) {
         let first = Quota::per_second(rates[0]).burst(1);
-        let mut params = PacedParams::new(&first, false).expect("in range");
+        let mut params = GcraEpoch::new(&first, false).expect("in range");
         let mut word = params.fresh(Tick::ZERO);
         let mut granted = 0;
         for (second, rate) in rates.iter().enumerate() {
@@ -281,7 +281,7 @@ proptest! {
 #[test]
 fn a_clock_from_before_the_change_reads_as_the_change() {
     let second = Tick::from_nanos(1_000_000_000);
-    let params = PacedParams::new(&Quota::per_second(10), false).expect("in range");
+    let params = GcraEpoch::new(&Quota::per_second(10), false).expect("in range");
     let changed = params.change(&Quota::per_second(20), Inherit::AsIs, second).expect("in range");
     let word = params.fresh(Tick::ZERO);
     let Step::Admit { next } = params.step(params.read(word, NoRing, second, 10), second, 10)
@@ -292,13 +292,13 @@ fn a_clock_from_before_the_change_reads_as_the_change() {
     let left = |now| changed.permit(changed.read(next, NoRing, now, 0), now, 0).remaining();
     assert_eq!((left(behind), left(second)), (0, 0));
     // For a state that became idle before, the time since then is computed at the present rate.
-    let idle = changed.standing(word, changed.instant(behind));
-    assert!(matches!(idle, Standing::Idle { .. } | Standing::Live { .. }));
+    let idle = changed.liveness(word, changed.instant(behind));
+    assert!(matches!(idle, Liveness::Idle { .. } | Liveness::Live { .. }));
 }
 
 #[test]
 fn a_charge_before_a_change_is_not_refunded() {
-    let params = PacedParams::new(&Quota::per_second(10), false).expect("in range");
+    let params = GcraEpoch::new(&Quota::per_second(10), false).expect("in range");
     let at = Tick::from_nanos(5);
     let word = params.fresh(at);
     let Step::Admit { next } = params.step(params.read(word, NoRing, at, 10), at, 10) else {
@@ -314,7 +314,7 @@ fn a_charge_before_a_change_is_not_refunded() {
 #[test]
 fn impossible_quotas_and_changes_are_rejected_with_their_error() {
     use QuotaError as E;
-    let params = PacedParams::new(&Quota::per_second(100), false).expect("in range");
+    let params = GcraEpoch::new(&Quota::per_second(100), false).expect("in range");
     let change = |quota, inherit| params.change(&quota, inherit, Tick::ZERO).map(|_| ());
     assert_eq!(change(Quota::per_second(3_200), Inherit::AsIs), Ok(()));
     assert_eq!(change(Quota::per_second(1_000_000_000), Inherit::AsIs), Err(E::LiveTooFast));
@@ -331,7 +331,7 @@ fn impossible_quotas_and_changes_are_rejected_with_their_error() {
 #[test]
 fn the_rate_may_grow_thirtytwofold() {
     for rate in [1, 30, 1_000, 31_250, 100_000, 1_000_000, 31_250_000] {
-        let params = PacedParams::new(&Quota::per_second(rate), false).expect("in range");
+        let params = GcraEpoch::new(&Quota::per_second(rate), false).expect("in range");
         for inherit in [Inherit::AsIs, Inherit::Additive, Inherit::Spent, Inherit::Reset] {
             let faster = Quota::per_second(rate * 32).burst(rate);
             assert!(params.change(&faster, inherit, Tick::ZERO).is_ok(), "{rate}");
@@ -353,7 +353,7 @@ fn a_proportional_change_keeps_shares_by_other_units() {
 #[test]
 fn a_bucket_that_starts_empty_still_does_after_a_change() {
     let quota = Quota::per_second(10);
-    let params = PacedParams::new(&quota, true).expect("in range");
+    let params = GcraEpoch::new(&quota, true).expect("in range");
     let second = Tick::from_nanos(1_000_000_000);
     for inherit in [Inherit::AsIs, Inherit::Reset] {
         let changed = params.change(&Quota::per_second(20), inherit, second).expect("in range");
@@ -366,7 +366,7 @@ fn a_bucket_that_starts_empty_still_does_after_a_change() {
 
 #[test]
 fn a_charge_at_the_instant_of_the_change_is_refunded() {
-    let first = PacedParams::new(&Quota::per_second(10), false).expect("in range");
+    let first = GcraEpoch::new(&Quota::per_second(10), false).expect("in range");
     let now = Tick::from_nanos(1_000_000_000);
     let params = first.change(&Quota::per_second(20), Inherit::Reset, now).expect("in range");
     let left = |word| params.permit(params.read(word, NoRing, now, 0), now, 0).remaining();
@@ -384,7 +384,7 @@ fn a_charge_at_the_instant_of_the_change_is_refunded() {
 
 #[test]
 fn the_turn_of_a_charge_beyond_the_burst_comes_when_its_debt_has_drained() {
-    let params = PacedParams::new(&Quota::per_second(10), false).expect("in range");
+    let params = GcraEpoch::new(&Quota::per_second(10), false).expect("in range");
     let now = Tick::from_nanos(1_000_000_000);
     let params = params.change(&Quota::per_second(20), Inherit::Reset, now).expect("in range");
     let ahead = params.within(now, Duration::from_secs(1));
@@ -400,7 +400,7 @@ fn the_turn_of_a_charge_beyond_the_burst_comes_when_its_debt_has_drained() {
 #[test]
 fn a_bucket_that_starts_empty_starts_in_debt() {
     for start_empty in [false, true] {
-        let params = PacedParams::new(&Quota::per_second(10), start_empty).expect("in range");
+        let params = GcraEpoch::new(&Quota::per_second(10), start_empty).expect("in range");
         assert_eq!(params.starts_in_debt(), start_empty);
     }
 }
@@ -410,7 +410,7 @@ fn cells_restored_at_the_rate_in_force_are_not_refunded() {
     use crate::algo::{Receipt, Refund};
     let at = |millis: u64| Tick::from_nanos(millis * 1_000_000);
     let first = Quota::per_second(10).burst(20);
-    let params = PacedParams::new(&first, false).expect("in range");
+    let params = GcraEpoch::new(&first, false).expect("in range");
     let slower = Quota::per_second(5).burst(20);
     let params = params.change(&slower, Inherit::AsIs, at(10_000)).expect("in range");
     let charge = |word: u64, now: Tick, n: u64| match params.step(word, now, n) {
@@ -430,7 +430,7 @@ fn cells_restored_at_the_rate_in_force_are_not_refunded() {
 #[test]
 fn the_largest_debt_never_shrinks_and_stays_within_the_ring() {
     let quota = |burst| Quota::per_second(1_000).burst(burst);
-    let mut params = PacedParams::new(&quota(1_000), false).expect("in range");
+    let mut params = GcraEpoch::new(&quota(1_000), false).expect("in range");
     let before = params.grid().reach();
     let less = params.change(&quota(10), Inherit::AsIs, Tick::ZERO).expect("in range");
     assert_eq!(less.grid().reach(), before);

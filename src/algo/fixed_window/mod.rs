@@ -40,7 +40,7 @@ use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::Window;
 use super::{
-    Algorithm, COMPACT_BITS, PAYLOAD_BITS, Ring, Standing, StateMachine, Step, VisitRevocable,
+    Algorithm, COMPACT_BITS, Liveness, PAYLOAD_BITS, RefundVisitor, Ring, StateMachine, Step,
     sealed::Sealed,
 };
 use crate::decision::{Denied, NEVER, Permit, Reading};
@@ -312,7 +312,7 @@ impl StateMachine for FixedWindowParams {
     const MAY_BE_COMPACT: bool = true;
 
     #[inline(always)]
-    fn meet_revocable<V: VisitRevocable>(&self, visit: V) -> Option<V::Out> {
+    fn dispatch_refund<V: RefundVisitor>(&self, visit: V) -> Option<V::Out> {
         Some(visit.by(self))
     }
 
@@ -362,16 +362,16 @@ impl StateMachine for FixedWindowParams {
     }
 
     #[inline]
-    fn standing(&self, word: u64, instant: u64) -> Standing {
+    fn liveness(&self, word: u64, instant: u64) -> Liveness {
         let end = self.end.of(word);
         match (self.grid.ahead(end, instant), self.count.of(word)) {
-            (0, _) => Standing::Idle { units: self.grid.behind(end, instant) },
-            (_, 0) => Standing::Idle { units: 0 },
-            (_, counted) => Standing::Live { debt: counted },
+            (0, _) => Liveness::Idle { units: self.grid.behind(end, instant) },
+            (_, 0) => Liveness::Idle { units: 0 },
+            (_, counted) => Liveness::Live { debt: counted },
         }
     }
 
-    fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied {
+    fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
         let view = self.view(word, now);
         let wait = self.grid.until_behind_by(self.end.of(word), view.floor, skew);
         Denied::new(self.reading(&view, self.limit, view.ahead), wait)

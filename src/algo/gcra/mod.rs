@@ -51,7 +51,7 @@ use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::Level;
 use super::{
-    Algorithm, COMPACT_BITS, PAYLOAD_BITS, Ring, Standing, StateMachine, Step, VisitRevocable,
+    Algorithm, COMPACT_BITS, Liveness, PAYLOAD_BITS, RefundVisitor, Ring, StateMachine, Step,
     sealed::Sealed,
 };
 use crate::decision::{Denied, NEVER, Permit, Reading};
@@ -384,7 +384,7 @@ impl StateMachine for GcraParams {
     }
 
     #[inline(always)]
-    fn meet_revocable<V: VisitRevocable>(&self, visit: V) -> Option<V::Out> {
+    fn dispatch_refund<V: RefundVisitor>(&self, visit: V) -> Option<V::Out> {
         Some(visit.by(self))
     }
 
@@ -448,14 +448,14 @@ impl StateMachine for GcraParams {
     }
 
     #[inline]
-    fn standing(&self, word: u64, instant: u64) -> Standing {
+    fn liveness(&self, word: u64, instant: u64) -> Liveness {
         match self.debt(word, instant) {
-            0 => Standing::Idle { units: self.grid.behind(TAT.of(word), instant) },
-            debt => Standing::Live { debt },
+            0 => Liveness::Idle { units: self.grid.behind(TAT.of(word), instant) },
+            debt => Liveness::Live { debt },
         }
     }
 
-    fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied {
+    fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
         let floor = self.grid.floor(now);
         let wait = self.grid.until_behind_by(TAT.of(word), floor, skew);
         Denied::new(self.reading(now, floor, self.capacity), wait)

@@ -63,7 +63,7 @@ use core::time::Duration;
 use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::EventLog;
-use super::{PAYLOAD_BITS, Ring, Standing, StateMachine, Step, sealed::Sealed};
+use super::{Liveness, PAYLOAD_BITS, Ring, StateMachine, Step, sealed::Sealed};
 use crate::decision::{Denied, NEVER, OutOfLine, Permit, Reading, Scale};
 use crate::time::Tick;
 use crate::word::Field;
@@ -409,26 +409,26 @@ impl StateMachine for SlidingLogParams {
     }
 
     #[inline]
-    fn standing(&self, word: u64, instant: u64) -> Standing {
+    fn liveness(&self, word: u64, instant: u64) -> Liveness {
         let (last, _) = self.last(word, instant);
         let window = self.counts_for(word);
         match self.until_left(last, instant, window) {
-            0 => Standing::Idle { units: self.grid.behind(last, instant) - window },
-            _ if window == 0 => Standing::Idle { units: 0 },
-            left => Standing::Live { debt: left },
+            0 => Liveness::Idle { units: self.grid.behind(last, instant) - window },
+            _ if window == 0 => Liveness::Idle { units: 0 },
+            left => Liveness::Live { debt: left },
         }
     }
 
     /// The events that still count in the longest window, times the units until the latest has
     /// left: about what a token bucket would owe.
     fn owed<R: Ring>(&self, word: u64, ring: R, instant: u64) -> u64 {
-        match self.standing(word, instant) {
-            Standing::Idle { .. } => 0,
-            Standing::Live { debt } => debt.saturating_mul(self.count_live(word, ring, instant)),
+        match self.liveness(word, instant) {
+            Liveness::Idle { .. } => 0,
+            Liveness::Live { debt } => debt.saturating_mul(self.count_live(word, ring, instant)),
         }
     }
 
-    fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied {
+    fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
         let floor = self.floor(now);
         let (last, _) = self.last(word, floor);
         let window = self.counts_for(word);

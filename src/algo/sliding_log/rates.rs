@@ -226,7 +226,7 @@ fn units_in(common: u64, shortest: u64, longest: u64, time: Field) -> Result<u64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algo::{Standing, StateMachine, Step};
+    use crate::algo::{Liveness, StateMachine, Step};
     use crate::time::Tick;
 
     fn params(log: SlidingLog, quota: Quota) -> Result<SlidingLogParams, QuotaError> {
@@ -296,18 +296,18 @@ mod tests {
         let log = params(SlidingLog::new(), Quota::per_second(10)).expect("in range");
         let at = |millis: u64| Tick::from_nanos(millis * 1_000_000);
         let fresh = log.fresh(at(1_000));
-        assert_eq!(log.standing(fresh, log.instant(at(1_000))), Standing::Idle { units: 0 });
-        let behind = log.standing(fresh, log.instant(at(500)));
-        assert_eq!(behind, Standing::Idle { units: 0 }, "nothing was charged, whatever the clock");
+        assert_eq!(log.liveness(fresh, log.instant(at(1_000))), Liveness::Idle { units: 0 });
+        let behind = log.liveness(fresh, log.instant(at(500)));
+        assert_eq!(behind, Liveness::Idle { units: 0 }, "nothing was charged, whatever the clock");
 
         let ring = [0; 12];
         let seen = log.read(fresh, &ring[..], at(1_000), 1);
         let Step::Admit { next } = log.step(seen, at(1_000), 1) else {
             panic!("a key never seen");
         };
-        let standing = |millis| log.standing(next, log.instant(at(millis)));
-        assert_eq!(standing(1_000), Standing::Live { debt: 200_000 });
-        assert_eq!(standing(1_999), Standing::Live { debt: 200 });
-        assert_eq!(standing(4_000), Standing::Idle { units: 400_000 });
+        let liveness = |millis| log.liveness(next, log.instant(at(millis)));
+        assert_eq!(liveness(1_000), Liveness::Live { debt: 200_000 });
+        assert_eq!(liveness(1_999), Liveness::Live { debt: 200 });
+        assert_eq!(liveness(4_000), Liveness::Idle { units: 400_000 });
     }
 }

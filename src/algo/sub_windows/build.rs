@@ -163,7 +163,7 @@ mod tests {
     use core::time::Duration;
 
     use super::*;
-    use crate::algo::{Standing, StateMachine, Step};
+    use crate::algo::{Liveness, StateMachine, Step};
     use crate::time::Tick;
     use crate::word::tile;
     use proptest::prelude::*;
@@ -195,18 +195,18 @@ mod tests {
         let word = charged(&params, 4);
         let after = |secs: u64| {
             let now = Tick::from_nanos(secs * 1_000_000_000);
-            params.standing(word, params.instant(now))
+            params.liveness(word, params.instant(now))
         };
         // Four cells for six sub-windows of ten seconds.
-        assert_eq!(after(0), Standing::Live { debt: 24 });
-        assert_eq!(after(29), Standing::Live { debt: 16 });
-        assert_eq!(after(59), Standing::Live { debt: 4 });
+        assert_eq!(after(0), Liveness::Live { debt: 24 });
+        assert_eq!(after(29), Liveness::Live { debt: 16 });
+        assert_eq!(after(59), Liveness::Live { debt: 4 });
         assert_eq!(
             (after(60), after(90)),
-            (Standing::Idle { units: 1 }, Standing::Idle { units: 4 })
+            (Liveness::Idle { units: 1 }, Liveness::Idle { units: 4 })
         );
-        let fresh = params.standing(params.fresh(Tick::ZERO), params.instant(Tick::ZERO));
-        assert_eq!(fresh, Standing::Idle { units: 0 });
+        let fresh = params.liveness(params.fresh(Tick::ZERO), params.instant(Tick::ZERO));
+        assert_eq!(fresh, Liveness::Idle { units: 0 });
     }
 
     #[test]
@@ -215,7 +215,7 @@ mod tests {
         let word = charged(&params, 1);
         let wait = |secs: u64| {
             let now = Tick::from_nanos(secs * 1_000_000_000);
-            params.no_place(word, now, Duration::from_secs(10)).retry_after()
+            params.no_slot(word, now, Duration::from_secs(10)).retry_after()
         };
         assert_eq!(wait(0), Some(Duration::from_secs(70)));
         assert_eq!(wait(25), Some(Duration::from_secs(45)));

@@ -48,7 +48,7 @@ use core::time::Duration;
 use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::SubWindowCounts;
-use super::{Ring, Standing, StateMachine, Step, sealed::Sealed};
+use super::{Liveness, Ring, StateMachine, Step, sealed::Sealed};
 use crate::decision::{Denied, OutOfLine, Permit, Reading, Scale};
 use crate::time::Tick;
 use crate::word::Field;
@@ -249,20 +249,20 @@ impl StateMachine for SubWindowParams {
     }
 
     #[inline]
-    fn standing(&self, word: u64, instant: u64) -> Standing {
+    fn liveness(&self, word: u64, instant: u64) -> Liveness {
         let (last, total) = (self.index.of(word), self.count.of(word));
         let (ahead, passed) = self.apart(last, instant);
         if total == 0 {
-            Standing::Idle { units: passed }
+            Liveness::Idle { units: passed }
         } else if passed > self.older {
-            Standing::Idle { units: passed - self.older }
+            Liveness::Idle { units: passed - self.older }
         } else {
             // The larger the count and the longer it stays, the larger the debt.
-            Standing::Live { debt: total.saturating_mul(ahead + self.older + 1 - passed) }
+            Liveness::Live { debt: total.saturating_mul(ahead + self.older + 1 - passed) }
         }
     }
 
-    fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied {
+    fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
         let now = self.aligned(now);
         let floor = self.grid.floor(now);
         let end = self.grid.later(self.index.of(word), self.older + 1);

@@ -7,7 +7,7 @@
 use core::time::Duration;
 
 use super::sealed::Sealed;
-use super::{Grid, Ring, Standing, StateMachine, Step};
+use super::{Grid, Liveness, Ring, StateMachine, Step};
 use crate::decision::parts::DecisionParts;
 use crate::decision::{Denied, Permit};
 use crate::time::Tick;
@@ -109,16 +109,16 @@ impl<M: StateMachine> StateMachine for WithinDelay<M> {
         self.machine.instant(now)
     }
 
-    fn standing(&self, word: u64, instant: u64) -> Standing {
-        self.machine.standing(word, instant)
+    fn liveness(&self, word: u64, instant: u64) -> Liveness {
+        self.machine.liveness(word, instant)
     }
 
     fn owed<R: Ring>(&self, word: u64, ring: R, instant: u64) -> u64 {
         self.machine.owed(word, ring, instant)
     }
 
-    fn no_place(&self, word: u64, now: Tick, skew: Duration) -> Denied {
-        self.machine.no_place(word, now, skew)
+    fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
+        self.machine.no_slot(word, now, skew)
     }
 
     fn grid(&self) -> &Grid {

@@ -107,7 +107,7 @@ where
     C: Clock,
 {
     fn is_refundable(&self) -> bool {
-        self.limiter.borrow().params().meet_revocable(IsRevocable).is_some()
+        self.limiter.borrow().params().dispatch_refund(IsRevocable).is_some()
     }
 
     #[inline]
@@ -174,7 +174,7 @@ where
     C: Clock,
 {
     fn is_refundable(&self) -> bool {
-        self.limiter.borrow().params().meet_revocable(IsRevocable).is_some()
+        self.limiter.borrow().params().dispatch_refund(IsRevocable).is_some()
     }
 
     fn target(&self, _: &R, now: Option<Tick>) -> Target {

@@ -47,7 +47,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         let Err(denied) = answer else { return Ok(()) };
         match () {
             () if !algo.remembers_denials() => self.count(false),
-            () if algo.meet_revocable(IsRevocable).is_some() => {
+            () if algo.dispatch_refund(IsRevocable).is_some() => {
                 // Another thread has refunded cells meanwhile, so the take succeeded: refund it as
                 // well.
                 if let Ok((taken, _)) = self.take(probe, n, now) {
@@ -99,7 +99,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
         let algo = self.params();
         match () {
             () if !algo.remembers_denials() => {}
-            () if algo.meet_revocable(IsRevocable).is_some() => {
+            () if algo.dispatch_refund(IsRevocable).is_some() => {
                 if let Ok((taken, _)) = self.take(n, now) {
                     self.refund(&taken, taken.cells(), || now);
                 }

@@ -1,7 +1,7 @@
 //! Ranking: which slot of a bucket an absent key takes.
 
 use super::CompactSlots;
-use crate::algo::{Standing, StateMachine};
+use crate::algo::{Liveness, StateMachine};
 use crate::cell::{CompactWord, Fingerprint, StateWord};
 use crate::table::BUCKET;
 use crate::table::slot_kind::{BestSlots, Ranking, SlotRef};
@@ -41,14 +41,14 @@ impl CompactSlots {
                 claimed = claimed.or(Some(slot));
                 continue;
             }
-            match machine.standing(word.state(), instant) {
-                Standing::Idle { units } => {
+            match machine.liveness(word.state(), instant) {
+                Liveness::Idle { units } => {
                     reusable += 1;
                     if idle.is_none_or(|(longest, _)| units > longest) {
                         idle = Some((units, slot));
                     }
                 }
-                Standing::Live { debt } => {
+                Liveness::Live { debt } => {
                     let order = (debt, probe.swap_order(index));
                     if order < least {
                         least = order;

@@ -2,7 +2,7 @@
 
 use super::slot::Owner;
 use super::{Slot, WideSlots};
-use crate::algo::{Standing, StateMachine};
+use crate::algo::{Liveness, StateMachine};
 use crate::cell::{Head, StateWord};
 use crate::sync::{Fault, planted};
 use crate::table::BUCKET;
@@ -52,9 +52,9 @@ impl<'a> WideCandidate<'a> {
     ) -> (u64, u64) {
         let Self { owner, head, .. } = *self;
         let is_vacant = !owner.is_a_key() || owner.generation() != head.generation();
-        let (rank, debt) = match machine.standing(head.state(), instant) {
-            Standing::Idle { units } => (units.saturating_add(IDLE).min(VACANT - 1), u64::MAX),
-            Standing::Live { debt } => (LIVE, debt),
+        let (rank, debt) = match machine.liveness(head.state(), instant) {
+            Liveness::Idle { units } => (units.saturating_add(IDLE).min(VACANT - 1), u64::MAX),
+            Liveness::Live { debt } => (LIVE, debt),
         };
         let (rank, debt) = match head.is_provisional() {
             true => (rank.min(claim_rank), debt | claim_debt),

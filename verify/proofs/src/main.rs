@@ -21,8 +21,8 @@ use std::time::Duration;
 use request::Request;
 use tollgate::algorithm::Algorithm;
 use tollgate::dynamic::Inherit;
-use tollgate::internals::dynamic_gcra::PacedParams;
-use tollgate::internals::{Receipt, Refund, Standing, StateMachine, Step};
+use tollgate::internals::dynamic_gcra::GcraEpoch;
+use tollgate::internals::{Liveness, Receipt, Refund, StateMachine, Step};
 use tollgate::{
     AnyAlgorithm, FixedWindow, Gcra, LeakyQueue, QuotaError, SlidingCounter, SubWindows, Tick,
     WarmUp,
@@ -74,7 +74,7 @@ fn answer(request: &Request) -> Result<String, QuotaError> {
 }
 
 fn paced(request: &Request) -> Result<String, QuotaError> {
-    let mut params = PacedParams::new(&request.quota(), request.has("empty"))?;
+    let mut params = GcraEpoch::new(&request.quota(), request.has("empty"))?;
     if request.has("at") {
         let inherit = match request.text("inherit") {
             "as-is" => Inherit::AsIs,
@@ -132,9 +132,9 @@ fn stepped<M: StateMachine>(params: &M, request: &Request) -> String {
     let (now, ring) = (Tick::from_nanos(now), request.ring(params.ring_cells()));
     let ring = ring.as_slice();
     let seen = params.read(word, ring, now, n);
-    let standing = match params.standing(word, params.instant(now)) {
-        Standing::Idle { units } => format!("idle={units}"),
-        Standing::Live { debt } => format!("live={debt}"),
+    let liveness = match params.liveness(word, params.instant(now)) {
+        Liveness::Idle { units } => format!("idle={units}"),
+        Liveness::Live { debt } => format!("live={debt}"),
     };
     let fresh = params.fresh(now);
     let mut puts = Vec::new();
@@ -149,7 +149,7 @@ fn stepped<M: StateMachine>(params: &M, request: &Request) -> String {
             let (left, reset) = (permit.remaining(), nanos(permit.reset_after()));
             let (delay, puts) = (nanos(permit.delay()), puts.join(","));
             format!(
-                "admit fresh={fresh} {standing} next={next} puts={puts} remaining={left} reset={reset} delay={delay}"
+                "admit fresh={fresh} {liveness} next={next} puts={puts} remaining={left} reset={reset} delay={delay}"
             )
         }
         Step::Deny | Step::DenyCounted { .. } => {
@@ -157,7 +157,7 @@ fn stepped<M: StateMachine>(params: &M, request: &Request) -> String {
             let (left, reset) = (denied.remaining(), nanos(denied.reset_after()));
             let retry =
                 denied.retry_after().map_or("never".to_owned(), |span| nanos(span).to_string());
-            format!("deny fresh={fresh} {standing} remaining={left} reset={reset} retry={retry}")
+            format!("deny fresh={fresh} {liveness} remaining={left} reset={reset} retry={retry}")
         }
     }
 }

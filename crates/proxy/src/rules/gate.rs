@@ -161,16 +161,16 @@ impl RulesGate {
             counters.count(denied.rule(), |counts| &counts.shadow_denied);
             report.note_shadow(denial(&counters, denied));
         }
-        let standing = match verdict.outcome() {
+        let permit = match verdict.outcome() {
             Outcome::NoRule => None,
-            Outcome::Admitted(standing) => Some(standing),
+            Outcome::Admitted(permit) => Some(permit),
             Outcome::Denied(denied) => return self.deny(&counters, denied, report),
         };
-        let reading = standing.map(|standing| admitted(&counters, standing));
+        let reading = permit.map(|permit| admitted(&counters, permit));
         if !verdict.deferred().is_empty() {
             return self.ask_stores(&counters, verdict.deferred(), reading, report);
         }
-        let decision = if standing.is_some() { Decision::Admitted } else { Decision::NoRule };
+        let decision = if permit.is_some() { Decision::Admitted } else { Decision::NoRule };
         self.metrics.count_decision(decision);
         let admission = admission(reading.as_ref());
         reading.into_iter().for_each(|reading| report.note(reading));
@@ -277,11 +277,11 @@ fn extend_report(report: &mut Report, answers: &Report) {
 }
 
 /// The reading of an admitted request, for the headers of the response.
-fn admitted(counters: &RuleCounters, standing: &RulePermit<'_>) -> Reading {
-    let policy = counters.policy(standing.rule(), standing.limit());
-    let limit = standing.limit().quota().limit();
-    let mut reading = Reading::new(policy, limit, standing.remaining());
-    (reading.reset_after, reading.delay) = (standing.reset_after(), standing.delay());
+fn admitted(counters: &RuleCounters, permit: &RulePermit<'_>) -> Reading {
+    let policy = counters.policy(permit.rule(), permit.limit());
+    let limit = permit.limit().quota().limit();
+    let mut reading = Reading::new(policy, limit, permit.remaining());
+    (reading.reset_after, reading.delay) = (permit.reset_after(), permit.delay());
     reading
 }
 
