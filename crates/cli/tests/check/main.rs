@@ -46,7 +46,7 @@ posts
         "\n  limit    5/7d (sliding-log): at most 5 in any 7 days\n",
         "\n  penalty  after 3 denials within 10 minutes, denied for 1 hour\n",
         "\n  matches  path /api/search, header x-plan is \"free\"\n",
-        "\n  shadow   denies nothing, and tells what it would have denied\n",
+        "\n  shadow   denies nothing, and reports what it would have denied\n",
         "at most 20 at once and 100 a second; in any second at most 120\n",
         "\npaths: %2F and backslashes are denied where a rule depends on how they are read; \
          parameters (;v=1) and case are ignored\n",
