@@ -147,7 +147,7 @@ fn a_refund_during_a_take_over_is_not_the_new_keys_in_compact_slots() {
 
 /// The planted fault: a refund goes to the key that has the slot by then.
 #[test]
-#[should_panic(expected = "given back to it")]
+#[should_panic(expected = "refunded to it")]
 fn without_the_generation_the_new_key_gets_the_refund() {
     plant(Fault::LifeUnchecked);
     catch_two("settle: life unchecked, wide", || refunded_during_a_take_over(gate));
@@ -155,7 +155,7 @@ fn without_the_generation_the_new_key_gets_the_refund() {
 
 /// The same where the word names the key.
 #[test]
-#[should_panic(expected = "given back to it")]
+#[should_panic(expected = "refunded to it")]
 fn without_the_fingerprint_the_new_key_gets_the_refund() {
     plant(Fault::LifeUnchecked);
     catch_two("settle: life unchecked, compact", || refunded_during_a_take_over(compact));

@@ -308,7 +308,7 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         }
     }
 
-    /// `now` in units of the algorithm's grid, for [`liveness`](Self::standing).
+    /// `now` in units of the algorithm's grid, for [`liveness`](Self::liveness).
     fn instant(&self, now: Tick) -> u64;
 
     /// Whether the state is idle or live at `instant`, and its debt. The word alone is enough.
@@ -317,9 +317,9 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
     /// Whether [`owed`](Self::owed) reads the ring.
     const OWED_BY_RING: bool = false;
 
-    /// The debt that is lost if a state that is [live](Standing::Live) at `instant` is evicted. A
+    /// The debt that is lost if a state that is [live](Liveness::Live) at `instant` is evicted. A
     /// full table evicts the key for which this is smallest. By default it is the debt of
-    /// [`liveness`](Self::standing).
+    /// [`liveness`](Self::liveness).
     ///
     /// Every ring has an answer, also one that has changed since `word` was read.
     fn owed<R: Ring>(&self, word: u64, ring: R, instant: u64) -> u64 {

@@ -62,7 +62,7 @@ const MEMBERS_MAX: usize = 8;
 /// - If the clocks of two threads differ by `s`, or a thread is stopped for `s` after it has read
 ///   its clock, the refund after such a denial may be `rate * s` cells too large, but no larger
 ///   than the cells that were asked for. The same holds if threads call
-///   [`check_at`](Self::check_at) with times that differ by `s`.
+///   [ask at](Ask::at) times that differ by `s`.
 /// - If the quota of a [`DynamicGcra`](crate::dynamic::DynamicGcra) changes while a request is being denied,
 ///   its charges may not be refunded, or may be refunded although the change has restored them.
 /// - A request that is denied in step 3 may have claimed a slot in the limiters before. With
@@ -81,7 +81,7 @@ const MEMBERS_MAX: usize = 8;
 /// # Time
 ///
 /// With [`check`](Self::check) each limit reads its own clock, so the limits may have different
-/// clocks. [`check_at`](Self::check_at) asks all of them at one [`Tick`]. If the limits are also
+/// clocks. [`Ask::at`] asks all of them at one [`Tick`]. If the limits are also
 /// used outside the composite, or have windows aligned to the wall clock, that needs clocks with
 /// one origin (clones of one clock).
 ///

@@ -50,7 +50,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     }
 
     /// Counts a failure of `key` that is not a denial, such as a wrong password, as a strike now:
-    /// see [`strike_at`](Self::strike_at).
+    /// see [`Ask::strike`].
     ///
     /// ```
     /// use std::time::Duration;

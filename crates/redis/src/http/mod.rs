@@ -114,7 +114,7 @@ impl<E: Extractor, R: Remote> RemoteLimit<E, R> {
         Self { cost: Some(Box::new(cost)), ..self }
     }
 
-    /// What to do with requests that have no key. The default is [`WithoutKey::Deny`].
+    /// What to do with requests that have no key. The default is [`OnNoKey::Deny`].
     ///
     /// ```
     /// # use tollgate::Quota;
@@ -132,7 +132,7 @@ impl<E: Extractor, R: Remote> RemoteLimit<E, R> {
         Self { on_no_key: choice, ..self }
     }
 
-    /// Decides without enforcing: see [`Shadow`].
+    /// Decides without enforcing: see [`ShadowGate`].
     ///
     /// ```
     /// # use tollgate::Quota;

@@ -110,7 +110,7 @@ mod tests {
     fn a_table_that_is_too_wide_is_split_in_two() {
         let rows = rows(&[["rule", "requests", "denied", "keys"], ["a", "1,000", "7", "2"]]);
         assert_eq!(in_two(&rows, 2, 28).lines().count(), 2);
-        let two = "rule  requests\na        1,000\n\nrule  denied  keys\na           7     2\n";
+        let two = "rule  requests\na        1,000\n\nrule  denied  keys\na          7     2\n";
         assert_eq!(in_two(&rows, 2, 27), two);
     }
 
