@@ -232,8 +232,8 @@ impl core::error::Error for CompositeDenied {}
 ///     .shadow()
 ///     .build()?;
 /// while gate.check(&()).is_ok() {}
-/// let trial = gate.shadows().next().expect("one");
-/// assert_eq!((trial.name, trial.admitted, trial.would_deny), ("trial", 2, 7));
+/// let shadow = gate.shadows().next().expect("one");
+/// assert_eq!((shadow.name, shadow.admitted, shadow.would_deny), ("candidate", 2, 7));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
