@@ -197,7 +197,18 @@ class PacedVectors(GcraVectors):
         floor = bucket.grid.floor(here)
         idle, units = bucket.idle(word, params.instant(now))
         common = [("fresh", raw(params.fresh(now))), ("idle" if idle else "live", raw(units))]
-        return self.told(bucket, bucket.grid.scale(here, floor), relative, here, n, params.step(word, now, n), common)
+        scale = SeenBefore(bucket.grid.scale(here, floor), raw(params.since.saturating_sub(now)))
+        return self.told(bucket, scale, relative, here, n, params.step(word, now, n), common)
+
+
+class SeenBefore:
+    """The scale of an instant, for a clock that is so many nanoseconds behind it."""
+
+    def __init__(self, scale, gap):
+        self.scale, self.gap = scale, gap
+
+    def span(self, units):
+        return min(raw(self.scale.span(units)) + self.gap, MAX) if raw(units) else 0
 
 
 class WindowVectors(GcraVectors):
