@@ -108,7 +108,9 @@ pub(crate) fn owed(server: &Server) -> u64 {
         return used.arg(place).arg("used").query(&mut admin).expect("a number");
     }
     let state: String = redis::cmd("GET").arg(place).query(&mut admin).expect("a state");
-    let full_at: u64 = state.split(' ').next().expect("one").parse().expect("micros");
+    // When it was written, and the debt of that moment: see `src/lua/gcra.lua`.
+    let numbers = state.split([' ', '+']).map(|text| text.parse::<u64>().expect("micros"));
+    let full_at: u64 = numbers.take(2).sum();
     (full_at + 1).saturating_sub(now_micros(server)).div_ceil(CELL_MICROS)
 }
 
