@@ -165,9 +165,15 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         self.decide(probe, self.table.find_at_once(probe), n, now)
     }
 
-    /// The answer to `n` cells with nothing charged, by an algorithm that works on the same states
-    /// as the limiter's own.
-    pub(crate) fn peek_by(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) -> Decision {
+    /// The answer to `n` cells with nothing charged, by a machine that works on the same states as the
+    /// limiter's own.
+    pub(crate) fn peek_by<M: StateMachine>(
+        &self,
+        algo: &M,
+        probe: Probe,
+        n: u64,
+        now: Tick,
+    ) -> Decision {
         let seen = self.table.peek(probe, algo, now, n);
         algo.answer(seen.unwrap_or_else(|| unseen(algo, n, now)), now, n)
     }
@@ -181,9 +187,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         now: Tick,
         max_delay: Duration,
     ) -> Decision {
-        let bound = WithinDelay::new(algo.clone(), max_delay);
-        let seen = self.table.peek(probe, &bound, now, n);
-        bound.answer(seen.unwrap_or_else(|| unseen(&bound, n, now)), now, n)
+        self.peek_by(&WithinDelay::new(algo.clone(), max_delay), probe, n, now)
     }
 
     /// The time given, or that of the limiter's clock.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tollgate::dynamic::{DynamicGcra, Inherit};
-use tollgate::{Direct, Limiter, ManualClock, Quota, Tick};
+use tollgate::{Decision, Direct, Limiter, ManualClock, Quota, Tick};
 
 const SECOND: u64 = 1_000_000_000;
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
@@ -28,6 +28,11 @@ fn direct(quota: Quota) -> Direct<DynamicGcra, ManualClock> {
     builder.build().expect("in range")
 }
 
+/// The cells left, by a peek for none.
+fn remaining(peeked: Decision) -> u64 {
+    peeked.expect("a peek for no cells succeeds").remaining()
+}
+
 /// Quotas whose clock advances a little at a reset, and by the maximum.
 fn quotas() -> [Quota; 4] {
     let decade = Quota::new(10, YEAR).burst(10);
@@ -49,20 +54,8 @@ fn an_idle_key_owes_nothing_after_any_number_of_quota_resets() {
             assert!(gate.ask(&2).cells(all).at(now).check().is_ok(), "reset {reset} of {quota:?}");
             gate.set_quota_at(quota, Inherit::Reset, now).expect("in range");
             alone.set_quota_at(quota, Inherit::Reset, now).expect("in range");
-            let left = gate
-                .ask(&1)
-                .cells(0)
-                .at(now)
-                .peek()
-                .expect("a peek for no cells succeeds")
-                .remaining();
-            let left_alone = alone
-                .ask()
-                .cells(0)
-                .at(now)
-                .peek()
-                .expect("a peek for no cells succeeds")
-                .remaining();
+            let left = remaining(gate.ask(&1).cells(0).at(now).peek());
+            let left_alone = remaining(alone.ask().cells(0).at(now).peek());
             assert_eq!([left, left_alone], [all; 2], "after {reset} resets of {quota:?}");
         }
     }
@@ -84,20 +77,8 @@ fn an_idle_key_owes_nothing_after_any_number_of_burst_changes() {
             let burst = if change % 2 == 0 { 1 } else { all };
             gate.set_quota_at(quota.burst(burst), Inherit::Additive, now).expect("in range");
             alone.set_quota_at(quota.burst(burst), Inherit::Additive, now).expect("in range");
-            let left = gate
-                .ask(&1)
-                .cells(0)
-                .at(now)
-                .peek()
-                .expect("a peek for no cells succeeds")
-                .remaining();
-            let left_alone = alone
-                .ask()
-                .cells(0)
-                .at(now)
-                .peek()
-                .expect("a peek for no cells succeeds")
-                .remaining();
+            let left = remaining(gate.ask(&1).cells(0).at(now).peek());
+            let left_alone = remaining(alone.ask().cells(0).at(now).peek());
             assert_eq!([left, left_alone], [burst; 2], "after {change} changes of {quota:?}");
         }
     }
@@ -168,14 +149,7 @@ fn a_key_that_has_filled_up_stays_full_through_resets_if_buckets_start_empty() {
     let filled = at(0).saturating_add(YEAR);
     for reset in 1..=1_000 {
         gate.set_quota_at(quota, Inherit::Reset, filled).expect("in range");
-        let left = |key| {
-            gate.ask(&key)
-                .cells(0)
-                .at(filled)
-                .peek()
-                .expect("a peek for no cells succeeds")
-                .remaining()
-        };
+        let left = |key| remaining(gate.ask(&key).cells(0).at(filled).peek());
         assert_eq!((left(1), left(2)), (10, 0), "after {reset} resets");
     }
 }

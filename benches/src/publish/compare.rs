@@ -77,11 +77,12 @@ pub(super) fn who(name: &str) -> &str {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::saved::Admitted;
 
-    fn row(name: &str, threads: usize, median_nanos: f64) -> TimedRow {
+    /// A row as saved, in which all was admitted.
+    pub(in crate::publish) fn row(name: &str, threads: usize, median_nanos: f64) -> TimedRow {
         TimedRow {
             name: name.to_owned(),
             threads,

@@ -195,18 +195,8 @@ fn float(nanos: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::saved::{Admitted, Percentile};
-
-    fn row(name: &str, threads: usize, median_nanos: f64) -> TimedRow {
-        TimedRow {
-            name: name.to_owned(),
-            threads,
-            median_nanos,
-            quartiles_nanos: [median_nanos, median_nanos],
-            millions_per_second: 1.0,
-            admitted: Some(Admitted { count: 1, of: 1 }),
-        }
-    }
+    use crate::publish::compare::tests::row;
+    use crate::saved::Percentile;
 
     fn floor(name: &str) -> TimedRow {
         TimedRow { admitted: None, ..row(name, 1, 1.0) }

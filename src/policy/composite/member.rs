@@ -76,11 +76,6 @@ impl<R: ?Sized, K, F: Fn(&R) -> K + Send + Sync> KeyFn<R, K> for ComputedKey<F> 
     }
 }
 
-/// The given instant, or the present.
-fn time(given: Option<Tick>, clock: &impl Clock) -> Tick {
-    given.unwrap_or_else(|| clock.now())
-}
-
 /// The key, the algorithm and the clock of a limiter.
 type Of<K, A, C> = PhantomData<fn(&K) -> (A, C)>;
 
@@ -114,7 +109,7 @@ where
     fn target(&self, request: &R, now: Option<Tick>) -> Target {
         let limiter = self.limiter.borrow();
         let probe = self.key.with(request, |key| limiter.begin(key));
-        Target { probe, now: time(now, limiter.clock()) }
+        Target { probe, now: limiter.or_now(now) }
     }
 
     fn precheck(&self, target: Target, n: u64, is_last: bool) -> Result<(), Denied> {
@@ -125,7 +120,7 @@ where
         let limiter = self.limiter.borrow();
         match limiter.shares() {
             // The expiry of a lease needs a time that is not behind: read the clock again.
-            Some(_) => limiter.decide_leasing(probe, n, || time(given, limiter.clock())),
+            Some(_) => limiter.decide_leasing(probe, n, || limiter.or_now(given)),
             None => limiter.decide_begun(probe, n, now),
         }
     }
@@ -141,7 +136,7 @@ where
 
     fn refund(&self, taken: &Taken, given: Option<Tick>) {
         let limiter = self.limiter.borrow();
-        limiter.refund(taken, taken.cells(), || time(given, limiter.clock()));
+        limiter.refund(taken, taken.cells(), || limiter.or_now(given));
     }
 
     fn count_admitted(&self) {
@@ -178,7 +173,7 @@ where
     }
 
     fn target(&self, _: &R, now: Option<Tick>) -> Target {
-        Target { now: time(now, self.limiter.borrow().clock()), ..Target::default() }
+        Target { now: self.limiter.borrow().or_now(now), ..Target::default() }
     }
 
     fn precheck(&self, target: Target, n: u64, _: bool) -> Result<(), Denied> {
@@ -195,7 +190,7 @@ where
 
     fn refund(&self, taken: &Taken, given: Option<Tick>) {
         let limiter = self.limiter.borrow();
-        limiter.refund(taken, taken.cells(), || time(given, limiter.clock()));
+        limiter.refund(taken, taken.cells(), || limiter.or_now(given));
     }
 
     fn count_admitted(&self) {}
