@@ -1,4 +1,4 @@
-//! What the operating system reports about this process and this machine.
+//! Figures that the operating system reports about this process and this machine.
 
 use std::fs;
 

@@ -265,7 +265,8 @@ fn four_threads_call() {
     });
 }
 
-/// Whoever sees that calls are over finds what they have put in, behind the end of its own too.
+/// A thread that sees that calls have ended also sees the cells that they deposited. This holds for the
+/// thread that ends the last call, too.
 #[test]
 fn after_a_call_its_cells_are_there() {
     explore_two_to("purse: cells are there after the calls", 3, Preemptions::Any, || {

@@ -289,8 +289,8 @@ impl<W: StateWord> StateCell<W> {
     }
 
     /// Charges more cells than the request's on a committed word, as last seen, that has no ring:
-    /// up to `max`, but no more than a quarter of those that are left. Returns how many cells it has charged, and the state
-    /// after that; `None` has written nothing.
+    /// up to `max`, but no more than a quarter of those that are left. Returns how many cells it has
+    /// charged, and the state after that; `None` has written nothing.
     pub(crate) fn charge_ahead<M: StateMachine>(
         &self,
         first: W,
@@ -403,8 +403,8 @@ impl<W: StateWord> StateCell<W> {
         OutOfLine(None)
     }
 
-    /// Reads the view by which the request would be decided, on a committed word as last seen and its ring. `None`:
-    /// the word has changed hands.
+    /// Reads the view by which the request would be decided, on a committed word as last seen and
+    /// its ring. `None`: the word has changed hands.
     #[inline]
     pub(crate) fn peek<M: StateMachine>(
         &self,

@@ -1,4 +1,4 @@
-//! What a user can turn: batches, huge pages, hashers, counting, clocks of two tiers, leases, and
+//! The options of a user: batches, huge pages, hashers, counting, clocks of two tiers, leases, and
 //! names of who is denied.
 
 mod companions;

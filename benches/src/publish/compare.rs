@@ -67,7 +67,7 @@ fn plain<'a>(ours: impl Iterator<Item = &'a TimedRow>) -> Vec<&'a TimedRow> {
     plain
 }
 
-/// Who a row is of: its name without the clock, and without what its table says.
+/// The limiter that a row measures: the row's name without the clock and without the table's prefix.
 pub(super) fn who(name: &str) -> &str {
     let name = [", own clock", ", time given", ", FakeRelativeClock"]
         .iter()

@@ -114,7 +114,7 @@ fn cells(all: &[Saved], line: &Line) -> Result<Vec<String>, String> {
     ])
 }
 
-/// What a row of another is, for a reader who has not seen the method.
+/// Describes another limiter's row to a reader who has not seen the method.
 fn described(who: &str) -> &str {
     match who {
         "bucket" => "a bare atomic word",
@@ -125,7 +125,7 @@ fn described(who: &str) -> &str {
     }
 }
 
-/// What the flood did to memory, and to keys that stay within their rate.
+/// Reports how the flood changed memory, and how many requests of well-behaved keys it denied.
 fn flooded(flood: &Saved) -> Result<String, String> {
     let last = flood.items().find_map(|item| match item {
         Item::Text { rows, .. } => rows.last(),

@@ -1,5 +1,5 @@
-//! What is made of saved results: a page and plots for each processor, a page that lists them, and the
-//! table of the front page. No figure in them is typed.
+//! Generates documents from saved results: a page and plots for each processor, an index of the pages, and
+//! the table of the README. No figure in them is typed by hand.
 //!
 //! Results are in a folder for each processor, such as `benches/results/intel-xeon/keyed.json`.
 

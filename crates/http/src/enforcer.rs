@@ -1,4 +1,4 @@
-//! What all clones of a layer share, and the path of a request through it.
+//! The state that all clones of a layer share, and the path of a request through it.
 
 use core::fmt;
 use core::pin::Pin;
@@ -35,7 +35,7 @@ pub(crate) struct Enforcer<G> {
     pub(crate) counters: Counters,
 }
 
-/// What the service does with a request.
+/// The service's action on a request.
 pub(crate) enum Action {
     /// Forwards it without asking a limit.
     Skip,

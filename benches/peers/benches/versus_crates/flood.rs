@@ -18,7 +18,7 @@ use tollgate_peers::plan::Plan;
 use crate::choice::{Choice, ask_child, float};
 
 const NAME: &str = "flood";
-/// The number of keys that a limiter is told to expect.
+/// The capacity, in keys, that each limiter is built with.
 const CAPACITY: usize = 1_000_000;
 /// Keys created at a time, outside the measured time.
 const BLOCK: u64 = 4_096;

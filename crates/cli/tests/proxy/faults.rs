@@ -274,7 +274,7 @@ fn a_body_longer_than_announced_is_a_502_if_it_arrives_with_the_head() {
     }
 }
 
-/// What an HTTP/1.1 client receives until its connection ends.
+/// Returns the head and the body that an HTTP/1.1 client receives until its connection ends.
 fn seen(proxy: &Proxy, after_head: impl FnOnce()) -> (String, String) {
     let mut client = connect(proxy.listen);
     client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").expect("written");

@@ -27,7 +27,7 @@ use crate::report::Report;
 pub struct Denial<'a> {
     /// The request, without its body.
     pub request: &'a request::Parts,
-    /// What the limits report.
+    /// The report of the limits.
     pub report: &'a Report,
     /// Why it may not go ahead.
     pub reason: Reason,

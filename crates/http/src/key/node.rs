@@ -8,7 +8,7 @@
 use core::net::{IpAddr, Ipv6Addr};
 use core::str;
 
-/// What an entry says about the sender of the request.
+/// The sender of the request, according to an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     Address(IpAddr),
