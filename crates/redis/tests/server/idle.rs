@@ -192,6 +192,7 @@ fn a_connection_that_did_not_answer_is_checked_before_it_is_used_again() {
     let link = Proxy::to(server.port());
     // One request of each round takes as long as the deadline, which a busy machine has to meet.
     let store = Store::builder(link.url()).deadline(Duration::from_secs(4));
+    let store = store.connect_timeout(Duration::from_secs(4));
     let store = store.check_idle_after(Duration::from_secs(60)).build().expect("a store");
     let gate = per_day(&store, 10);
     for round in 1..=2 {
