@@ -421,7 +421,7 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
         self.shared.stats.one(match answer.origin {
             Origin::Lease => Stat::FromLease,
             Origin::Memory => Stat::FromMemory,
-            _ => Stat::FromSource,
+            Origin::Server | Origin::Local | Origin::Fallback => Stat::FromSource,
         });
     }
 }

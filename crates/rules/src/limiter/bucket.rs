@@ -66,7 +66,7 @@ impl<C: Clock> Bucket<C> {
             .clock(Arc::clone(clock))
             .capacity(capacity)
             .on_full(on_full);
-        Ok(match limit.algorithm {
+        Ok(match limit.algorithm() {
             AnyAlgorithm::Gcra(_) => Self::Gcra(builder.algorithm(DynamicGcra::new()).build()?),
             AnyAlgorithm::FixedWindow(window) => Self::Window(builder.algorithm(window).build()?),
             other => Self::Other(builder.algorithm(other).build()?),
@@ -103,7 +103,7 @@ impl<C: Clock> Bucket<C> {
     pub(crate) fn set_quota(&self, quota: Quota) -> bool {
         match self {
             Self::Gcra(gate) => gate.set_quota(quota, Inherit::Spent).is_ok(),
-            _ => false,
+            Self::Window(_) | Self::Other(_) => false,
         }
     }
 
