@@ -38,7 +38,7 @@ pub(crate) mod sealed {
 
     pub trait Charge: ask::sealed::Gate<Params: Refund> + Sized {
         /// Where a key's state is found.
-        type Spot: Copy + Debug;
+        type Spot: Copy + Debug + Send + Sync;
 
         fn spot(&self, key: &Self::Key) -> Self::Spot;
         fn params(&self) -> &Self::Params;

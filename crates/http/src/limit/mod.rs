@@ -13,7 +13,7 @@ use std::sync::Arc;
 use http::request;
 use tollgate::algorithm::Algorithm;
 use tollgate::clock::QuantaClock;
-use tollgate::internals::Refund;
+use tollgate::reservation::Chargeable;
 use tollgate::{Clock, Denied, Gcra, Limiter, Permit, Quota};
 
 use crate::gate::{Charge, Gate, GatePermit, Verdict};
@@ -181,8 +181,9 @@ impl<E, Q, A, C> Limit<E, Q, A, C>
 where
     E: Extractor<Key: Borrow<Q>>,
     Q: Hash + ?Sized + 'static,
-    A: Algorithm<Params: Refund> + 'static,
+    A: Algorithm + 'static,
     C: Clock + Send + Sync + 'static,
+    Limiter<Q, A, C>: Chargeable,
 {
     /// Refunds cells if another of [`Several`](crate::Several) limits denies the request. It costs an
     /// allocation and a second lookup for each request.
