@@ -33,7 +33,7 @@ pub trait Chargeable: sealed::Charge {}
 
 impl<G: sealed::Charge> Chargeable for G {}
 
-pub(crate) mod sealed {
+pub(super) mod sealed {
     use super::{Ask, Debug, Decision, Denied, Duration, Refund, Taken, Tick, ask};
 
     pub trait Charge: ask::sealed::Gate<Params: Refund> + Sized {
