@@ -18,7 +18,7 @@ const AFTER_MAX: u64 = 1_000_000;
 const LIMIT_KEYS: &[&str] = &["quota", "name", "algorithm"];
 const PENALTY_KEYS: &[&str] = &["ban", "after", "within"];
 
-pub(crate) fn algorithm<'s>(
+pub(super) fn algorithm<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
 ) -> Option<&'static RuleAlgorithm> {
@@ -32,7 +32,7 @@ pub(crate) fn algorithm<'s>(
 }
 
 /// One limit, or a list of them. `usual` is the algorithm of limits that name none.
-pub(crate) fn limits<'s>(
+pub(super) fn limits<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
     usual: &'static RuleAlgorithm,
@@ -114,7 +114,7 @@ fn buildable(limit: &RuleLimit, on_full: OnFull) -> Result<(), BuildError> {
 }
 
 /// The name of a rule or a limit.
-pub(crate) fn name_of<'s>(
+pub(super) fn name_of<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
     what: &str,
@@ -129,7 +129,7 @@ pub(crate) fn name_of<'s>(
 }
 
 /// `on_full`.
-pub(crate) fn on_full<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<OnFull> {
+pub(super) fn on_full<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<OnFull> {
     let DeValue::Table(table) = value.get_ref() else {
         let words =
             [("evict", OnFull::EvictNearestIdle), ("deny", OnFull::Deny), ("admit", OnFull::Admit)];
@@ -146,7 +146,7 @@ pub(crate) fn on_full<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<
 }
 
 /// Reports the algorithm that cannot keep the quota of the overflow.
-pub(crate) fn check_overflow<'s>(
+pub(super) fn check_overflow<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
     limits: &[RuleLimit],
@@ -163,7 +163,7 @@ pub(crate) fn check_overflow<'s>(
 }
 
 /// `penalty`.
-pub(crate) fn penalty<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Penalty> {
+pub(super) fn penalty<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Penalty> {
     let DeValue::Table(table) = value.get_ref() else {
         let ban = span(reader, value)?;
         return kept(reader, value, Penalty { after: 1, within: ban, ban });
@@ -194,7 +194,7 @@ fn kept<'s>(reader: &mut Reader<'s>, value: &Value<'s>, penalty: Penalty) -> Opt
 }
 
 /// A span of time such as "10 min": what a quota may have after "1 per".
-pub(crate) fn span<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Duration> {
+pub(super) fn span<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Duration> {
     const NEEDED: &str = "a span of time such as \"30 s\", \"10 min\" or \"1 day\"";
     const BEFORE: &str = "1 per ";
     let text = reader.string(value, NEEDED)?;

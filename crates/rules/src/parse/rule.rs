@@ -48,7 +48,7 @@ const ALIASES: &[(&str, &str)] = &[
 ];
 
 /// Reads a rule. `names` are the names of the rules before it, each with its line.
-pub(crate) fn read<'s>(
+pub(super) fn read<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
     spelling: Spelling,

@@ -27,7 +27,7 @@ const SCHEMES: [&str; 2] = ["redis://", "redis+cluster://"];
 const NEEDED: &str = "a server such as \"redis://10.0.0.5:6379\"";
 
 /// A URL, or a table with one.
-pub(crate) fn read<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Store> {
+pub(super) fn read<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Store> {
     let none = DeTable::new();
     let (given, table) = match value.get_ref() {
         DeValue::Table(table) => {
@@ -110,7 +110,7 @@ fn url<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<String> {
 }
 
 /// Reports what a rule with a store cannot have.
-pub(crate) fn check<'s>(
+pub(super) fn check<'s>(
     reader: &mut Reader<'s>,
     store: &Value<'s>,
     rule: &DeTable<'s>,
