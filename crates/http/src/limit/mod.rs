@@ -65,19 +65,19 @@ type ChargeFn<Q, A, C> = fn(&Arc<Limiter<Q, A, C>>, &Q, Cost, &Settle) -> Result
 
 /// What a request costs, and how long it may wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cost {
-    pub(crate) cells: u64,
+struct Cost {
+    cells: u64,
     /// The longest that the request may wait for its turn.
-    pub(crate) max_delay: Duration,
+    max_delay: Duration,
 }
 
 /// Cells that were charged, and what is left.
-pub(crate) struct Charged {
-    pub(crate) limit: u64,
-    pub(crate) remaining: u64,
-    pub(crate) reset_after: Duration,
-    pub(crate) delay: Duration,
-    pub(crate) charge: Option<Box<dyn Charge>>,
+struct Charged {
+    limit: u64,
+    remaining: u64,
+    reset_after: Duration,
+    delay: Duration,
+    charge: Option<Box<dyn Charge>>,
 }
 
 impl<E: Extractor> Limit<E>

@@ -17,7 +17,7 @@ type OfBytes = dyn Fn(u64) -> u64 + Send + Sync;
 
 /// What determines the final cost.
 #[derive(Clone)]
-pub(crate) enum Settle {
+pub(super) enum Settle {
     /// The request alone: the estimate is the cost.
     Never,
     Head(Arc<OfHead>),
@@ -26,7 +26,7 @@ pub(crate) enum Settle {
 
 impl Settle {
     /// What determines the cost of this request. It is not the body if the response has none.
-    pub(crate) fn of(&self, request: &request::Parts) -> &Self {
+    pub(super) fn of(&self, request: &request::Parts) -> &Self {
         match self {
             Self::Bytes(_) if [Method::HEAD, Method::CONNECT].contains(&request.method) => {
                 &Self::Never
@@ -53,7 +53,7 @@ struct Kept<G: Chargeable> {
 }
 
 /// Charges cells that can be refunded and settled. The algorithms that can refund never delay.
-pub(crate) fn reserve<Q, A, C>(
+pub(super) fn reserve<Q, A, C>(
     limiter: &Arc<Limiter<Q, A, C>>,
     key: &Q,
     Cost { cells, .. }: Cost,
