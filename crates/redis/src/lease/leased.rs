@@ -134,7 +134,7 @@ enum FastAnswer {
 }
 
 impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
-    pub(crate) fn new(source: B, clock: C, capacity: u64, settings: Settings) -> Self {
+    pub(super) fn new(source: B, clock: C, capacity: u64, settings: Settings) -> Self {
         let (keys, stats) = (BoundedMap::new(capacity), StripedStats::default());
         Self { shared: Arc::new(Shared { source, clock, settings, keys, stats }) }
     }
