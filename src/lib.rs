@@ -21,7 +21,7 @@
 //! |---|---|
 //! | [`composite`] | several limits for one request, charged all or none |
 //! | [`penalty`] | bans for keys that are denied, or fail, too often |
-//! | [`shadow`] | a candidate quota judged beside the enforced one |
+//! | [`shadow`] | limits that decide and are counted, and never deny |
 //! | [`plan`] | another quota for some keys |
 //! | [`dynamic`] | a quota that changes while it is in use |
 //! | [`reservation`] | cells charged by an estimate and settled when the cost is known |
@@ -103,6 +103,8 @@ pub use limiter::{
     builder::{BuildError, Builder, OnFull},
     direct::Direct,
 };
+#[cfg(feature = "std")]
+pub use policy::shadow;
 #[doc(inline)]
 pub use quota::{Quota, QuotaError};
 #[cfg(target_has_atomic = "64")]
@@ -147,7 +149,6 @@ pub mod lease {
 pub mod composite {
     pub use crate::policy::composite::{
         Composite, CompositeBuilder, CompositeDenied, CompositeError, CompositePermit,
-        CompositeShadow,
     };
 }
 
@@ -157,12 +158,6 @@ pub mod penalty {
     pub use crate::policy::penalty::{
         Ban, Penalties, PenaltiesBuilder, PenaltyDenied, PenaltyStats,
     };
-}
-
-/// A candidate quota judged beside the enforced one.
-#[cfg(feature = "std")]
-pub mod shadow {
-    pub use crate::policy::shadow::{Shadow, ShadowCounts};
 }
 
 /// Another quota for some of a limiter's keys.

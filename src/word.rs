@@ -51,7 +51,7 @@ impl Field {
     }
 
     #[cfg(test)]
-    pub(crate) const fn mask(self) -> u64 {
+    const fn mask(self) -> u64 {
         self.max() << self.shift
     }
 }

@@ -7,7 +7,7 @@ use std::{fs, io};
 use tollgate::algorithm::UnknownAlgorithm;
 use tollgate::clock::{CoarseClock, QuantaClock, TieredClock};
 use tollgate::composite::{
-    Composite, CompositeBuilder, CompositeDenied, CompositeError, CompositePermit, CompositeShadow,
+    Composite, CompositeBuilder, CompositeDenied, CompositeError, CompositePermit,
 };
 use tollgate::decision::DecisionParts;
 use tollgate::dynamic::{DynamicGcra, Inherit};
@@ -63,7 +63,7 @@ const _: () = {
     shared::<(Plan<Gcra>, Inherit)>();
 
     shared::<(Composite<'static, str>, CompositeBuilder<'static, str>, CompositeError)>();
-    shared::<(CompositePermit, CompositeDenied, CompositeShadow)>();
+    shared::<(CompositePermit, CompositeDenied)>();
     shared::<(Penalties<Rc<str>>, PenaltiesBuilder<Rc<str>>, PenaltyDenied, Ban, PenaltyStats)>();
     shared::<(Shadow<Rc<str>>, ShadowCounts)>();
     shared::<(WaitQueue<Limiter<Rc<str>>>, WaitQueue<Direct>, Waited, WaitError, Timer, Sleep)>();

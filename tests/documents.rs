@@ -1,47 +1,16 @@
 //! The documents keep their sizes, their links lead somewhere, and the numbers, names and commands that
 //! they repeat are those of the code.
 
+mod pages;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use pages::{code_spans, documents, prose, read, root};
 use tollgate::{
     AnyAlgorithm, Direct, FixedWindow, Gcra, LeakyQueue, Limiter, Quota, SlidingCounter,
     SlidingLog, SubWindows, WarmUp,
 };
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn read(file: &str) -> String {
-    std::fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
-}
-
-/// Every Markdown file of the repository, by its path from the root.
-fn documents() -> Vec<String> {
-    let mut found = Vec::new();
-    let mut folders = vec![PathBuf::new()];
-    while let Some(folder) = folders.pop() {
-        let entries = std::fs::read_dir(root().join(&folder)).expect("a folder");
-        for entry in entries.map(|entry| entry.expect("an entry")) {
-            let name = entry.file_name().into_string().expect("a name in UTF-8");
-            let path = folder.join(&name);
-            let is_ours = !name.starts_with('.') && name != "target" && name != "corpus";
-            if entry.path().is_dir() && is_ours {
-                folders.push(path);
-            } else if name.ends_with(".md") {
-                found.push(path.to_str().expect("a path in UTF-8").to_owned());
-            }
-        }
-    }
-    found.sort();
-    found
-}
-
-/// The text without its code blocks.
-fn prose(text: &str) -> String {
-    text.split("```").step_by(2).collect::<Vec<_>>().join("\n")
-}
 
 /// The anchor that a heading has on a page.
 fn anchor(heading: &str) -> String {
@@ -141,7 +110,7 @@ fn every_path_that_the_map_names_exists() {
     pages.extend(documents().into_iter().filter(|file| file.starts_with("docs/design/")));
     for file in pages {
         let text = read(&file);
-        for code in prose(&text).split('`').skip(1).step_by(2) {
+        for code in code_spans(&prose(&text)) {
             let is_pattern = code.contains(['*', ' ']) || code.contains("NAME");
             let is_path = places.iter().any(|place| code.starts_with(place)) && !is_pattern;
             assert!(!is_path || root().join(code).exists(), "{file}: {code} is not there");

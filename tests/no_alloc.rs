@@ -206,7 +206,7 @@ fn composites_and_penalties_allocate_nothing_after_the_build() {
             std::hint::black_box(decision);
             std::hint::black_box((
                 shadow.ask(&key).cells(n).at(now).check().is_ok(),
-                shadow.counts(),
+                shadow.of_admitted(),
             ));
             std::hint::black_box(banning.ask(&key).cells(n).at(now).check().is_ok());
             std::hint::black_box(prolonging.ask(&key).cells(n).at(now).check().is_ok());

@@ -38,7 +38,7 @@ use crate::word::Field;
 
 /// A grid in words.
 #[cfg(feature = "std")]
-pub(crate) const WORDS: usize = 8;
+pub(super) const WORDS: usize = 8;
 
 const HOUR_NANOS: u128 = 3_600 * 1_000_000_000;
 pub(super) const YEAR_NANOS: u128 = 365 * 24 * HOUR_NANOS;
@@ -73,7 +73,7 @@ pub struct Grid {
 impl Grid {
     /// The grid with `units` units in `nanos` nanoseconds, kept in a field whose largest value is
     /// `field_max`, for an algorithm that writes up to `reach` units ahead of its clock.
-    pub(crate) fn new(units: u64, nanos: u64, field_max: u64, reach: u64) -> Self {
+    pub(super) fn new(units: u64, nanos: u64, field_max: u64, reach: u64) -> Self {
         let divisor = gcd(units, nanos);
         let (units, nanos) = (units / divisor, nanos / divisor);
         assert!(nanos < 1 << 63, "the placing argument needs nanos below 2^63");
@@ -100,14 +100,14 @@ impl Grid {
     /// As [`new`](Self::new), for an algorithm that writes up to `reach` units ahead, and seldom up
     /// to `debt`. If the ring is endless with `debt` as well, the reach is as long as the field
     /// allows.
-    pub(crate) fn with_debt(units: u64, nanos: u64, field_max: u64, reach: u64, debt: u64) -> Self {
+    pub(super) fn with_debt(units: u64, nanos: u64, field_max: u64, reach: u64, debt: u64) -> Self {
         let grid = Self::new(units, nanos, field_max, reach);
         let enough = grid.ring().is_none() && grid.reach >= debt;
         if enough { grid } else { Self::new(units, nanos, field_max, debt.max(reach)) }
     }
 
     /// As [`new`](Self::new), on a ring of exactly the field: for instants that do not begin at 0.
-    pub(crate) fn wrapping(units: u64, nanos: u64, field_max: u64, reach: u64) -> Self {
+    pub(super) fn wrapping(units: u64, nanos: u64, field_max: u64, reach: u64) -> Self {
         let grid = Self::new(units, nanos, field_max, reach);
         Self { mask: field_max, ahead_max: reach + grid.tolerance, reach, ..grid }
     }
@@ -115,7 +115,7 @@ impl Grid {
     /// What [`from_words`](Self::from_words) reads.
     #[cfg(feature = "std")]
     #[expect(clippy::cast_possible_truncation, reason = "halves of a u128")]
-    pub(crate) fn to_words(self) -> [u64; WORDS] {
+    pub(super) fn to_words(self) -> [u64; WORDS] {
         let Self { units, nanos, fraction, mask, ahead_max, tolerance, reach } = self;
         let (high, low) = ((fraction >> 64) as u64, fraction as u64);
         [units.get(), nanos, high, low, mask, ahead_max, tolerance, reach]
@@ -123,7 +123,7 @@ impl Grid {
 
     #[cfg(feature = "std")]
     #[inline]
-    pub(crate) fn from_words(words: &[u64; WORDS]) -> Self {
+    pub(super) fn from_words(words: &[u64; WORDS]) -> Self {
         let [units, nanos, high, low, mask, ahead_max, tolerance, reach] = *words;
         let units = NonZeroU64::new(units).expect("a grid has units");
         let fraction = u128::from(high) << 64 | u128::from(low);
@@ -138,7 +138,7 @@ impl Grid {
     }
 
     /// The most units ahead of a clock that may be written.
-    pub(crate) fn reach(&self) -> u64 {
+    pub(super) fn reach(&self) -> u64 {
         self.reach
     }
 
@@ -189,13 +189,13 @@ impl Grid {
 
     /// How many units `instant`, which is not ahead, lies behind `now`.
     #[inline]
-    pub(crate) fn behind(&self, instant: u64, now: u64) -> u64 {
+    pub(super) fn behind(&self, instant: u64, now: u64) -> u64 {
         now.wrapping_sub(instant) & self.mask
     }
 
     /// Whether `instant` is ahead of `now`, or behind it by less than `span`, which is above 0.
     #[inline(always)]
-    pub(crate) fn within(&self, instant: u64, now: u64, span: u64) -> bool {
+    pub(super) fn within(&self, instant: u64, now: u64, span: u64) -> bool {
         // One comparison: what is behind by `span - 1` becomes 0, and what is `ahead_max` ahead
         // the largest that still is.
         let reach = span - 1;
@@ -204,7 +204,7 @@ impl Grid {
 
     /// `instant` moved on by `units`, ready for the word's time field.
     #[inline]
-    pub(crate) fn later(&self, instant: u64, units: u64) -> u64 {
+    pub(super) fn later(&self, instant: u64, units: u64) -> u64 {
         instant.wrapping_add(units) & self.mask
     }
 
@@ -215,7 +215,7 @@ impl Grid {
     }
 
     /// Units from `now` until `instant` lies `span` behind; at least 1.
-    pub(crate) fn until_behind_by(&self, instant: u64, now: u64, span: Duration) -> u64 {
+    pub(super) fn until_behind_by(&self, instant: u64, now: u64, span: Duration) -> u64 {
         let span = self.units_in(span);
         match self.ahead(instant, now) {
             0 => span.saturating_sub(self.behind(instant, now)).max(1),

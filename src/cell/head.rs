@@ -60,7 +60,7 @@ impl HeadCell {
     }
 
     /// Replaces the state by `next` of it, while the word is committed in this generation.
-    pub(crate) fn revise_in(&self, generation: u64, next: impl Fn(u64) -> u64) {
+    pub(super) fn revise_in(&self, generation: u64, next: impl Fn(u64) -> u64) {
         if let Some(head) = self.load_in(generation) {
             self.revise(head, next);
         }

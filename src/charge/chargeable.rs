@@ -33,12 +33,12 @@ pub trait Chargeable: sealed::Charge {}
 
 impl<G: sealed::Charge> Chargeable for G {}
 
-pub(crate) mod sealed {
+pub(super) mod sealed {
     use super::{Ask, Debug, Decision, Denied, Duration, Refund, Taken, Tick, ask};
 
     pub trait Charge: ask::sealed::Gate<Params: Refund> + Sized {
         /// Where a key's state is found.
-        type Spot: Copy + Debug;
+        type Spot: Copy + Debug + Send + Sync;
 
         fn spot(&self, key: &Self::Key) -> Self::Spot;
         fn params(&self) -> &Self::Params;

@@ -1,7 +1,7 @@
 //! Charges that are more than a check: those that may be refunded, cells taken ahead, and debts.
 
 pub(crate) mod chargeable;
-pub(crate) mod debt;
+mod debt;
 pub(crate) mod lease;
 pub(crate) mod refund;
 pub(crate) mod reservation;

@@ -57,7 +57,7 @@ impl Scale {
     /// The same for a caller whose clock is `gap` nanoseconds behind the instant, which begins a unit.
     /// The gap takes the place of the phase.
     #[inline(always)]
-    pub(crate) fn seen_before(self, gap: u64) -> Self {
+    fn seen_before(self, gap: u64) -> Self {
         debug_assert!(gap == 0 || self.phase == 0, "the instant begins a unit");
         if gap == 0 { self } else { Self { nanos: self.nanos | Self::BEHIND, phase: gap, ..self } }
     }

@@ -71,7 +71,7 @@ pub enum OnFull {
 
 /// A clock, or how to make one when it is needed.
 #[derive(Clone)]
-pub(crate) enum ClockSource<C> {
+pub(super) enum ClockSource<C> {
     Given(C),
     Made(fn() -> C),
 }
@@ -114,7 +114,7 @@ pub struct Builder<K: ?Sized, A = Gcra, C = QuantaClock> {
 }
 
 impl<K: ?Sized> Builder<K> {
-    pub(crate) fn new(quota: Quota) -> Self {
+    pub(super) fn new(quota: Quota) -> Self {
         Self {
             quota,
             algorithm: Gcra::new(),

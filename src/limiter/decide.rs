@@ -198,7 +198,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 
     /// The algorithm given, or the limiter's own.
     #[inline(always)]
-    pub(crate) fn or_own<'a>(&'a self, plan: Option<&'a A::Params>) -> &'a A::Params {
+    pub(super) fn or_own<'a>(&'a self, plan: Option<&'a A::Params>) -> &'a A::Params {
         plan.unwrap_or(&self.params)
     }
 

@@ -65,7 +65,7 @@ impl Direct {
 }
 
 impl<A: Algorithm, C: Clock> Direct<A, C> {
-    pub(crate) fn from_parts(params: A::Params, clock: C) -> Self {
+    pub(super) fn from_parts(params: A::Params, clock: C) -> Self {
         Self { cell: CachePadded::new(DirectCell::new(&params)), params, clock }
     }
 
@@ -182,7 +182,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     }
 
     /// The answer to `n` cells with nothing charged.
-    pub(crate) fn answer_at(&self, n: u64, now: Tick) -> Decision {
+    pub(super) fn answer_at(&self, n: u64, now: Tick) -> Decision {
         self.cell.peek(&self.params, now, n)
     }
 

@@ -25,7 +25,7 @@ pub struct DirectBuilder<A = Gcra, C = QuantaClock> {
 }
 
 impl<A, C> DirectBuilder<A, C> {
-    pub(crate) fn new(quota: Quota, algorithm: A, clock: ClockSource<C>) -> Self {
+    pub(super) fn new(quota: Quota, algorithm: A, clock: ClockSource<C>) -> Self {
         Self { quota, algorithm, clock }
     }
 

@@ -103,7 +103,7 @@ pub(crate) enum WhenFull<P> {
 }
 
 impl<P: StateMachine> WhenFull<P> {
-    pub(crate) fn share(params: P) -> Self {
+    fn share(params: P) -> Self {
         let cell = DirectCell::new(&params);
         Self::Share(Box::new((params, cell)))
     }
@@ -320,7 +320,7 @@ impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
         &self.params
     }
 
-    pub(crate) fn from_parts(
+    fn from_parts(
         table: Table,
         params: A::Params,
         seeds: Seeds,

@@ -80,7 +80,7 @@ pub enum SlotLayout {
 
 impl SlotLayout {
     /// Leaves `Auto` only where compact slots may be faster.
-    pub(crate) fn for_capacity(self, capacity: u64) -> Self {
+    pub(super) fn for_capacity(self, capacity: u64) -> Self {
         match self {
             Self::Auto if capacity < COMPACT_CAPACITY_MIN => Self::Wide,
             slots => slots,
@@ -88,7 +88,7 @@ impl SlotLayout {
     }
 
     /// The algorithm with the quota worked in, and whether for compact slots. The quota is in range.
-    pub(crate) fn fit<A: Algorithm>(
+    pub(super) fn fit<A: Algorithm>(
         self,
         algorithm: &A,
         quota: &Quota,

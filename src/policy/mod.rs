@@ -5,4 +5,4 @@ pub(crate) mod composite;
 pub(crate) mod dynamic;
 pub(crate) mod penalty;
 pub(crate) mod plan;
-pub(crate) mod shadow;
+pub mod shadow;

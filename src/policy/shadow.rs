@@ -1,4 +1,32 @@
-//! A candidate quota judged beside the enforced one.
+//! Limits that decide and are counted, and never deny: what a quota would do if it were enforced.
+//!
+//! There are two kinds:
+//!
+//! - A [`Shadow`] puts a candidate beside an enforced limiter that it may *replace*. The candidate is
+//!   asked about all requests.
+//! - A [shadow limit](crate::composite::CompositeBuilder::shadow) of a
+//!   [`Composite`](crate::composite::Composite) may be *added* to the limits that are enforced. It is
+//!   asked about the requests that all of them admit, as if it were the last of them.
+//!
+//! Both are counted in [`ShadowCounts`].
+//!
+//! **Guarantee.** A shadow charges what *it* admits, whatever was enforced. So for the requests that
+//! it is asked about, it is in the state in which it would be if it were enforced. Each of them is
+//! counted once. The answer to the request is that of the enforced limits, unchanged. A decision
+//! takes no lock and allocates nothing.
+//!
+//! **Not guaranteed.**
+//!
+//! - Clients react to denials: some retry later, others do not come back. The reaction to a shadow's
+//!   denials is not seen: its counts are of requests as they arrived under the enforced limits.
+//! - Enforced limits charge for the requests that a shadow would deny. If a shadow limit of a
+//!   composite were enforced, the others would be charged less. Several shadow limits do not see each
+//!   other.
+//! - With several threads, two requests for a key may be put to two limiters in different orders. So
+//!   limiters with the same quota may differ on which of the two is admitted, though not on how many.
+//! - Unless the request says its [time](Ask::at), each limiter reads its own clock, one shortly after
+//!   the other.
+//! - While other threads work, counts may be of slightly different moments.
 
 use core::hash::Hash;
 
@@ -13,27 +41,11 @@ use crate::time::clocks::QuantaClock;
 
 /// Two limiters that get the same requests: one is enforced, the other is a candidate to replace it.
 ///
-/// The answer is the enforced limiter's decision, unchanged. What the candidate would have answered
-/// is counted: see [`counts`](Self::counts). The two may differ in anything: quota, algorithm,
-/// capacity, policy.
+/// The answer is the enforced limiter's decision. The candidate's decision is counted: see
+/// [`of_admitted`](Self::of_admitted) and [`of_denied`](Self::of_denied). The two may differ in
+/// anything: quota, algorithm, capacity, policy. The [module](self) says what a shadow guarantees.
 ///
-/// **Guarantee.** Every request is put to both, and counted once. The candidate charges what the
-/// *candidate* admits, whatever was enforced: so for these requests it is in the state in which it
-/// would be if it were enforced. A decision takes no lock and allocates nothing.
-///
-/// **Not guaranteed.**
-///
-/// - Clients react to denials: some retry later, others do not come back. The reaction to the
-///   candidate's denials is not seen: its counts are of requests as they arrived under the enforced
-///   quota.
-/// - With several threads, two requests for a key may be put to the two limiters in different orders;
-///   so limiters with the same quota may differ on which of the two is admitted, though not on how
-///   many.
-/// - [`check`](Self::check) has each limiter read its own clock, one shortly after the other.
-/// - While other threads work, the four counts may be of slightly different moments.
-///
-/// It takes 16 KB beside the two limiters, and about twice the time of one. For a candidate beside
-/// several limits, see [`Composite`](crate::composite::Composite#shadow-limits).
+/// It takes 16 KB beside the two limiters, and about twice the time of one.
 ///
 /// ```
 /// use tollgate::shadow::Shadow;
@@ -47,8 +59,7 @@ use crate::time::clocks::QuantaClock;
 /// for _request in 0..100 {
 ///     assert!(gate.check("somebody").is_ok()); // as ever
 /// }
-/// assert_eq!(gate.counts().only_candidate_denies, 40);
-/// assert_eq!(gate.counts().differ(), 40);
+/// assert_eq!(gate.of_admitted().would_deny, 40);
 /// # Ok::<(), tollgate::BuildError>(())
 /// ```
 pub struct Shadow<K: ?Sized, A = Gcra, B = Gcra, C = QuantaClock, D = QuantaClock>
@@ -58,7 +69,7 @@ where
 {
     enforced: Limiter<K, A, C>,
     candidate: Limiter<K, B, D>,
-    /// How the candidate decided about what was enforced as denied, and as admitted.
+    /// How the candidate decides about requests that are denied, and about those that are admitted.
     tallies: [Tally; 2],
 }
 
@@ -86,7 +97,7 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
     /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_second(limit)).build();
     /// let gate = Shadow::new(limiter(5)?, limiter(4)?);
     /// assert!(gate.ask(&7).cells(5).at(Tick::ZERO).check().is_ok());
-    /// assert_eq!(gate.counts().only_candidate_denies, 1);
+    /// assert_eq!(gate.of_admitted().would_deny, 1);
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     #[inline]
@@ -107,7 +118,7 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
     /// let gate = Shadow::new(limiter(1)?, limiter(2)?);
     /// assert!(gate.check(&7).is_ok());
     /// assert!(gate.check(&7).is_err());
-    /// assert_eq!(gate.counts().only_enforced_denies, 1);
+    /// assert_eq!(gate.of_denied().would_admit, 1);
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     #[inline]
@@ -125,12 +136,23 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
         self.ask(key).cells(n).check()
     }
 
-    #[inline]
-    fn count(&self, enforced: &Decision, candidate: &Decision) {
-        self.tallies[usize::from(enforced.is_ok())].count(candidate.is_ok());
+    /// How the candidate has decided about requests that were admitted.
+    ///
+    /// ```
+    /// # use tollgate::shadow::Shadow;
+    /// # use tollgate::{Limiter, Quota};
+    /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_hour(limit)).build();
+    /// let gate = Shadow::new(limiter(3)?, limiter(2)?);
+    /// while gate.check(&7).is_ok() {}
+    /// let counts = gate.of_admitted();
+    /// assert_eq!((counts.would_admit, counts.would_deny), (2, 1));
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn of_admitted(&self) -> ShadowCounts {
+        ShadowCounts::read(&self.tallies[1])
     }
 
-    /// How the two have decided so far.
+    /// How the candidate has decided about requests that were denied.
     ///
     /// ```
     /// # use tollgate::shadow::Shadow;
@@ -138,21 +160,15 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
     /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_hour(limit)).build();
     /// let gate = Shadow::new(limiter(3)?, limiter(3)?);
     /// while gate.check(&7).is_ok() {}
-    /// let counts = gate.counts();
-    /// assert_eq!((counts.both_admit, counts.both_deny, counts.differ()), (3, 1, 0));
+    /// let counts = gate.of_denied();
+    /// assert_eq!((counts.would_admit, counts.would_deny), (0, 1));
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
-    pub fn counts(&self) -> ShadowCounts {
-        let [denied, admitted] = &self.tallies;
-        ShadowCounts {
-            both_admit: admitted.total(true),
-            both_deny: denied.total(false),
-            only_candidate_denies: admitted.total(false),
-            only_enforced_denies: denied.total(true),
-        }
+    pub fn of_denied(&self) -> ShadowCounts {
+        ShadowCounts::read(&self.tallies[0])
     }
 
-    /// The limiter whose decisions count.
+    /// The limiter whose decisions are enforced.
     ///
     /// ```
     /// # use tollgate::shadow::Shadow;
@@ -218,10 +234,10 @@ where
     /// The enforced limiter's denial, with the time to come back.
     #[inline]
     pub fn check(self) -> Decision {
-        let Shadow { enforced, candidate, .. } = self.gate;
+        let Shadow { enforced, candidate, tallies } = self.gate;
         let decision = enforced.ask(self.key).cells(self.cells).at_or_now(self.at).check();
         let other = candidate.ask(self.key).cells(self.cells).at_or_now(self.at).check();
-        self.gate.count(&decision, &other);
+        tallies[usize::from(decision.is_ok())].count(other.is_ok());
         decision
     }
 }
@@ -242,35 +258,23 @@ where
     }
 }
 
-/// How often two limiters agree, and how they differ: see [`Shadow::counts`].
+/// How a shadow would have decided, if it were enforced: see the [module](self).
 ///
 /// ```
 /// let counts = tollgate::shadow::ShadowCounts::default();
-/// assert_eq!((counts.total(), counts.differ()), (0, 0));
+/// assert_eq!((counts.would_admit, counts.would_deny), (0, 0));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShadowCounts {
-    /// Requests that both admit.
-    pub both_admit: u64,
-    /// Requests that both deny.
-    pub both_deny: u64,
-    /// Requests that were admitted, and that the candidate would have denied.
-    pub only_candidate_denies: u64,
-    /// Requests that were denied, and that the candidate would have admitted.
-    pub only_enforced_denies: u64,
+    /// Requests that the shadow would have admitted. It was charged for them.
+    pub would_admit: u64,
+    /// Requests that the shadow would have denied.
+    pub would_deny: u64,
 }
 
 impl ShadowCounts {
-    /// Requests about which the two differ.
-    #[must_use]
-    pub fn differ(&self) -> u64 {
-        self.only_candidate_denies + self.only_enforced_denies
-    }
-
-    /// All requests.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.both_admit + self.both_deny + self.differ()
+    pub(super) fn read(tally: &Tally) -> Self {
+        Self { would_admit: tally.total(true), would_deny: tally.total(false) }
     }
 }

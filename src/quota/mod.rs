@@ -224,7 +224,7 @@ impl Quota {
     }
 
     /// The burst as given, if any.
-    pub(crate) const fn burst_given(&self) -> Option<u64> {
+    const fn burst_given(&self) -> Option<u64> {
         self.burst
     }
 }

@@ -37,7 +37,7 @@ impl Counters {
 
     /// A number that no other call returns. Its low `b` bits come round after 2^`b` / 8 calls by
     /// the threads of one stripe.
-    pub(crate) fn nonce(&self) -> u64 {
+    pub(super) fn nonce(&self) -> u64 {
         let stripe = thread_slot() % STRIPES;
         self.0[stripe][NONCES].add_one().wrapping_mul(STRIPES as u64) + stripe as u64
     }

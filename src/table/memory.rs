@@ -21,7 +21,7 @@ type Bucket = [Slot; BUCKET];
 
 /// Buckets begin at a cache line, so that the first four slots share one.
 const LINE_BYTES: usize = 64;
-pub(crate) const LINE_WORDS: usize = LINE_BYTES / size_of::<u64>();
+pub(super) const LINE_WORDS: usize = LINE_BYTES / size_of::<u64>();
 const BUCKET_BYTES: usize = size_of::<Bucket>();
 const _: () = assert!(MODEL || BUCKET_BYTES == 2 * LINE_BYTES);
 
@@ -49,7 +49,7 @@ fn ask_for_huge_pages(first: NonNull<u8>, bytes: usize) {
 /// Asks the processor for the cache line of a value, without waiting for it. Does nothing on
 /// processors for which the language has no such instruction.
 #[inline(always)]
-pub(crate) fn prefetch<T>(value: &T) {
+pub(super) fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: part of every x86-64 processor, and any address will do.
     unsafe {
@@ -118,13 +118,13 @@ impl<T> Drop for Zeroed<T> {
 }
 
 /// All slots of a table, as buckets that begin on a cache line.
-pub(crate) struct Slots {
+pub(super) struct Slots {
     buckets: Zeroed<Bucket>,
     count: u32,
 }
 
 impl Slots {
-    pub(crate) fn zeroed(count: u32, huge_pages: HugePages) -> Result<Self, OutOfMemory> {
+    pub(super) fn zeroed(count: u32, huge_pages: HugePages) -> Result<Self, OutOfMemory> {
         assert!(count > 0, "a table has buckets");
         // SAFETY: a slot is two atomic integers.
         let buckets = unsafe { Zeroed::new(count as usize, huge_pages) }?;
@@ -132,53 +132,53 @@ impl Slots {
     }
 
     #[inline]
-    pub(crate) fn bucket_count(&self) -> u32 {
+    pub(super) fn bucket_count(&self) -> u32 {
         self.count
     }
 
     #[inline]
-    pub(crate) fn bucket(&self, index: u32) -> &Bucket {
+    pub(super) fn bucket(&self, index: u32) -> &Bucket {
         &self.buckets.all()[index as usize]
     }
 
     /// The address of the first bucket.
     #[inline(always)]
-    pub(crate) fn address(&self) -> usize {
+    pub(super) fn address(&self) -> usize {
         self.buckets.values.addr().get()
     }
 }
 
 /// All compact slots of a table, as buckets of one cache line each.
-pub(crate) struct Lines(Zeroed<Line>);
+pub(super) struct Lines(Zeroed<Line>);
 
 type Line = [CompactCell; BUCKET];
 const _: () = assert!(MODEL || size_of::<Line>() == LINE_BYTES);
 
 impl Lines {
-    pub(crate) fn zeroed(count: u32, huge_pages: HugePages) -> Result<Self, OutOfMemory> {
+    pub(super) fn zeroed(count: u32, huge_pages: HugePages) -> Result<Self, OutOfMemory> {
         assert!(count > 0, "a table has buckets");
         // SAFETY: a compact slot is an atomic integer.
         Ok(Self(unsafe { Zeroed::new(count as usize, huge_pages) }?))
     }
 
     #[inline(always)]
-    pub(crate) fn bucket(&self, index: u32) -> &Line {
+    pub(super) fn bucket(&self, index: u32) -> &Line {
         &self.0.all()[index as usize]
     }
 }
 
 /// The ring words of all slots, one slot's after the other's.
-pub(crate) struct RingWords(Zeroed<AtomicU64>);
+pub(super) struct RingWords(Zeroed<AtomicU64>);
 
 impl RingWords {
-    pub(crate) fn zeroed(count: usize, huge_pages: HugePages) -> Result<Self, OutOfMemory> {
+    pub(super) fn zeroed(count: usize, huge_pages: HugePages) -> Result<Self, OutOfMemory> {
         let huge_pages = HugePages(huge_pages.0 && count > 0);
         // SAFETY: atomic integers.
         Ok(Self(unsafe { Zeroed::new(count, huge_pages) }?))
     }
 
     #[inline(always)]
-    pub(crate) fn all(&self) -> &[AtomicU64] {
+    pub(super) fn all(&self) -> &[AtomicU64] {
         self.0.all()
     }
 }

@@ -12,36 +12,36 @@ pub(crate) struct OutOfMemory;
 pub(crate) struct HugePages(#[expect(dead_code, reason = "a model has none")] pub(crate) bool);
 
 /// As in the memory that ships.
-pub(crate) const LINE_WORDS: usize = 8;
+pub(super) const LINE_WORDS: usize = 8;
 
 /// A model has no caches.
-pub(crate) fn prefetch<T>(_: &T) {}
+pub(super) fn prefetch<T>(_: &T) {}
 
-pub(crate) struct Slots(Vec<[Slot; BUCKET]>);
+pub(super) struct Slots(Vec<[Slot; BUCKET]>);
 
 impl Slots {
-    pub(crate) fn zeroed(count: u32, _: HugePages) -> Result<Self, OutOfMemory> {
+    pub(super) fn zeroed(count: u32, _: HugePages) -> Result<Self, OutOfMemory> {
         Ok(Self((0..count).map(|_| std::array::from_fn(|_| Slot::new())).collect()))
     }
 
-    pub(crate) fn bucket_count(&self) -> u32 {
+    pub(super) fn bucket_count(&self) -> u32 {
         u32::try_from(self.0.len()).expect("few")
     }
 
-    pub(crate) fn bucket(&self, index: u32) -> &[Slot; BUCKET] {
+    pub(super) fn bucket(&self, index: u32) -> &[Slot; BUCKET] {
         &self.0[index as usize]
     }
 
-    pub(crate) fn address(&self) -> usize {
+    pub(super) fn address(&self) -> usize {
         self.0.as_ptr().addr()
     }
 }
 
-pub(crate) struct Lines(Vec<[CompactCell; BUCKET]>);
+pub(super) struct Lines(Vec<[CompactCell; BUCKET]>);
 
 impl Lines {
     #[expect(clippy::unnecessary_wraps, reason = "the memory that ships can run out")]
-    pub(crate) fn zeroed(count: u32, _: HugePages) -> Result<Self, OutOfMemory> {
+    pub(super) fn zeroed(count: u32, _: HugePages) -> Result<Self, OutOfMemory> {
         Ok(Self(
             (0..count)
                 .map(|_| std::array::from_fn(|_| CompactCell::new(CompactWord::VACANT)))
@@ -49,20 +49,20 @@ impl Lines {
         ))
     }
 
-    pub(crate) fn bucket(&self, index: u32) -> &[CompactCell; BUCKET] {
+    pub(super) fn bucket(&self, index: u32) -> &[CompactCell; BUCKET] {
         &self.0[index as usize]
     }
 }
 
-pub(crate) struct RingWords(Vec<AtomicU64>);
+pub(super) struct RingWords(Vec<AtomicU64>);
 
 impl RingWords {
     #[expect(clippy::unnecessary_wraps, reason = "the memory that ships can run out")]
-    pub(crate) fn zeroed(count: usize, _: HugePages) -> Result<Self, OutOfMemory> {
+    pub(super) fn zeroed(count: usize, _: HugePages) -> Result<Self, OutOfMemory> {
         Ok(Self((0..count).map(|_| AtomicU64::new(0)).collect()))
     }
 
-    pub(crate) fn all(&self) -> &[AtomicU64] {
+    pub(super) fn all(&self) -> &[AtomicU64] {
         &self.0
     }
 }

@@ -21,7 +21,7 @@ pub(super) const SECOND_BUCKET_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Probe {
     #[inline(always)]
-    pub(crate) fn new(hash: u64, buckets: u32) -> Self {
+    pub(super) fn new(hash: u64, buckets: u32) -> Self {
         Self { hash, buckets }
     }
 

@@ -6,9 +6,9 @@ use crate::algo::StateMachine;
 use crate::cell::{Paid, SlotRing, StateCell, StateWord};
 
 /// A slot's state word, and its value when it was read.
-pub(crate) struct SlotRef<'a, W> {
+pub(super) struct SlotRef<'a, W> {
     pub(crate) cell: &'a StateCell<W>,
-    pub(crate) word: W,
+    pub(super) word: W,
 }
 
 impl<W: Copy> Clone for SlotRef<'_, W> {
@@ -22,7 +22,7 @@ impl<W: Copy> Copy for SlotRef<'_, W> {}
 
 impl<W: StateWord> SlotRef<'_, W> {
     /// Whether it is the same slot, with the same value.
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    pub(super) fn is(&self, other: &Self) -> bool {
         core::ptr::eq(self.cell, other.cell) && self.word == other.word
     }
 }

@@ -178,46 +178,33 @@ pub trait Clock {
     }
 }
 
-impl<C: Clock + ?Sized> Clock for &C {
-    #[inline]
-    fn now(&self) -> Tick {
-        (**self).now()
-    }
+/// A pointer to a clock is that clock.
+macro_rules! clock_behind {
+    ($($(#[$when:meta])? $pointer:ty),*) => {$(
+        $(#[$when])?
+        impl<C: Clock + ?Sized> Clock for $pointer {
+            #[inline]
+            fn now(&self) -> Tick {
+                (**self).now()
+            }
 
-    #[inline]
-    fn coarse(&self) -> Option<Tick> {
-        (**self).coarse()
-    }
+            #[inline]
+            fn coarse(&self) -> Option<Tick> {
+                (**self).coarse()
+            }
 
-    fn unix_origin_nanos(&self) -> u64 {
-        (**self).unix_origin_nanos()
-    }
+            fn unix_origin_nanos(&self) -> u64 {
+                (**self).unix_origin_nanos()
+            }
 
-    fn unix_now_nanos(&self) -> u64 {
-        (**self).unix_now_nanos()
-    }
+            fn unix_now_nanos(&self) -> u64 {
+                (**self).unix_now_nanos()
+            }
+        }
+    )*};
 }
 
-#[cfg(feature = "std")]
-impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
-    #[inline]
-    fn now(&self) -> Tick {
-        (**self).now()
-    }
-
-    #[inline]
-    fn coarse(&self) -> Option<Tick> {
-        (**self).coarse()
-    }
-
-    fn unix_origin_nanos(&self) -> u64 {
-        (**self).unix_origin_nanos()
-    }
-
-    fn unix_now_nanos(&self) -> u64 {
-        (**self).unix_now_nanos()
-    }
-}
+clock_behind!(&C, #[cfg(feature = "std")] std::sync::Arc<C>);
 
 /// A clock that moves only when it is set or advanced: for tests, replay and simulation.
 ///

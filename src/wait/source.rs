@@ -48,7 +48,7 @@ impl KeyProbe {
     }
 }
 
-pub(crate) mod sealed {
+pub(super) mod sealed {
     use super::{
         Cell, Decision, Denied, Duration, GcraParams, KeyProbe, Paid, TURNS_ROUNDED, Tick,
     };

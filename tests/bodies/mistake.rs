@@ -1,8 +1,6 @@
 //! Mistakes planted between a body and the code under test. A body that does not find each of them
 //! tests nothing.
 
-use std::cell::Cell;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mistake {
     /// An admitted charge is not written.
@@ -21,15 +19,4 @@ pub(crate) enum Mistake {
     ChangeMissed,
 }
 
-thread_local! {
-    static PLANTED: Cell<Option<Mistake>> = const { Cell::new(None) };
-}
-
-pub(crate) fn planted(mistake: Mistake) -> bool {
-    PLANTED.get() == Some(mistake)
-}
-
-/// Plants the mistake in this thread until the next call.
-pub(crate) fn plant(mistake: Option<Mistake>) {
-    PLANTED.set(mistake);
-}
+include!("planted.rs");

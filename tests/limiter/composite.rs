@@ -208,7 +208,8 @@ fn agrees_with_the_oracles(limits: &[Limit], acts: &[Act]) {
         );
     }
     let models_in_shadow = models.iter().filter(|model| model.is_shadow);
-    let shadows = all.shadows().map(|limit| (limit.name, (limit.admitted, limit.would_deny)));
+    let shadows =
+        all.shadows().map(|(name, counts)| (name, (counts.would_admit, counts.would_deny)));
     assert!(shadows.eq(models_in_shadow.map(|model| (model.name, model.counted))));
     for (model, gate) in models.iter().zip(&gates).filter(|(model, _)| !model.is_shadow) {
         assert_eq!(gate.stats().admitted, Some(model.counted.0), "counted by {}", model.name);

@@ -15,11 +15,11 @@ use crate::pending::{GateDecision, PendingVerdict};
 use crate::report::Report;
 use crate::stats::{Counters, Event, Place, Queue};
 
-pub(crate) type Write = dyn Fn(&Denial<'_>) -> Response<Bytes> + Send + Sync;
-pub(crate) type Skip = dyn Fn(&request::Parts) -> bool + Send + Sync;
-pub(crate) type Inspect = dyn Fn(&request::Parts, &Report) + Send + Sync;
+type Write = dyn Fn(&Denial<'_>) -> Response<Bytes> + Send + Sync;
+type Skip = dyn Fn(&request::Parts) -> bool + Send + Sync;
+type Inspect = dyn Fn(&request::Parts, &Report) + Send + Sync;
 pub(crate) type Sleeping = Pin<Box<dyn Future<Output = ()> + Send>>;
-pub(crate) type Sleep = dyn Fn(Duration) -> Sleeping + Send + Sync;
+type Sleep = dyn Fn(Duration) -> Sleeping + Send + Sync;
 
 /// The gate, the settings and the counters of a layer.
 pub(crate) struct Enforcer<G> {

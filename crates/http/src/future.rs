@@ -52,7 +52,7 @@ pin_project! {
     }
 }
 
-pub(crate) type Answer = Pin<Box<dyn Future<Output = (Action, request::Parts)> + Send>>;
+type Answer = Pin<Box<dyn Future<Output = (Action, request::Parts)> + Send>>;
 
 struct Deciding<S, B> {
     answer: Answer,

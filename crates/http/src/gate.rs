@@ -64,43 +64,31 @@ pub trait Gate: Send + Sync {
     }
 }
 
-impl<G: Gate + ?Sized> Gate for Arc<G> {
-    fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict {
-        (**self).decide(request, report)
-    }
+/// A pointer to a gate is that gate.
+macro_rules! gate_behind {
+    ($($pointer:ty),*) => {$(
+        impl<G: Gate + ?Sized> Gate for $pointer {
+            fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict {
+                (**self).decide(request, report)
+            }
 
-    fn decide_queued(
-        &self,
-        request: &request::Parts,
-        max_waiting: u64,
-        report: &mut Report,
-    ) -> Verdict {
-        (**self).decide_queued(request, max_waiting, report)
-    }
+            fn decide_queued(
+                &self,
+                request: &request::Parts,
+                max_waiting: u64,
+                report: &mut Report,
+            ) -> Verdict {
+                (**self).decide_queued(request, max_waiting, report)
+            }
 
-    fn peek(&self, request: &request::Parts, max_waiting: u64, report: &mut Report) {
-        (**self).peek(request, max_waiting, report);
-    }
+            fn peek(&self, request: &request::Parts, max_waiting: u64, report: &mut Report) {
+                (**self).peek(request, max_waiting, report);
+            }
+        }
+    )*};
 }
 
-impl<G: Gate + ?Sized> Gate for Box<G> {
-    fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict {
-        (**self).decide(request, report)
-    }
-
-    fn decide_queued(
-        &self,
-        request: &request::Parts,
-        max_waiting: u64,
-        report: &mut Report,
-    ) -> Verdict {
-        (**self).decide_queued(request, max_waiting, report)
-    }
-
-    fn peek(&self, request: &request::Parts, max_waiting: u64, report: &mut Report) {
-        (**self).peek(request, max_waiting, report);
-    }
-}
+gate_behind!(Arc<G>, Box<G>);
 
 /// The answer of a [`Gate`].
 ///

@@ -161,7 +161,7 @@ fn printable(text: String) -> HeaderValue {
 }
 
 /// Rounded up.
-pub(crate) fn whole_secs(span: Duration) -> u64 {
+fn whole_secs(span: Duration) -> u64 {
     span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0))
 }
 

@@ -9,7 +9,7 @@ use tollgate_redis::Origin;
 use tollgate_rules::{Rule, RuleLimit, RulesLimiter};
 
 /// The origins of decisions on limits in a store, and their labels in metrics.
-pub(crate) const ORIGINS: [(Origin, &str); 4] = [
+const ORIGINS: [(Origin, &str); 4] = [
     (Origin::Server, "server"),
     (Origin::Lease, "lease"),
     (Origin::Memory, "memory"),

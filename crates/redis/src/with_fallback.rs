@@ -110,7 +110,9 @@ fn share(quota: &Quota, algorithm: &Algorithm, nodes: u32) -> (Quota, Algorithm)
             let count_denials = *count_denials;
             (window_share(quota, nodes), Algorithm::SlidingLog { more, count_denials })
         }
-        _ => (window_share(quota, nodes), algorithm.clone()),
+        Algorithm::FixedWindow { .. } | Algorithm::SlidingCounter { .. } => {
+            (window_share(quota, nodes), algorithm.clone())
+        }
     }
 }
 

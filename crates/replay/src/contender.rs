@@ -68,11 +68,11 @@ pub(crate) struct Differences {
 /// One request on which the limiter and the model disagree.
 #[derive(Debug)]
 pub(crate) struct Difference {
-    pub(crate) key: String,
-    pub(crate) cost: u64,
-    pub(crate) unix_nanos: u64,
-    pub(crate) limiter: Verdict,
-    pub(crate) model: Verdict,
+    key: String,
+    cost: u64,
+    unix_nanos: u64,
+    limiter: Verdict,
+    model: Verdict,
 }
 
 impl Setup {

@@ -90,7 +90,7 @@ impl Default for ReplayOptions {
 }
 
 /// A limiter is a rule and an algorithm.
-pub(crate) type Limiters = Vec<(Quota, Algorithm)>;
+type Limiters = Vec<(Quota, Algorithm)>;
 
 /// A replay whose options fit together.
 #[derive(Debug)]

@@ -30,6 +30,7 @@
 //!
 #![doc = include_str!("../README.md")]
 
+mod algorithm;
 mod decision;
 mod error;
 mod explain;
@@ -48,6 +49,7 @@ mod request_view;
 mod requirements;
 mod rule;
 mod store;
+mod words;
 
 pub use decision::{Deferred, DenyReason, Outcome, RuleDenial, RulePermit, RulesDecision};
 pub use error::{ReloadError, RuleError, RulesBuildError, RulesError};

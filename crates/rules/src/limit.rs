@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tollgate::{AnyAlgorithm, Quota};
 
+use crate::algorithm::RuleAlgorithm;
+
 /// One limit of a rule.
 ///
 /// ```
@@ -23,8 +25,7 @@ use tollgate::{AnyAlgorithm, Quota};
 pub struct RuleLimit {
     pub(crate) name: String,
     pub(crate) quota: Quota,
-    pub(crate) algorithm: AnyAlgorithm,
-    pub(crate) algorithm_name: &'static str,
+    pub(crate) algorithm: &'static RuleAlgorithm,
 }
 
 impl RuleLimit {
@@ -43,13 +44,13 @@ impl RuleLimit {
     /// The algorithm that keeps the quota.
     #[must_use]
     pub fn algorithm(&self) -> AnyAlgorithm {
-        self.algorithm
+        self.algorithm.algorithm
     }
 
     /// The name of the algorithm in rules files.
     #[must_use]
     pub fn algorithm_name(&self) -> &'static str {
-        self.algorithm_name
+        self.algorithm.name
     }
 }
 

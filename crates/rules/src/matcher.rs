@@ -32,7 +32,7 @@ pub(crate) enum HeaderTest {
 /// A request whose path and host are split once, for all rules.
 #[derive(Debug)]
 pub(crate) struct SplitRequest<'s, R> {
-    pub(crate) request: &'s R,
+    request: &'s R,
     path: SplitPath<'s>,
     host: Option<&'s [&'s str]>,
 }
@@ -140,7 +140,7 @@ impl Matcher {
         }
     }
 
-    pub(crate) fn fits_headers(&self, request: &impl RequestView) -> bool {
+    fn fits_headers(&self, request: &impl RequestView) -> bool {
         self.headers.iter().all(|(name, test)| test.fits(name, request))
     }
 

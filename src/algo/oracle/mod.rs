@@ -149,7 +149,7 @@ pub struct Level {
 }
 
 impl Level {
-    pub(crate) fn new(grid: (u64, u64), cell: u64, burst: u64, start_empty: bool) -> Self {
+    pub(super) fn new(grid: (u64, u64), cell: u64, burst: u64, start_empty: bool) -> Self {
         Self { grid: Units::of(grid), cell: cell.into(), burst, start_empty, level: None }
     }
 
@@ -209,7 +209,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(bucket: Level, immediate: u64) -> Self {
+    pub(super) fn new(bucket: Level, immediate: u64) -> Self {
         Self { bucket, immediate }
     }
 }
@@ -252,7 +252,7 @@ pub struct Ramp {
 }
 
 impl Ramp {
-    pub(crate) fn new(
+    pub(super) fn new(
         grid: (u64, u64),
         stable: u64,
         cold_factor: u64,
@@ -345,7 +345,7 @@ pub struct Window {
 }
 
 impl Window {
-    pub(crate) fn new(grid: (u64, u64), length: u64, limit: u64, ahead_nanos: u64) -> Self {
+    pub(super) fn new(grid: (u64, u64), length: u64, limit: u64, ahead_nanos: u64) -> Self {
         Self { grid: Units::of(grid), length: length.into(), limit, ahead_nanos, open: None }
     }
 }

@@ -36,7 +36,11 @@ struct Rate {
 }
 
 impl EventLog {
-    pub(crate) fn new(grid: (u64, u64), rates: Vec<(u64, u64)>, count_denials: bool) -> Self {
+    pub(in crate::algo) fn new(
+        grid: (u64, u64),
+        rates: Vec<(u64, u64)>,
+        count_denials: bool,
+    ) -> Self {
         assert!(!rates.is_empty(), "without a rate nothing is limited");
         let rate = |(limit, window): (u64, u64)| Rate { limit, window: window.into() };
         Self {

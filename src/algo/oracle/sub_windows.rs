@@ -27,7 +27,7 @@ pub struct SubWindowCounts {
 }
 
 impl SubWindowCounts {
-    pub(crate) fn new(
+    pub(in crate::algo) fn new(
         grid: (u64, u64),
         ahead_nanos: u64,
         limit: u64,

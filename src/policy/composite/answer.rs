@@ -218,31 +218,3 @@ impl fmt::Display for CompositeDenied {
 }
 
 impl core::error::Error for CompositeDenied {}
-
-/// The decisions of a shadow limit of a [`Composite`](super::Composite) so far: see
-/// [`shadows`](super::Composite::shadows).
-///
-/// ```
-/// use tollgate::composite::Composite;
-/// use tollgate::{Direct, Quota};
-///
-/// let gate = Composite::<()>::builder()
-///     .shared("all", Direct::new(Quota::per_hour(9))?)
-///     .shared("candidate", Direct::new(Quota::per_hour(2))?)
-///     .shadow()
-///     .build()?;
-/// while gate.check(&()).is_ok() {}
-/// let shadow = gate.shadows().next().expect("one");
-/// assert_eq!((shadow.name, shadow.admitted, shadow.would_deny), ("candidate", 2, 7));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CompositeShadow {
-    /// The name of the limit.
-    pub name: &'static str,
-    /// Requests that it admitted and was charged for.
-    pub admitted: u64,
-    /// Requests that it would have denied.
-    pub would_deny: u64,
-}

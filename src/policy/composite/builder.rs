@@ -5,7 +5,7 @@ use core::fmt;
 use core::hash::Hash;
 
 use super::member::{BorrowedKey, ComputedKey, Keyed, Member, Unkeyed};
-use super::{Composite, MEMBERS_MAX, NamedLimit, ShadowLimit};
+use super::{Composite, MEMBERS_MAX, NamedLimit};
 use crate::algo::Algorithm;
 use crate::limiter::Limiter;
 use crate::limiter::direct::Direct;
@@ -153,7 +153,8 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
         self.with(name, Unkeyed::new(limiter))
     }
 
-    /// Makes the limit added last a shadow limit: it decides and is counted, and never denies.
+    /// Makes the limit added last a [shadow](crate::shadow) limit: it decides and is counted, and never
+    /// denies.
     ///
     /// ```
     /// use tollgate::composite::Composite;
@@ -165,7 +166,7 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
     ///     .shadow()
     ///     .build()?;
     /// assert!(gate.check(&()).is_ok() && gate.check(&()).is_ok());
-    /// assert_eq!(gate.shadows().next().expect("one").would_deny, 1);
+    /// assert_eq!(gate.shadows().next().expect("one").1.would_deny, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shadow(mut self) -> Self {
@@ -216,8 +217,7 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
         if let Some(named) = refundable.iter().find(|named| !named.member.is_refundable()) {
             return Err(CompositeError::NotLast { name: named.name });
         }
-        let shadowed = |(named, _)| ShadowLimit { named, tally: Tally::new() };
-        let shadows = shadows.into_iter().map(shadowed).collect();
+        let shadows = shadows.into_iter().map(|(named, _)| (named, Tally::new())).collect();
         Ok(Composite { refundable, last, shadows })
     }
 }

@@ -10,12 +10,13 @@ mod precheck;
 
 use core::fmt;
 
-pub use answer::{CompositeDenied, CompositePermit, CompositeShadow};
+pub use answer::{CompositeDenied, CompositePermit};
 pub use builder::{CompositeBuilder, CompositeError};
 
 use crate::charge::refund::Taken;
 use crate::decision::{Denied, Permit};
 use crate::limiter::ask::{Ask, sealed::Gate};
+use crate::policy::shadow::ShadowCounts;
 use crate::sync::{Fault, planted};
 use crate::table::Tally;
 use crate::time::Tick;
@@ -87,12 +88,9 @@ const MEMBERS_MAX: usize = 8;
 ///
 /// # Shadow limits
 ///
-/// A shadow limit sees the requests that it would see if it were the last enforced limit: those
-/// that all enforced limits admit. It is charged for those that it admits. Its decisions are
-/// counted (see [`shadows`](Self::shadows)) and reported by [`CompositePermit::would_deny`], and
-/// have no other effect. If it were enforced, the other limits would be charged less; a shadow does
-/// not show that. Several shadows do not see each other. To compare two quotas on the same keys,
-/// see [`Shadow`](crate::shadow::Shadow).
+/// A [shadow](crate::shadow) limit is asked about the requests that all enforced limits admit, and
+/// charges for those that it admits. [`shadows`](Self::shadows) has its counts, and
+/// [`CompositePermit::would_deny`] names it. Its decisions have no other effect.
 ///
 /// ```
 /// use tollgate::composite::Composite;
@@ -122,17 +120,12 @@ pub struct Composite<'a, R: ?Sized> {
     refundable: Box<[NamedLimit<'a, R>]>,
     /// The last enforced limit. Its charges are final.
     last: NamedLimit<'a, R>,
-    shadows: Box<[ShadowLimit<'a, R>]>,
+    shadows: Box<[(NamedLimit<'a, R>, Tally)]>,
 }
 
 struct NamedLimit<'a, R: ?Sized> {
     name: &'static str,
     member: Box<dyn Member<R> + 'a>,
-}
-
-struct ShadowLimit<'a, R: ?Sized> {
-    named: NamedLimit<'a, R>,
-    tally: Tally,
 }
 
 impl<'a, R: ?Sized> Composite<'a, R> {
@@ -204,22 +197,24 @@ impl<'a, R: ?Sized> Composite<'a, R> {
         self.ask(request).cells(n).check()
     }
 
-    /// The decisions of the shadow limits so far, in the order in which they were added.
+    /// The decisions of the shadow limits so far, each by the limit's name, in the order in which they
+    /// were added.
     ///
     /// ```
     /// # use tollgate::composite::Composite;
     /// # use tollgate::{Direct, Quota};
-    /// let gate = Direct::new(Quota::per_hour(1))?;
-    /// let one = Composite::<()>::builder().shared("all", gate).build()?;
-    /// assert_eq!(one.shadows().count(), 0);
+    /// let gate = Composite::<()>::builder()
+    ///     .shared("all", Direct::new(Quota::per_hour(9))?)
+    ///     .shared("candidate", Direct::new(Quota::per_hour(2))?)
+    ///     .shadow()
+    ///     .build()?;
+    /// while gate.check(&()).is_ok() {}
+    /// let (name, counts) = gate.shadows().next().expect("one");
+    /// assert_eq!((name, counts.would_admit, counts.would_deny), ("candidate", 2, 7));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn shadows(&self) -> impl Iterator<Item = CompositeShadow> {
-        self.shadows.iter().map(|ShadowLimit { named, tally }| CompositeShadow {
-            name: named.name,
-            admitted: tally.total(true),
-            would_deny: tally.total(false),
-        })
+    pub fn shadows(&self) -> impl Iterator<Item = (&'static str, ShadowCounts)> {
+        self.shadows.iter().map(|(named, tally)| (named.name, ShadowCounts::read(tally)))
     }
 
     fn decide(
@@ -279,7 +274,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     /// The key and the time for each limit: the enforced ones, then the shadows.
     fn targets(&self, request: &R, given: Option<Tick>) -> [Target; MEMBERS_MAX] {
         let mut targets = [Target::default(); MEMBERS_MAX];
-        let shadows = self.shadows.iter().map(|shadowed| &shadowed.named);
+        let shadows = self.shadows.iter().map(|(named, _)| named);
         for (target, named) in targets.iter_mut().zip(self.enforced().chain(shadows)) {
             *target = named.member.target(request, given);
         }
@@ -343,7 +338,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     ) -> Option<&'static str> {
         let mut would_deny = None;
         let targets = &targets[self.refundable.len() + 1..];
-        for (ShadowLimit { named, tally }, &target) in self.shadows.iter().zip(targets) {
+        for ((named, tally), &target) in self.shadows.iter().zip(targets) {
             let admitted = named.member.check(target, n, given).is_ok();
             tally.count(admitted);
             if !admitted {
@@ -392,7 +387,7 @@ impl Tightest {
 impl<R: ?Sized> fmt::Debug for Composite<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let enforced = self.enforced().map(|named| named.name);
-        let shadows = self.shadows.iter().map(|shadowed| shadowed.named.name);
+        let shadows = self.shadows.iter().map(|(named, _)| named.name);
         f.debug_struct("Composite")
             .field("enforced", &enforced.collect::<Vec<_>>())
             .field("shadows", &shadows.collect::<Vec<_>>())

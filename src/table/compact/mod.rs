@@ -26,7 +26,7 @@ use crate::sync::{Fault, planted};
 type Bucket = [CompactCell; BUCKET];
 
 /// The slots of a compact table. See the [module](self).
-pub(crate) struct CompactSlots {
+pub(super) struct CompactSlots {
     lines: Lines,
     buckets: u32,
 }

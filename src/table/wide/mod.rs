@@ -45,7 +45,7 @@ use slot::Owner;
 pub(super) use slot::Slot;
 
 /// The slots of a wide table. See the [module](self).
-pub(crate) struct WideSlots {
+pub(super) struct WideSlots {
     slots: Slots,
     ring_words: RingWords,
     ring: RingLayout,

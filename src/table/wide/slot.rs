@@ -17,50 +17,50 @@ const FINGERPRINT: Field = GENERATION.above(64 - GENERATION_BITS);
 ///
 /// Zero is a slot that was never used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Owner(u64);
+pub(in crate::table) struct Owner(u64);
 
 impl Owner {
     /// The owner of a slot that was never used.
-    pub(crate) const NONE: Self = Self(0);
+    pub(super) const NONE: Self = Self(0);
 
     /// The owner with that hash, in generation 0.
     #[inline(always)]
-    pub(crate) const fn of(hash: u64) -> Self {
+    pub(super) const fn of(hash: u64) -> Self {
         let bits = hash & FINGERPRINT.max();
         Self(FINGERPRINT.set(0, if bits == 0 { 1 } else { bits }))
     }
 
     /// The same owner in another generation.
     #[inline]
-    pub(crate) const fn in_generation(self, generation: u64) -> Self {
+    pub(super) const fn in_generation(self, generation: u64) -> Self {
         Self(GENERATION.set(self.0, generation))
     }
 
     /// The generation, if this is `first` (an owner in generation 0) in some generation; else a
     /// number above all generations.
     #[inline(always)]
-    pub(crate) const fn generation_of(self, first: Self) -> u64 {
+    const fn generation_of(self, first: Self) -> u64 {
         self.0 ^ first.0
     }
 
     /// Whether this is `first` (an owner in generation 0) in some generation.
     #[inline(always)]
-    pub(crate) const fn is(self, first: Self) -> bool {
+    pub(super) const fn is(self, first: Self) -> bool {
         self.generation_of(first) <= GENERATION.max()
     }
 
     #[inline]
-    pub(crate) const fn generation(self) -> u64 {
+    pub(super) const fn generation(self) -> u64 {
         GENERATION.of(self.0)
     }
 
     /// The bits of the key's hash.
-    pub(crate) const fn fingerprint(self) -> u64 {
+    pub(super) const fn fingerprint(self) -> u64 {
         FINGERPRINT.of(self.0)
     }
 
     /// Whether the slot was ever a key's.
-    pub(crate) const fn is_a_key(self) -> bool {
+    pub(in crate::table) const fn is_a_key(self) -> bool {
         self.0 > GENERATION.max()
     }
 }
@@ -69,7 +69,7 @@ impl Owner {
 #[repr(C)]
 pub(in crate::table) struct Slot {
     owner: AtomicU64,
-    pub(crate) head: HeadCell,
+    pub(super) head: HeadCell,
 }
 
 #[cfg(not(tollgate_loom))]
@@ -77,17 +77,17 @@ const _: () = assert!(size_of::<Slot>() == 16);
 
 impl Slot {
     #[cfg(tollgate_loom)]
-    pub(crate) fn new() -> Self {
+    pub(in crate::table) fn new() -> Self {
         Self { owner: AtomicU64::new(0), head: HeadCell::new(Head::committed(0, 0)) }
     }
 
     #[inline]
-    pub(crate) fn owner(&self) -> Owner {
+    pub(in crate::table) fn owner(&self) -> Owner {
         Owner(self.owner.load(Ordering::Acquire))
     }
 
     /// Replaces the owner `seen` by `next`; false if another thread has replaced it first.
-    pub(crate) fn hand_over(&self, seen: Owner, next: Owner) -> bool {
+    pub(super) fn hand_over(&self, seen: Owner, next: Owner) -> bool {
         let swapped =
             self.owner.compare_exchange(seen.0, next.0, Ordering::AcqRel, Ordering::Relaxed);
         swapped.is_ok()

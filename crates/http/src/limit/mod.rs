@@ -13,7 +13,7 @@ use std::sync::Arc;
 use http::request;
 use tollgate::algorithm::Algorithm;
 use tollgate::clock::QuantaClock;
-use tollgate::internals::Refund;
+use tollgate::reservation::Chargeable;
 use tollgate::{Clock, Denied, Gcra, Limiter, Permit, Quota};
 
 use crate::gate::{Charge, Gate, GatePermit, Verdict};
@@ -65,19 +65,19 @@ type ChargeFn<Q, A, C> = fn(&Arc<Limiter<Q, A, C>>, &Q, Cost, &Settle) -> Result
 
 /// What a request costs, and how long it may wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cost {
-    pub(crate) cells: u64,
+struct Cost {
+    cells: u64,
     /// The longest that the request may wait for its turn.
-    pub(crate) max_delay: Duration,
+    max_delay: Duration,
 }
 
 /// Cells that were charged, and what is left.
-pub(crate) struct Charged {
-    pub(crate) limit: u64,
-    pub(crate) remaining: u64,
-    pub(crate) reset_after: Duration,
-    pub(crate) delay: Duration,
-    pub(crate) charge: Option<Box<dyn Charge>>,
+struct Charged {
+    limit: u64,
+    remaining: u64,
+    reset_after: Duration,
+    delay: Duration,
+    charge: Option<Box<dyn Charge>>,
 }
 
 impl<E: Extractor> Limit<E>
@@ -181,8 +181,9 @@ impl<E, Q, A, C> Limit<E, Q, A, C>
 where
     E: Extractor<Key: Borrow<Q>>,
     Q: Hash + ?Sized + 'static,
-    A: Algorithm<Params: Refund> + 'static,
+    A: Algorithm + 'static,
     C: Clock + Send + Sync + 'static,
+    Limiter<Q, A, C>: Chargeable,
 {
     /// Refunds cells if another of [`Several`](crate::Several) limits denies the request. It costs an
     /// allocation and a second lookup for each request.

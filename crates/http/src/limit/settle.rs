@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use http::{Method, request, response};
 use tollgate::algorithm::Algorithm;
-use tollgate::internals::Refund;
-use tollgate::reservation::OwnedReservation;
+use tollgate::reservation::{Chargeable, OwnedReservation};
 use tollgate::{Clock, Denied, Limiter};
 
 use super::{Charged, Cost};
@@ -18,7 +17,7 @@ type OfBytes = dyn Fn(u64) -> u64 + Send + Sync;
 
 /// What determines the final cost.
 #[derive(Clone)]
-pub(crate) enum Settle {
+pub(super) enum Settle {
     /// The request alone: the estimate is the cost.
     Never,
     Head(Arc<OfHead>),
@@ -27,7 +26,7 @@ pub(crate) enum Settle {
 
 impl Settle {
     /// What determines the cost of this request. It is not the body if the response has none.
-    pub(crate) fn of(&self, request: &request::Parts) -> &Self {
+    pub(super) fn of(&self, request: &request::Parts) -> &Self {
         match self {
             Self::Bytes(_) if [Method::HEAD, Method::CONNECT].contains(&request.method) => {
                 &Self::Never
@@ -47,16 +46,14 @@ impl fmt::Debug for Settle {
     }
 }
 
-type Held<Q, A, C> = OwnedReservation<Limiter<Q, A, C>>;
-
 /// A reservation that stays charged when it is dropped.
-struct Kept<Q: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> {
-    held: Option<Held<Q, A, C>>,
+struct Kept<G: Chargeable> {
+    held: Option<OwnedReservation<G>>,
     settle: Settle,
 }
 
 /// Charges cells that can be refunded and settled. The algorithms that can refund never delay.
-pub(crate) fn reserve<Q, A, C>(
+pub(super) fn reserve<Q, A, C>(
     limiter: &Arc<Limiter<Q, A, C>>,
     key: &Q,
     Cost { cells, .. }: Cost,
@@ -64,8 +61,9 @@ pub(crate) fn reserve<Q, A, C>(
 ) -> Result<Charged, Denied>
 where
     Q: Hash + ?Sized + 'static,
-    A: Algorithm<Params: Refund> + 'static,
+    A: Algorithm + 'static,
     C: Clock + Send + Sync + 'static,
+    Limiter<Q, A, C>: Chargeable,
 {
     let held = limiter.ask(key).cells(cells).reserve_owned(limiter)?;
     let charge: Box<dyn Charge> = Box::new(Kept { held: Some(held), settle: settle.clone() });
@@ -78,7 +76,7 @@ where
     Ok(Charged { limit, remaining, reset_after, delay, charge: Some(charge) })
 }
 
-impl<Q: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Kept<Q, A, C> {
+impl<G: Chargeable> Kept<G> {
     fn settle(&mut self, actual: u64) {
         if let Some(held) = self.held.take() {
             held.settle(actual);
@@ -86,12 +84,7 @@ impl<Q: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Kept<Q, A, C> {
     }
 }
 
-impl<Q, A, C> Charge for Kept<Q, A, C>
-where
-    Q: Hash + ?Sized + 'static,
-    A: Algorithm<Params: Refund> + 'static,
-    C: Clock + Send + Sync + 'static,
-{
+impl<G: Chargeable + Send + Sync + 'static> Charge for Kept<G> {
     fn cancel(mut self: Box<Self>) {
         self.settle(0);
     }
@@ -126,7 +119,7 @@ where
     }
 }
 
-impl<Q: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Drop for Kept<Q, A, C> {
+impl<G: Chargeable> Drop for Kept<G> {
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
             let cells = held.cells();
@@ -135,7 +128,7 @@ impl<Q: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Drop for Kept<Q, 
     }
 }
 
-impl<Q: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> fmt::Debug for Kept<Q, A, C> {
+impl<G: Chargeable> fmt::Debug for Kept<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cells = self.held.as_ref().map(OwnedReservation::cells);
         f.debug_struct("Kept").field("cells", &cells).field("settle", &self.settle).finish()

@@ -1,8 +1,6 @@
 //! Mistakes planted between a body and the crate. If a body did not find each, it would check nothing.
 //! Only one check of the body can find each of them.
 
-use std::cell::Cell;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mistake {
     /// Every node of a list is trusted.
@@ -29,15 +27,4 @@ pub(crate) enum Mistake {
     QuoteLost,
 }
 
-thread_local! {
-    static PLANTED: Cell<Option<Mistake>> = const { Cell::new(None) };
-}
-
-pub(crate) fn planted(mistake: Mistake) -> bool {
-    PLANTED.get() == Some(mistake)
-}
-
-/// Plants a mistake for this thread, or removes it.
-pub(crate) fn plant(mistake: Option<Mistake>) {
-    PLANTED.set(mistake);
-}
+include!("../../../../tests/bodies/planted.rs");

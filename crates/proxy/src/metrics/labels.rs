@@ -85,7 +85,7 @@ impl Failure {
     ];
 
     /// The label in metrics.
-    pub(crate) fn word(self) -> &'static str {
+    pub(super) fn word(self) -> &'static str {
         match self {
             Self::NotPassedOn => "not_passed_on",
             Self::ClientBody => "client_body",
@@ -115,7 +115,7 @@ pub(crate) enum Task {
 
 impl Task {
     /// All values, in the order of their discriminants.
-    pub(crate) const ALL: [Self; 3] = [Self::Rules, Self::Admin, Self::Stores];
+    pub(super) const ALL: [Self; 3] = [Self::Rules, Self::Admin, Self::Stores];
 
     /// The label in metrics.
     pub(crate) fn word(self) -> &'static str {

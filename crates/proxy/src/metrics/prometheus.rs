@@ -46,7 +46,7 @@ impl PrometheusText {
     }
 
     /// Writes a bucket of a histogram.
-    pub(crate) fn bucket(&mut self, bound: &str, value: u64) {
+    pub(super) fn bucket(&mut self, bound: &str, value: u64) {
         let family = self.family;
         self.write(format_args!("{family}_bucket{{le=\"{bound}\"}} {value}\n"));
     }

@@ -124,7 +124,7 @@ impl RulesGate {
     }
 
     /// The counters of each rule.
-    pub(crate) fn counters(&self) -> Arc<RuleCounters> {
+    pub(super) fn counters(&self) -> Arc<RuleCounters> {
         self.counters.load_full()
     }
 

@@ -9,7 +9,7 @@ use crate::request::client::Client;
 use crate::request::headers::requested_host;
 
 /// The head of a request that [`ClientFinder::mark`](crate::request::client::ClientFinder::mark) has marked.
-pub(super) struct HeadView<'a>(pub(crate) &'a Parts);
+pub(super) struct HeadView<'a>(pub(super) &'a Parts);
 
 impl RequestView for HeadView<'_> {
     const PATH_HAS_QUERY: bool = false;

@@ -44,13 +44,13 @@ pub(crate) struct ServiceContext {
 /// The service of one connection.
 #[derive(Debug)]
 pub(super) struct ConnectionService {
-    pub(crate) context: ServiceContext,
-    pub(crate) peer: SocketAddr,
+    pub(super) context: ServiceContext,
+    pub(super) peer: SocketAddr,
     /// Whether a request has arrived.
     pub(super) is_used: Arc<AtomicBool>,
     /// Set if a response is cut off whose end is the end of the connection.
-    pub(crate) is_cut: Arc<AtomicBool>,
-    pub(crate) open: Arc<OpenConnection>,
+    pub(super) is_cut: Arc<AtomicBool>,
+    pub(super) open: Arc<OpenConnection>,
 }
 
 impl hyper::service::Service<Request<Incoming>> for ConnectionService {

@@ -46,7 +46,7 @@ pub(crate) fn store(at: &tollgate_rules::Store) -> Result<Store, String> {
 }
 
 /// Builds all limits of a rule.
-pub(crate) fn rule(
+pub(super) fn rule(
     rule: &Rule,
     at: &tollgate_rules::Store,
     store: &Store,

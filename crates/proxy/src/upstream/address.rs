@@ -19,7 +19,7 @@ pub struct Upstream {
 
 /// The target of a request cannot be forwarded: `CONNECT host:port`, or `OPTIONS *`.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct NotPassedOn;
+pub(super) struct NotPassedOn;
 
 impl Upstream {
     /// A server at this address, over http.
@@ -33,7 +33,7 @@ impl Upstream {
     }
 
     /// The URI at the upstream for a request.
-    pub(crate) fn target(&self, method: &Method, requested: &Uri) -> Result<Uri, NotPassedOn> {
+    pub(super) fn target(&self, method: &Method, requested: &Uri) -> Result<Uri, NotPassedOn> {
         let path = requested.path_and_query().ok_or(NotPassedOn)?;
         if method == Method::CONNECT || !path.as_str().starts_with('/') {
             return Err(NotPassedOn);

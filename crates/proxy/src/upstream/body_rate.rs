@@ -43,7 +43,7 @@ pub(super) struct ClientWait {
 }
 
 impl ClientWait {
-    pub(crate) fn new(rate: BodyRate) -> Self {
+    pub(super) fn new(rate: BodyRate) -> Self {
         Self { rate, bytes: 0, waited: Duration::ZERO, since: None, timer: None }
     }
 

@@ -47,7 +47,7 @@ pub(super) enum ConnectError {
 }
 
 impl Connector {
-    pub(crate) fn new(tls: ClientConfig, timeout: Duration, is_http2: bool) -> Self {
+    pub(super) fn new(tls: ClientConfig, timeout: Duration, is_http2: bool) -> Self {
         let mut http = HttpConnector::new();
         http.set_nodelay(true);
         http.set_connect_timeout(Some(timeout));

@@ -20,9 +20,9 @@ use super::connect::{ConnectError, Connector};
 #[derive(Clone, Debug)]
 pub(super) struct BoundedConnector {
     pub(super) connector: Connector,
-    pub(crate) slots: Arc<Semaphore>,
+    pub(super) slots: Arc<Semaphore>,
     /// How long to wait for a slot.
-    pub(crate) timeout: Duration,
+    pub(super) timeout: Duration,
 }
 
 impl Service<Uri> for BoundedConnector {

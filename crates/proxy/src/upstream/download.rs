@@ -26,8 +26,8 @@ pub(crate) struct Download {
 
 /// The length that an HTTP/1.1 response announces.
 #[derive(Debug)]
-pub(crate) struct Announced {
-    pub(crate) bytes: u64,
+pub(super) struct Announced {
+    pub(super) bytes: u64,
     pub(super) trace: Trace,
 }
 
@@ -39,7 +39,7 @@ impl Announced {
 }
 
 impl Download {
-    pub(crate) fn new(
+    pub(super) fn new(
         body: Incoming,
         idle: IdleTimeout,
         announced: Option<Announced>,

@@ -29,7 +29,7 @@ pub(super) struct TracedStream<T> {
 }
 
 impl<T> TracedStream<T> {
-    pub(crate) fn new(stream: T, is_http2: bool) -> Self {
+    pub(super) fn new(stream: T, is_http2: bool) -> Self {
         Self { stream, trace: Trace::new(), head: HeadEnd::default(), is_http2 }
     }
 
@@ -138,7 +138,7 @@ impl Trace {
     }
 
     /// Notes that a complete head has arrived.
-    pub(crate) fn answered(&self) {
+    pub(super) fn answered(&self) {
         self.connection.has_answered.store(true, Ordering::Relaxed);
     }
 

@@ -18,14 +18,14 @@ type Polled<B> = Poll<Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error
 
 /// When a frame last moved in either direction. One idle direction does not make the exchange idle.
 #[derive(Debug)]
-pub(crate) struct Activity {
+pub(super) struct Activity {
     began: Instant,
     last_micros: AtomicU64,
     is_over: AtomicBool,
 }
 
 impl Activity {
-    pub(crate) fn new() -> Arc<Self> {
+    pub(super) fn new() -> Arc<Self> {
         let (last_micros, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
         Arc::new(Self { began: Instant::now(), last_micros, is_over })
     }
@@ -42,7 +42,7 @@ impl Activity {
 
 /// The idle timeout of one of the two bodies.
 #[derive(Debug)]
-pub(crate) struct IdleTimeout {
+pub(super) struct IdleTimeout {
     activity: Arc<Activity>,
     span: Duration,
     /// Created when the body first waits, and reset only when it fires, so that an active body costs no
@@ -52,12 +52,12 @@ pub(crate) struct IdleTimeout {
 }
 
 impl IdleTimeout {
-    pub(crate) fn new(activity: Arc<Activity>, span: Duration) -> Self {
+    pub(super) fn new(activity: Arc<Activity>, span: Duration) -> Self {
         Self { activity, span, timer: None, is_waiting: false }
     }
 
     /// Polls a body; `None` if the exchange was idle for too long.
-    pub(crate) fn poll<B: Body + Unpin>(
+    pub(super) fn poll<B: Body + Unpin>(
         &mut self,
         body: &mut B,
         context: &mut Context<'_>,
@@ -86,7 +86,7 @@ impl IdleTimeout {
     }
 
     /// Counts the stall, unless the other body has counted it. Returns the error for the body.
-    pub(crate) fn count(&self, metrics: &Metrics, of: Stall) -> BoxError {
+    pub(super) fn count(&self, metrics: &Metrics, of: Stall) -> BoxError {
         if !self.activity.is_over.swap(true, Ordering::Relaxed) {
             metrics.count_stall(of);
         }

@@ -63,7 +63,7 @@ pub(super) struct Route {
 
 impl Pool {
     /// At most `connections_max` connections at a time.
-    pub(crate) fn new(upstream: &Upstream, options: &PoolOptions) -> Result<Self> {
+    pub(super) fn new(upstream: &Upstream, options: &PoolOptions) -> Result<Self> {
         let is_secure = upstream.is_secure();
         if options.ca.is_some() && !is_secure {
             bail!("--upstream-ca needs an https upstream, and {upstream} is not one");
@@ -111,7 +111,7 @@ impl Pool {
     }
 
     /// Sends a request.
-    pub(crate) fn send(&self, request: Request<Upload>, route: Route) -> ResponseFuture {
+    pub(super) fn send(&self, request: Request<Upload>, route: Route) -> ResponseFuture {
         let upgradable = self.upgradable.as_ref().filter(|_| route.is_upgrade);
         let pair = upgradable.unwrap_or(&self.preferred);
         match route.may_reuse {

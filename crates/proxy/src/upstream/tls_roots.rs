@@ -9,7 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
 /// The authorities of the system, and those of a PEM file.
-pub(crate) fn trusted(file: Option<&Path>) -> Result<RootCertStore> {
+pub(super) fn trusted(file: Option<&Path>) -> Result<RootCertStore> {
     let system = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(system.certs);

@@ -18,16 +18,16 @@ const BUFFER_BYTES: usize = 16 << 10;
 /// Both ends. They become available when the client has received the response.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
-    pub(crate) client: OnUpgrade,
-    pub(crate) upstream: OnUpgrade,
+    pub(super) client: OnUpgrade,
+    pub(super) upstream: OnUpgrade,
     /// Keeps the client's connection counted as open until the tunnel ends.
-    pub(crate) open: Arc<OpenConnection>,
+    pub(super) open: Arc<OpenConnection>,
     pub(super) idle_timeout: Duration,
     pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Tunnel {
-    pub(crate) async fn run(self) {
+    pub(super) async fn run(self) {
         let Self { client, upstream, open, idle_timeout, metrics } = self;
         // The client may close the connection before it has received the response.
         let Ok((client, upstream)) = tokio::try_join!(client, upstream) else { return };

@@ -22,7 +22,7 @@ pub(super) struct UpgradeRequest {
 
 impl UpgradeRequest {
     /// `None` if the request asks for no upgrade that can be forwarded.
-    pub(crate) fn of<B>(request: &mut Request<B>) -> Option<Self> {
+    pub(super) fn of<B>(request: &mut Request<B>) -> Option<Self> {
         if request.version() != Version::HTTP_11 {
             return None;
         }
@@ -32,7 +32,7 @@ impl UpgradeRequest {
     }
 
     /// The protocol that the upstream chose, if the client asked for it.
-    pub(crate) fn chosen(&self, answer: &HeaderMap) -> Option<HeaderValue> {
+    pub(super) fn chosen(&self, answer: &HeaderMap) -> Option<HeaderValue> {
         let mut asked = HeaderMap::new();
         asked.insert(UPGRADE, self.protocols.clone());
         let is_asked =

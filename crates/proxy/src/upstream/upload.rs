@@ -45,7 +45,7 @@ impl Progress {
     }
 
     /// Notes that the response has begun. From now on, the response cannot report a stall, so it is counted.
-    pub(crate) fn answered(&self) {
+    pub(super) fn answered(&self) {
         self.is_answered.store(true, Ordering::Relaxed);
     }
 }
@@ -55,7 +55,7 @@ type Polled = Poll<Option<Result<Frame<Bytes>, hyper::Error>>>;
 
 /// The body of a request, with its checks.
 #[derive(Debug)]
-pub(crate) struct Upload {
+pub(super) struct Upload {
     /// `None` for a request without a body.
     body: Option<RequestBody>,
     idle: IdleTimeout,
@@ -65,7 +65,7 @@ pub(crate) struct Upload {
 }
 
 impl Upload {
-    pub(crate) fn new(
+    pub(super) fn new(
         body: Option<RequestBody>,
         idle: IdleTimeout,
         body_rate: BodyRate,

@@ -26,10 +26,10 @@ const ROUNDS: usize = 3;
 /// The chosen settings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    pub(crate) limit: u64,
-    pub(crate) max_unsent: u64,
-    pub(crate) interval: Duration,
-    pub(crate) capacity: u64,
+    pub(super) limit: u64,
+    pub(super) max_unsent: u64,
+    pub(super) interval: Duration,
+    pub(super) capacity: u64,
 }
 
 /// A limiter of fixed windows over many processes. It admits by the counts it last received and by
@@ -165,7 +165,7 @@ impl<L: CounterStore> Batched<L> {
 }
 
 impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
-    pub(crate) fn start(store: L, clock: C, settings: Settings, runtime: &Handle) -> Self {
+    pub(super) fn start(store: L, clock: C, settings: Settings, runtime: &Handle) -> Self {
         let (unsent, receiver) = unbounded_channel();
         let keys = BoundedMap::new(settings.capacity);
         let (full, answered) = (Notify::new(), Notify::new());

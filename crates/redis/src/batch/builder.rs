@@ -36,7 +36,7 @@ pub struct BatchedBuilder<L, C = QuantaClock> {
 }
 
 impl<L: CounterStore> BatchedBuilder<L> {
-    pub(crate) fn new(store: L, limit: u64) -> Self {
+    pub(super) fn new(store: L, limit: u64) -> Self {
         let interval = Duration::from_millis(10);
         let settings =
             Settings { limit, max_unsent: (limit / 100).max(1), interval, capacity: 100_000 };

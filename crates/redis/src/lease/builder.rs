@@ -43,7 +43,7 @@ pub struct LeasedBuilder<B, C = QuantaClock> {
 const SPAN_MAX: Duration = Duration::from_secs(3_600);
 
 impl<B: LeaseSource> LeasedBuilder<B> {
-    pub(crate) fn new(source: B) -> Self {
+    pub(super) fn new(source: B) -> Self {
         Self {
             source,
             clock: QuantaClock::new(),

@@ -21,15 +21,15 @@ use crate::{Answer, Origin, Unavailable};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     /// The largest number of cells to ask for in one call.
-    pub(crate) max_lease: u64,
-    pub(crate) pauses: PauseBounds,
+    pub(super) max_lease: u64,
+    pub(super) pauses: PauseBounds,
     /// A denial is asked for again after this time.
-    pub(crate) memory_nanos: u64,
+    pub(super) memory_nanos: u64,
 }
 
 /// The outcome of one attempt to answer a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Attempt {
+pub(super) enum Attempt {
     /// An answer, and whether more cells should be fetched in the background.
     Answered(Answer, Prefetch),
     /// The source failed a moment ago.
@@ -42,7 +42,7 @@ pub(crate) enum Attempt {
 
 /// Whether more cells should be fetched ahead of need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Prefetch {
+pub(super) enum Prefetch {
     No,
     /// Fetch at least this many cells.
     Cells(u64),
@@ -50,10 +50,10 @@ pub(crate) enum Prefetch {
 
 /// A call in flight.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PendingCall {
-    pub(crate) want: LeaseRequest,
+pub(super) struct PendingCall {
+    pub(super) want: LeaseRequest,
     /// Cells that the caller spends when the call ends.
-    pub(crate) reserved: u64,
+    pub(super) reserved: u64,
 }
 
 impl PendingCall {
@@ -65,7 +65,7 @@ impl PendingCall {
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Completion {
+pub(super) enum Completion {
     Answered(Answer),
     /// The cells had expired when they arrived.
     Late,
@@ -75,13 +75,13 @@ pub(crate) enum Completion {
 /// What a call adds to the statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CellCounts {
-    pub(crate) taken: u64,
-    pub(crate) lapsed: u64,
+    pub(super) taken: u64,
+    pub(super) lapsed: u64,
 }
 
 /// What is known of one key.
 #[derive(Debug)]
-pub(crate) struct KeyState {
+pub(super) struct KeyState {
     key: Box<[u8]>,
     lease_cell: LeaseCell,
     last_reply: LastReply,
@@ -89,7 +89,7 @@ pub(crate) struct KeyState {
     /// Cells that requests wait for.
     waiting: RelaxedCounter,
     /// Wakes requests that wait for a call to end.
-    pub(crate) call_ended: Notify,
+    pub(super) call_ended: Notify,
 }
 
 /// The key's state in the last reply. The parts may come from different replies.
@@ -131,7 +131,7 @@ impl Entry for KeyState {
 impl KeyState {
     /// Tries to answer a request for `n` cells: 1 or more, and no more than a lease has.
     #[inline]
-    pub(crate) fn try_answer(&self, n: u64, now: Tick) -> Attempt {
+    pub(super) fn try_answer(&self, n: u64, now: Tick) -> Attempt {
         if self.lease_cell.spend(n, now) {
             let answer = self.admitted(Origin::Lease, now);
             return Attempt::Answered(answer, self.low_water(now));
@@ -159,7 +159,7 @@ impl KeyState {
 
     /// Tries to answer a request that no lease can serve. `None` means that the source must be
     /// called.
-    pub(crate) fn try_unleased(&self, n: u64, now: Tick) -> Option<Attempt> {
+    pub(super) fn try_unleased(&self, n: u64, now: Tick) -> Option<Attempt> {
         if n == 0 {
             let is_known = self.last_reply.limit.read() != 0;
             return is_known
@@ -175,7 +175,7 @@ impl KeyState {
     }
 
     /// A denial for a request that has waited long enough.
-    pub(crate) fn denied_under_load(&self, n: u64, now: Tick, settings: &Settings) -> Answer {
+    pub(super) fn denied_under_load(&self, n: u64, now: Tick, settings: &Settings) -> Answer {
         let until = now.saturating_add(Duration::from_nanos(settings.pauses.min_nanos));
         self.denied(n, Until::Then(until), now)
     }
@@ -245,7 +245,7 @@ impl KeyState {
 impl KeyState {
     /// Begins a call, if allowed: for a request of `n` cells, which are reserved for it, or ahead
     /// of need.
-    pub(crate) fn begin(
+    pub(super) fn begin(
         &self,
         n: u64,
         reserved: u64,
@@ -266,7 +266,7 @@ impl KeyState {
     }
 
     /// Ends a call that was sent at `sent` and whose reply arrived now.
-    pub(crate) fn complete(
+    pub(super) fn complete(
         &self,
         pending_call: PendingCall,
         sent: Tick,
@@ -361,20 +361,20 @@ impl KeyState {
     }
 
     /// Ends a call without a reply: its task is gone.
-    pub(crate) fn abandon(&self, pending_call: PendingCall, now: Tick, settings: &Settings) {
+    pub(super) fn abandon(&self, pending_call: PendingCall, now: Tick, settings: &Settings) {
         self.pace.call_ended(pending_call.unreserved(), 0);
         let pause = Duration::from_nanos(settings.pauses.min_nanos);
         self.lease_cell.finish_call(CallEnd::Failed, now.saturating_add(pause));
     }
 
     /// Whether another call should follow the one that ended, for requests that still wait.
-    pub(crate) fn prefetch_after_call(&self, now: Tick) -> Prefetch {
+    pub(super) fn prefetch_after_call(&self, now: Tick) -> Prefetch {
         let alive = self.lease_cell.spendable(now);
         if self.waiting.read() > alive { self.prefetch(alive, now) } else { Prefetch::No }
     }
 
     /// The answer to a request that called the source for itself alone.
-    pub(crate) fn complete_unleased(
+    pub(super) fn complete_unleased(
         &self,
         n: u64,
         sent: Tick,
@@ -399,19 +399,19 @@ impl KeyState {
         self.last_reply.idle_at_nanos.put(now.saturating_add(parts.reset_after).as_nanos());
     }
 
-    pub(crate) fn waiting_for(&self, n: u64) -> Waiting<'_> {
+    pub(super) fn waiting_for(&self, n: u64) -> Waiting<'_> {
         self.waiting.add(n);
         Waiting { key_state: self, n }
     }
 
     /// Whether a call is in flight.
-    pub(crate) fn is_asking(&self) -> bool {
+    pub(super) fn is_asking(&self) -> bool {
         self.lease_cell.in_flight() > 0
     }
 
     /// Wakes waiting requests after a call that deposited `cells`. If other calls are in flight,
     /// they wake the rest, so no request waits without a call that will wake it.
-    pub(crate) fn wake(&self, cells: u64) {
+    pub(super) fn wake(&self, cells: u64) {
         if !self.is_asking() {
             return self.call_ended.notify_waiters();
         }
@@ -432,7 +432,7 @@ struct Pause {
 
 /// A request is waiting while this guard exists.
 #[derive(Debug)]
-pub(crate) struct Waiting<'a> {
+pub(super) struct Waiting<'a> {
     key_state: &'a KeyState,
     n: u64,
 }

@@ -134,7 +134,7 @@ enum FastAnswer {
 }
 
 impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
-    pub(crate) fn new(source: B, clock: C, capacity: u64, settings: Settings) -> Self {
+    pub(super) fn new(source: B, clock: C, capacity: u64, settings: Settings) -> Self {
         let (keys, stats) = (BoundedMap::new(capacity), StripedStats::default());
         Self { shared: Arc::new(Shared { source, clock, settings, keys, stats }) }
     }
@@ -421,7 +421,7 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
         self.shared.stats.one(match answer.origin {
             Origin::Lease => Stat::FromLease,
             Origin::Memory => Stat::FromMemory,
-            _ => Stat::FromSource,
+            Origin::Server | Origin::Local | Origin::Fallback => Stat::FromSource,
         });
     }
 }

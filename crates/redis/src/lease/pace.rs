@@ -13,7 +13,7 @@ use crate::sync::RelaxedCounter;
 
 /// What is known of a key's pace.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(super) struct Pace {
     last_size: RelaxedCounter,
     pause_nanos: RelaxedCounter,
     round_trip_nanos: RelaxedCounter,
@@ -35,40 +35,40 @@ pub(crate) struct Pace {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand {
     /// Fewer cells are useless.
-    pub(crate) min: u64,
+    pub(super) min: u64,
     /// Cells that requests wait for.
-    pub(crate) waiting: u64,
+    pub(super) waiting: u64,
     /// Cells held here.
-    pub(crate) unspent: u64,
+    pub(super) unspent: u64,
     /// Whether no other call is in flight.
-    pub(crate) alone: bool,
+    pub(super) alone: bool,
 }
 
 impl Pace {
     /// When fewer cells than this will be left after the given time, more should be fetched.
     #[inline]
-    pub(crate) fn low_water(&self) -> LowWater {
+    pub(super) fn low_water(&self) -> LowWater {
         let cells = self.low_cells.read();
         LowWater { cells, ahead_nanos: self.low_ahead_nanos.read() }
     }
 
     /// The largest number of calls in flight. It is one as long as one call brings what is needed.
-    pub(crate) fn max_calls(&self) -> u64 {
+    pub(super) fn max_calls(&self) -> u64 {
         self.max_calls.read().max(1)
     }
 
     /// Whether spendable and requested cells are too few, with this many waited for.
-    pub(crate) fn is_low(&self, alive: u64, waiting: u64) -> bool {
+    pub(super) fn is_low(&self, alive: u64, waiting: u64) -> bool {
         let there = alive.saturating_add(self.requested.read());
         there < self.low_cells.read().saturating_add(waiting)
     }
 
-    pub(crate) fn lifetime_nanos(&self) -> u64 {
+    pub(super) fn lifetime_nanos(&self) -> u64 {
         self.lifetime_nanos.read()
     }
 
     /// How many cells the new call asks for.
-    pub(crate) fn size_call(&self, demand: Demand, now: Tick, settings: &Settings) -> u64 {
+    pub(super) fn size_call(&self, demand: Demand, now: Tick, settings: &Settings) -> u64 {
         let over_nanos = now.as_nanos().saturating_sub(self.mark_nanos.read());
         let round_trip = self.round_trip_nanos.read();
         // If several calls may be in flight, the next one may begin as soon as one has ended. What was
@@ -86,7 +86,7 @@ impl Pace {
     }
 
     /// A call has asked for this many unreserved cells.
-    pub(crate) fn call_sent(&self, cells: u64) {
+    pub(super) fn call_sent(&self, cells: u64) {
         self.requested.add(cells);
     }
 
@@ -112,23 +112,23 @@ impl Pace {
     }
 
     /// A call that had asked for this many unreserved cells ended after this time.
-    pub(crate) fn call_ended(&self, asked: u64, took_nanos: u64) {
+    pub(super) fn call_ended(&self, asked: u64, took_nanos: u64) {
         self.requested.subtract(asked);
         self.round_trip_nanos.put(sizing::round_trip(self.round_trip_nanos.read(), took_nanos));
     }
 
     /// This many cells are about to be deposited.
-    pub(crate) fn deposited(&self, cells: u64) {
+    pub(super) fn deposited(&self, cells: u64) {
         self.kept.add(cells);
     }
 
     /// This many held cells were dropped.
-    pub(crate) fn dropped(&self, cells: u64) {
+    pub(super) fn dropped(&self, cells: u64) {
         self.kept.subtract(cells);
     }
 
     /// A call ended: this many cells are held now, and this many were spent by its caller.
-    pub(crate) fn call_completed(&self, spent: u64, unspent: u64, now: Tick) {
+    pub(super) fn call_completed(&self, spent: u64, unspent: u64, now: Tick) {
         let mark = self.mark_nanos.read();
         let age = now.as_nanos().saturating_sub(mark);
         let is_old = age >= self.round_trip_nanos.read().saturating_mul(2);
@@ -139,7 +139,7 @@ impl Pace {
     }
 
     /// Leases live this long.
-    pub(crate) fn set_lifetime(&self, nanos: u64) {
+    pub(super) fn set_lifetime(&self, nanos: u64) {
         self.lifetime_nanos.put(nanos);
     }
 
@@ -155,7 +155,7 @@ impl Pace {
     }
 
     /// The source is short, or does not answer: how long to make no call.
-    pub(crate) fn pause(&self, cells: u64, lifetime_nanos: u64, settings: &Settings) -> u64 {
+    pub(super) fn pause(&self, cells: u64, lifetime_nanos: u64, settings: &Settings) -> u64 {
         let last = self.pause_nanos.read();
         let pause = sizing::pause(last, cells, lifetime_nanos, settings.pauses);
         self.pause_nanos.put(pause);
@@ -164,7 +164,7 @@ impl Pace {
     }
 
     /// The source had what was asked for.
-    pub(crate) fn shorten_pause(&self) {
+    pub(super) fn shorten_pause(&self) {
         self.pause_nanos.put(self.pause_nanos.read() / 2);
     }
 }

@@ -4,11 +4,11 @@
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spending {
     /// Cells that were spent.
-    pub(crate) spent: u64,
+    pub(super) spent: u64,
     /// In how many nanoseconds.
-    pub(crate) over_nanos: u64,
+    pub(super) over_nanos: u64,
     /// Cells that requests wait for.
-    pub(crate) waiting: u64,
+    pub(super) waiting: u64,
 }
 
 /// How many cells to ask for.
@@ -16,12 +16,12 @@ pub(crate) struct Spending {
 /// As many as will be spent in half of a lease's lifetime, so that few are left when it ends. At
 /// most twice as many as last time, because two requests in quick succession are not a rate yet. No
 /// fewer than requests wait for.
-pub(crate) fn call_size(last: u64, used: Spending, lifetime_nanos: u64, max: u64) -> u64 {
+pub(super) fn call_size(last: u64, used: Spending, lifetime_nanos: u64, max: u64) -> u64 {
     spent_in(used, lifetime_nanos / 2).min(last.saturating_mul(2)).max(used.waiting).clamp(1, max)
 }
 
 /// Cells that are spent in this time at the current rate.
-pub(crate) fn spent_in(used: Spending, nanos: u64) -> u64 {
+pub(super) fn spent_in(used: Spending, nanos: u64) -> u64 {
     let over = u128::from(used.over_nanos.max(1));
     let spent = u128::from(used.spent) * u128::from(nanos) / over;
     u64::try_from(spent).unwrap_or(u64::MAX)
@@ -32,9 +32,9 @@ const WORTH_CELLS: u64 = 8;
 
 /// The bounds of a pause.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PauseBounds {
-    pub(crate) min_nanos: u64,
-    pub(crate) max_nanos: u64,
+pub(super) struct PauseBounds {
+    pub(super) min_nanos: u64,
+    pub(super) max_nanos: u64,
 }
 
 /// How long to make no call after one that brought `cells`, fewer than were asked for.
@@ -43,7 +43,7 @@ pub(crate) struct PauseBounds {
 /// any process. A process that finds little calls less often. Nothing is lost, as long as the
 /// source does not fill up meanwhile. A pause is therefore at most half of a lease's lifetime, in
 /// which at most half of the source fills.
-pub(crate) fn pause(last_nanos: u64, cells: u64, lifetime_nanos: u64, bounds: PauseBounds) -> u64 {
+pub(super) fn pause(last_nanos: u64, cells: u64, lifetime_nanos: u64, bounds: PauseBounds) -> u64 {
     let half = lifetime_nanos / 2;
     let min = bounds.min_nanos.min(half);
     let max = bounds.max_nanos.min(half).max(min);
@@ -57,23 +57,23 @@ pub(crate) fn pause(last_nanos: u64, cells: u64, lifetime_nanos: u64, bounds: Pa
 
 /// When to fetch more cells before the last is spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LowWater {
+pub(super) struct LowWater {
     /// Fetch with fewer cells than this.
-    pub(crate) cells: u64,
+    pub(super) cells: u64,
     /// Counting only cells that will be alive after this time.
-    pub(crate) ahead_nanos: u64,
+    pub(super) ahead_nanos: u64,
 }
 
 /// Fewer cells than are spent in two round trips, counting cells that live longer than that. If
 /// that is less than one cell, there is no hurry: a rarely used key would take cells that it does
 /// not spend.
-pub(crate) fn low_water(used: Spending, round_trip_nanos: u64) -> LowWater {
+pub(super) fn low_water(used: Spending, round_trip_nanos: u64) -> LowWater {
     let ahead_nanos = round_trip_nanos.saturating_mul(2);
     LowWater { cells: spent_in(used, ahead_nanos), ahead_nanos }
 }
 
 /// The round trip to expect: it follows the last one up at once, and down slowly.
-pub(crate) fn round_trip(known_nanos: u64, last_nanos: u64) -> u64 {
+pub(super) fn round_trip(known_nanos: u64, last_nanos: u64) -> u64 {
     last_nanos.max(known_nanos - known_nanos / 8)
 }
 

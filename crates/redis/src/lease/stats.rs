@@ -56,7 +56,7 @@ impl LeaseStats {
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stat {
+pub(super) enum Stat {
     FromLease,
     FromMemory,
     FromSource,
@@ -78,18 +78,18 @@ struct Stripe([RelaxedCounter; STATS]);
 
 /// Counters that threads rarely contend for, as long as there are few threads.
 #[derive(Debug, Default)]
-pub(crate) struct StripedStats([Stripe; STRIPES]);
+pub(super) struct StripedStats([Stripe; STRIPES]);
 
 impl StripedStats {
-    pub(crate) fn add(&self, stat: Stat, more: u64) {
+    pub(super) fn add(&self, stat: Stat, more: u64) {
         self.0[stripe()].0[stat as usize].add(more);
     }
 
-    pub(crate) fn one(&self, stat: Stat) {
+    pub(super) fn one(&self, stat: Stat) {
         self.add(stat, 1);
     }
 
-    pub(crate) fn read(&self, keys: u64) -> LeaseStats {
+    pub(super) fn read(&self, keys: u64) -> LeaseStats {
         let sum = |stat: Stat| self.0.iter().map(|stripe| stripe.0[stat as usize].read()).sum();
         LeaseStats {
             from_lease: sum(Stat::FromLease),

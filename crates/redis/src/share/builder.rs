@@ -61,7 +61,7 @@ pub struct ShareBuilder<R, C = QuantaClock> {
 }
 
 impl<R: Membership> ShareBuilder<R> {
-    pub(crate) fn new(membership: R, quota: Quota) -> Self {
+    pub(super) fn new(membership: R, quota: Quota) -> Self {
         let settings =
             Settings { quota, interval: Duration::from_secs(1), without_part: WithoutPart::Deny };
         Self { membership, clock: QuantaClock::new(), settings, capacity: 100_000 }

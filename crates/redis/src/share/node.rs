@@ -22,9 +22,9 @@ use crate::{Answer, Origin};
 /// The chosen settings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    pub(crate) quota: Quota,
-    pub(crate) interval: Duration,
-    pub(crate) without_part: WithoutPart,
+    pub(super) quota: Quota,
+    pub(super) interval: Duration,
+    pub(super) without_part: WithoutPart,
 }
 
 /// A limiter of this node's part of a quota: the whole, divided by the live nodes. No decision
@@ -160,7 +160,7 @@ impl<R: Membership> Share<R> {
 }
 
 impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> Share<R, C> {
-    pub(crate) fn start(
+    pub(super) fn start(
         membership: R,
         limiter: Limiter<[u8], DynamicGcra, C>,
         without_part: Option<Limiter<[u8], DynamicGcra, C>>,

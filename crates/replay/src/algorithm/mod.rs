@@ -14,7 +14,7 @@ use crate::contender::{Contender, Setup};
 #[derive(Clone, Copy, Debug)]
 pub struct Algorithm {
     pub(crate) name: &'static str,
-    pub(crate) summary: &'static str,
+    summary: &'static str,
     /// Whether the algorithm uses the burst of a rule.
     pub(crate) uses_burst: bool,
     /// Whether the algorithm uses `--sub-windows`.

@@ -1,12 +1,10 @@
 //! Mistakes planted between the reader and the checks, to show that the checks find mistakes. Each kind
 //! of mistake is visible to one check only.
 
-use std::cell::Cell;
-
 use crate::log::format::Format;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mistake {
+pub(crate) enum Mistake {
     /// The last line of a log is lost.
     LineLost,
     /// The last line of a packed log is lost.
@@ -17,16 +15,4 @@ pub(super) enum Mistake {
     UnixOff,
 }
 
-thread_local! {
-    static PLANTED: Cell<Option<Mistake>> = const { Cell::new(None) };
-}
-
-pub(super) fn planted(mistake: Mistake) -> bool {
-    PLANTED.get() == Some(mistake)
-}
-
-/// Plants a mistake for this thread, or removes it.
-#[cfg(test)]
-pub(super) fn plant(mistake: Option<Mistake>) {
-    PLANTED.set(mistake);
-}
+include!("../../../../tests/bodies/planted.rs");

@@ -72,7 +72,7 @@ fn fitted(rows: &[Vec<String>], sides: &[Side], width: usize, text_min: usize) -
 }
 
 /// Lays rows out in columns with these alignments.
-pub(crate) fn aligned(rows: &[Vec<String>], sides: &[Side]) -> String {
+pub(super) fn aligned(rows: &[Vec<String>], sides: &[Side]) -> String {
     let widths: Vec<usize> = (0..sides.len())
         .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
         .collect();

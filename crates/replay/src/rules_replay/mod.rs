@@ -112,7 +112,7 @@ impl RulesReplay {
 
 /// What happened to a request to which a rule applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RuleOutcome {
+enum RuleOutcome {
     Admitted,
     /// Denied by a limit of the rule.
     Denied,

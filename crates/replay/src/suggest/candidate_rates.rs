@@ -34,7 +34,7 @@ pub(crate) fn rates(keys: &Keys, well_behaved: &WellBehaved) -> Vec<Quota> {
 
 /// Bursts, of which the last is at least `max` if there is one so large: nearly all keys need at most
 /// `max` at the slowest rate.
-pub(crate) fn bursts(max: u64) -> Vec<u64> {
+pub(super) fn bursts(max: u64) -> Vec<u64> {
     let round = round_numbers();
     let fits = round.iter().position(|burst| *burst >= max).unwrap_or(round.len() - 1);
     let last = fits.max(CANDIDATES - 1);

@@ -24,7 +24,7 @@ pub(crate) struct Grid {
 
 impl Grid {
     /// Runs the token bucket once for each cell.
-    pub(crate) fn of(keys: &Keys, well_behaved: &WellBehaved) -> Self {
+    pub(super) fn of(keys: &Keys, well_behaved: &WellBehaved) -> Self {
         let rates = candidate_rates::rates(keys, well_behaved);
         let mut needed_bursts: Vec<u64> =
             keys.each().map(|requests| burst_needed(&rates[0], requests)).collect();

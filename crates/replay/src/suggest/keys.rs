@@ -7,7 +7,7 @@ const MINUTE_NANOS: u64 = 60_000_000_000;
 
 /// All keys and their requests.
 #[derive(Debug)]
-pub(crate) struct Keys {
+pub(super) struct Keys {
     names: Vec<Box<str>>,
     /// The start of each key's range in `requests`, and the end of the last range.
     starts: Vec<usize>,
@@ -17,15 +17,15 @@ pub(crate) struct Keys {
 
 /// One request of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Request {
+pub(super) struct Request {
     /// Nanoseconds since the first request of the log.
-    pub(crate) nanos: u64,
-    pub(crate) cells: u64,
+    pub(super) nanos: u64,
+    pub(super) cells: u64,
 }
 
 impl Keys {
     /// Groups a log by key.
-    pub(crate) fn of(trace: Trace) -> Self {
+    pub(super) fn of(trace: Trace) -> Self {
         let (names, recorded, kept) = trace.into_parts();
         let mut starts = vec![0; names.len() + 1];
         for request in &recorded {
@@ -47,27 +47,27 @@ impl Keys {
     }
 
     /// The number of keys.
-    pub(crate) fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.names.len()
     }
 
     /// The number of requests.
-    pub(crate) fn requests(&self) -> u64 {
+    pub(super) fn requests(&self) -> u64 {
         self.requests.len() as u64
     }
 
     /// The name of each key.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(AsRef::as_ref)
     }
 
     /// The requests of each key, in the order of time.
-    pub(crate) fn each(&self) -> impl Iterator<Item = &[Request]> {
+    pub(super) fn each(&self) -> impl Iterator<Item = &[Request]> {
         self.starts.windows(2).map(|pair| &self.requests[pair[0]..pair[1]])
     }
 
     /// How much of the log was kept.
-    pub(crate) fn kept(&self) -> Kept {
+    pub(super) fn kept(&self) -> Kept {
         self.kept
     }
 }

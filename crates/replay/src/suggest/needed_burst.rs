@@ -40,7 +40,7 @@ pub(crate) struct Denials {
 /// # Errors
 ///
 /// The token bucket cannot keep the quota.
-pub(crate) fn denied(
+pub(super) fn denied(
     quota: &Quota,
     keys: &Keys,
     well_behaved: &[bool],

@@ -62,7 +62,7 @@ impl Share {
     pub(crate) const ONE_PERCENT: Self = Self { ppm: 10_000 };
 
     /// The share of `whole`, rounded down.
-    pub(crate) fn of(self, whole: u64) -> u64 {
+    fn of(self, whole: u64) -> u64 {
         let part = u128::from(whole) * u128::from(self.ppm) / 1_000_000;
         u64::try_from(part).expect("no more than the whole")
     }
@@ -100,7 +100,7 @@ impl FromStr for Share {
 
 impl Suggestion {
     /// Finds the smallest burst for each rate, and the best candidate.
-    pub(crate) fn of(
+    pub(super) fn of(
         keys: &Keys,
         well_behaved: &WellBehaved,
         rates: &[Quota],

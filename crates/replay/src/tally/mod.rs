@@ -1,7 +1,7 @@
 //! The counts of a replay: per limiter, per key, over time.
 
 pub(crate) mod timeline;
-pub(crate) mod worst_window;
+mod worst_window;
 
 use std::collections::HashMap;
 use std::time::Duration;

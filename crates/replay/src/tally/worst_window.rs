@@ -14,13 +14,13 @@ use std::time::Duration;
 
 /// Cells that one key was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Admission {
+pub(super) struct Admission {
     /// When the request was let through.
-    pub(crate) unix_nanos: u64,
+    pub(super) unix_nanos: u64,
     /// The index of the key.
-    pub(crate) key: usize,
+    pub(super) key: usize,
     /// The number of cells.
-    pub(crate) cells: u64,
+    pub(super) cells: u64,
 }
 
 /// The worst window so far: its cells, the first key that had so many, and the end of that window.
@@ -28,7 +28,7 @@ pub(super) type KeyWindow = Admission;
 
 /// Follows the admissions of one limiter.
 #[derive(Debug)]
-pub(crate) struct WorstWindow {
+pub(super) struct WorstWindow {
     period_nanos: u64,
     /// Admissions that are still delayed.
     waiting: BinaryHeap<Reverse<Admission>>,
@@ -52,7 +52,7 @@ struct Live {
 
 impl WorstWindow {
     /// No admission yet.
-    pub(crate) fn new(period: Duration) -> Self {
+    pub(super) fn new(period: Duration) -> Self {
         Self {
             period_nanos: u64::try_from(period.as_nanos()).unwrap_or(u64::MAX),
             waiting: BinaryHeap::new(),
@@ -80,14 +80,14 @@ impl WorstWindow {
     }
 
     /// Counts all admissions that are still delayed. No admission may follow.
-    pub(crate) fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         while !self.waiting.is_empty() {
             self.next_waiting();
         }
     }
 
     /// The window with the most cells of one key; `None` if nothing was admitted.
-    pub(crate) fn worst(&self) -> Option<KeyWindow> {
+    pub(super) fn worst(&self) -> Option<KeyWindow> {
         self.worst
     }
 

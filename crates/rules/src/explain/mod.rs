@@ -3,15 +3,15 @@
 mod request;
 
 use std::fmt::Write;
-use std::time::Duration;
 
-use tollgate::{OnFull, Quota};
+use tollgate::OnFull;
 
 use crate::key::OnNoKey;
 use crate::limit::RuleLimit;
 use crate::path::Separator;
 use crate::rule::{Rule, Rules};
 use crate::store::{Fallback, Store};
+use crate::words::{self, span};
 
 impl Rules {
     /// How the rules read paths, in plain words; `None` if no rule uses the path.
@@ -133,7 +133,7 @@ fn explain_store(store: &Store) -> String {
         Fallback::Deny => "requests are denied".to_owned(),
         Fallback::Admit => "requests are admitted".to_owned(),
     };
-    let deadline = store.deadline.map(|span| format!(" with a deadline of {}", self::span(span)));
+    let deadline = store.deadline.map(|span| format!(" with a deadline of {}", words::span(span)));
     let prefix = store.prefix.as_ref().map(|prefix| format!(", keys begin with \"{prefix}\""));
     let [deadline, prefix] = [deadline, prefix].map(Option::unwrap_or_default);
     format!("{store}, {mode}{deadline}{prefix}; while it is down, {down}")
@@ -154,115 +154,12 @@ impl RuleLimit {
     /// ```
     #[must_use]
     pub fn explain(&self) -> String {
-        let (quota, by) = (self.quota, self.algorithm_name);
+        let quota = self.quota;
         let named = if self.name == quota.to_string() {
             self.name.clone()
         } else {
             format!("{} = {quota}", self.name)
         };
-        format!("{named} ({by}): {}", bound(quota, by))
-    }
-}
-
-/// The most that an algorithm admits to a key.
-fn bound(quota: Quota, algorithm: &str) -> String {
-    let (limit, burst, period) = (quota.limit(), quota.burst_cells(), span(quota.period()));
-    let rate = match period.strip_prefix("1 ") {
-        Some("hour") => format!("{limit} an hour"),
-        Some(unit) => format!("{limit} a {unit}"),
-        None => format!("{limit} every {period}"),
-    };
-    let any = period.strip_prefix("1 ").unwrap_or(&period);
-    let both = burst.saturating_add(limit);
-    let twice = limit.saturating_mul(2);
-    match algorithm {
-        "gcra" => format!("at most {burst} at once and {rate}; in any {any} at most {both}"),
-        "fixed-window" => format!(
-            "at most {limit} in the {any} that begins with a key's first request; across the edge \
-             of two, {twice}"
-        ),
-        "fixed-window-aligned" => format!(
-            "at most {limit} in each {any} of the wall clock (UTC); across the edge of two, {twice}"
-        ),
-        "leaky-queue" => format!(
-            "evenly {rate}; up to {burst} wait for their turn, the last of them {}",
-            span(quota.period().mul_f64((burst - 1) as f64 / limit as f64))
-        ),
-        "sliding-log" => format!("at most {limit} in any {any}"),
-        "sub-windows" => format!(
-            "at most {limit} in the latest sub-windows of the {any}; in any {any} at most {twice}"
-        ),
-        _ => format!("about {limit} in any {any}, by an estimate; at most {twice}"),
-    }
-}
-
-/// `1 second`, `15 minutes`, `1.5 seconds`.
-fn span(span: Duration) -> String {
-    const UNITS: [(u128, &str); 7] = [
-        (86_400_000_000_000, "day"),
-        (3_600_000_000_000, "hour"),
-        (60_000_000_000, "minute"),
-        (1_000_000_000, "second"),
-        (1_000_000, "millisecond"),
-        (1_000, "microsecond"),
-        (1, "nanosecond"),
-    ];
-    let nanos = span.as_nanos();
-    let whole = UNITS.iter().find(|(unit, _)| nanos >= *unit && nanos.is_multiple_of(*unit));
-    match whole {
-        Some((unit, name)) if nanos / unit == 1 => format!("1 {name}"),
-        Some((unit, name)) if nanos / unit < 10_000 => format!("{} {name}s", nanos / unit),
-        _ => format!("{span:?}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_span_is_written_in_its_largest_whole_unit() {
-        for (nanos, text) in [
-            (1_000_000_000, "1 second"),
-            (900_000_000_000, "15 minutes"),
-            (604_800_000_000_000, "7 days"),
-            (1_500_000_000, "1500 milliseconds"),
-            (1_234_567_891, "1.234567891s"),
-            (9_999 * 86_400_000_000_000, "9999 days"),
-            (10_000 * 86_400_000_000_000, "864000000s"),
-            (0, "0ns"),
-        ] {
-            assert_eq!(span(Duration::from_nanos(nanos)), text);
-        }
-    }
-
-    #[test]
-    fn each_algorithm_has_a_bound_in_plain_words() {
-        let quota: Quota = "10 per hour burst 3".parse().unwrap();
-        for (algorithm, said) in [
-            ("gcra", "at most 3 at once and 10 an hour; in any hour at most 13"),
-            (
-                "fixed-window",
-                "at most 10 in the hour that begins with a key's first request; across the edge of \
-                 two, 20",
-            ),
-            (
-                "fixed-window-aligned",
-                "at most 10 in each hour of the wall clock (UTC); across the edge of two, 20",
-            ),
-            (
-                "leaky-queue",
-                "evenly 10 an hour; up to 3 wait for their turn, the last of them 12 minutes",
-            ),
-            (
-                "sub-windows",
-                "at most 10 in the latest sub-windows of the hour; in any hour at most 20",
-            ),
-            ("sliding-counter", "about 10 in any hour, by an estimate; at most 20"),
-            ("sliding-log", "at most 10 in any hour"),
-        ] {
-            assert_eq!(bound(quota, algorithm), said);
-        }
-        assert_eq!(tollgate::AnyAlgorithm::NAMES.len(), 7);
+        format!("{named} ({}): {}", self.algorithm.name, self.algorithm.bound(quota))
     }
 }

@@ -26,15 +26,15 @@ pub(crate) enum Bucket<C: Clock> {
 
 /// What a request costs, and how long it may wait for its turn; `None`: any time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cost {
+pub(super) struct Cost {
     pub(crate) cells: u64,
-    pub(crate) max_delay: Option<Duration>,
+    max_delay: Option<Duration>,
 }
 
 impl Cost {
     /// The cost of a request in a queue of at most `max_waiting` requests of one cell each, itself
     /// included.
-    pub(crate) fn queued(cells: u64, max_waiting: Option<u64>, quota: &Quota) -> Self {
+    pub(super) fn queued(cells: u64, max_waiting: Option<u64>, quota: &Quota) -> Self {
         let delay = |requests: u64| {
             let nanos = quota.period().as_nanos().saturating_mul(requests.into());
             let nanos = nanos.div_ceil(quota.limit().max(1).into());
@@ -66,7 +66,7 @@ impl<C: Clock> Bucket<C> {
             .clock(Arc::clone(clock))
             .capacity(capacity)
             .on_full(on_full);
-        Ok(match limit.algorithm {
+        Ok(match limit.algorithm() {
             AnyAlgorithm::Gcra(_) => Self::Gcra(builder.algorithm(DynamicGcra::new()).build()?),
             AnyAlgorithm::FixedWindow(window) => Self::Window(builder.algorithm(window).build()?),
             other => Self::Other(builder.algorithm(other).build()?),
@@ -74,7 +74,7 @@ impl<C: Clock> Bucket<C> {
     }
 
     /// Charges all of the cells, or none.
-    pub(crate) fn check(&self, key: &[u8], Cost { cells, max_delay }: Cost, now: Tick) -> Decision {
+    pub(super) fn check(&self, key: &[u8], Cost { cells, max_delay }: Cost, now: Tick) -> Decision {
         match max_delay {
             None => dispatch!(self, gate => gate.ask(key).cells(cells).at(now).check()),
             Some(max) => {
@@ -84,7 +84,7 @@ impl<C: Clock> Bucket<C> {
     }
 
     /// What [`check`](Self::check) would return.
-    pub(crate) fn peek(&self, key: &[u8], Cost { cells, max_delay }: Cost, now: Tick) -> Decision {
+    pub(super) fn peek(&self, key: &[u8], Cost { cells, max_delay }: Cost, now: Tick) -> Decision {
         match max_delay {
             None => dispatch!(self, gate => gate.ask(key).cells(cells).at(now).peek()),
             Some(max) => {
@@ -103,18 +103,18 @@ impl<C: Clock> Bucket<C> {
     pub(crate) fn set_quota(&self, quota: Quota) -> bool {
         match self {
             Self::Gcra(gate) => gate.set_quota(quota, Inherit::Spent).is_ok(),
-            _ => false,
+            Self::Window(_) | Self::Other(_) => false,
         }
     }
 
     /// Whether a charge can be refunded.
-    pub(crate) fn can_refund(&self) -> bool {
+    pub(super) fn can_refund(&self) -> bool {
         !matches!(self, Self::Other(_))
     }
 
     /// Charges the cells, then calls `rest`. If `rest` fails, the cells are refunded, as far as time
     /// has not restored them and the algorithm can refund.
-    pub(crate) fn charge_then<E: From<Denied>>(
+    pub(super) fn charge_then<E: From<Denied>>(
         &self,
         key: &[u8],
         cost: Cost,
@@ -133,15 +133,15 @@ impl<C: Clock> Bucket<C> {
         }
     }
 
-    pub(crate) fn stats(&self) -> Stats {
+    pub(super) fn stats(&self) -> Stats {
         dispatch!(self, gate => gate.stats())
     }
 
-    pub(crate) fn occupancy(&self) -> Occupancy {
+    pub(super) fn occupancy(&self) -> Occupancy {
         dispatch!(self, gate => gate.occupancy())
     }
 
-    pub(crate) fn memory_bytes(&self) -> usize {
+    pub(super) fn memory_bytes(&self) -> usize {
         dispatch!(self, gate => gate.memory_bytes())
     }
 }
@@ -190,12 +190,12 @@ impl<C: Clock> Ban<C> {
     }
 
     /// The key's ban, if it is banned.
-    pub(crate) fn get(&self, key: &[u8], now: Tick) -> Option<Denied> {
+    pub(super) fn get(&self, key: &[u8], now: Tick) -> Option<Denied> {
         self.banned.ask(key).at(now).peek().err()
     }
 
     /// Counts a denial of the key, and begins a ban if there were enough.
-    pub(crate) fn strike(&self, key: &[u8], now: Tick) {
+    pub(super) fn strike(&self, key: &[u8], now: Tick) {
         let is_enough =
             self.strikes.as_ref().is_none_or(|strikes| strikes.ask(key).at(now).check().is_err());
         if is_enough {
@@ -204,7 +204,7 @@ impl<C: Clock> Ban<C> {
         }
     }
 
-    pub(crate) fn memory_bytes(&self) -> usize {
+    pub(super) fn memory_bytes(&self) -> usize {
         self.banned.memory_bytes() + self.strikes.as_ref().map_or(0, Limiter::memory_bytes)
     }
 }

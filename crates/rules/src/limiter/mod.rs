@@ -58,7 +58,7 @@ pub use stats::{LimitStats, RuleStats};
 /// ```
 #[derive(Debug)]
 pub struct RulesLimiter<C: Clock = QuantaClock> {
-    pub(crate) apply: Apply,
+    apply: Apply,
     needs: Needs,
     pub(crate) active: Vec<ActiveRule<C>>,
     pub(crate) clock: Arc<C>,

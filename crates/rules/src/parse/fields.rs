@@ -9,17 +9,17 @@ use toml::de::{DeTable, DeValue};
 use super::spot::{spot, word_at};
 use crate::error::RuleError;
 
-pub(crate) type Value<'s> = Spanned<DeValue<'s>>;
+pub(super) type Value<'s> = Spanned<DeValue<'s>>;
 
 /// The text and the errors found in it so far. A method that returns `None` has reported why.
 #[derive(Debug)]
-pub(crate) struct Reader<'s> {
-    pub(crate) text: &'s str,
-    pub(crate) errors: Vec<RuleError>,
+pub(super) struct Reader<'s> {
+    pub(super) text: &'s str,
+    pub(super) errors: Vec<RuleError>,
 }
 
 impl<'s> Reader<'s> {
-    pub(crate) fn new(text: &'s str) -> Self {
+    pub(super) fn new(text: &'s str) -> Self {
         Self { text, errors: Vec::new() }
     }
 
@@ -28,12 +28,12 @@ impl<'s> Reader<'s> {
     }
 
     /// An error about all of a string's content.
-    pub(crate) fn error_in(&mut self, value: &Value<'s>, message: String) {
+    pub(super) fn error_in(&mut self, value: &Value<'s>, message: String) {
         self.error_within(value, 0..usize::MAX, message);
     }
 
     /// An error about some bytes of a string's content.
-    pub(crate) fn error_within(
+    pub(super) fn error_within(
         &mut self,
         value: &Value<'s>,
         within: Range<usize>,
@@ -42,7 +42,7 @@ impl<'s> Reader<'s> {
         self.error(spot(self.text, value, within), message);
     }
 
-    pub(crate) fn wrong_type(&mut self, value: &Value<'s>, needed: &str) {
+    pub(super) fn wrong_type(&mut self, value: &Value<'s>, needed: &str) {
         let found = match value.get_ref() {
             DeValue::String(_) => "a string",
             DeValue::Integer(_) => "a whole number",
@@ -55,7 +55,7 @@ impl<'s> Reader<'s> {
         self.error(value.span(), format!("{found}, where {needed}"));
     }
 
-    pub(crate) fn string<'v>(&mut self, value: &'v Value<'s>, what: &str) -> Option<&'v str> {
+    pub(super) fn string<'v>(&mut self, value: &'v Value<'s>, what: &str) -> Option<&'v str> {
         let string = value.get_ref().as_str();
         if string.is_none() {
             self.wrong_type(value, &format!("{what} is needed"));
@@ -63,7 +63,7 @@ impl<'s> Reader<'s> {
         string
     }
 
-    pub(crate) fn boolean(&mut self, value: &Value<'s>) -> Option<bool> {
+    pub(super) fn boolean(&mut self, value: &Value<'s>) -> Option<bool> {
         let boolean = value.get_ref().as_bool();
         if boolean.is_none() {
             self.wrong_type(value, "true or false is needed");
@@ -72,7 +72,7 @@ impl<'s> Reader<'s> {
     }
 
     /// A whole number from `min` to `max`.
-    pub(crate) fn number(&mut self, value: &Value<'s>, min: u64, max: u64) -> Option<u64> {
+    pub(super) fn number(&mut self, value: &Value<'s>, min: u64, max: u64) -> Option<u64> {
         let DeValue::Integer(integer) = value.get_ref() else {
             self.wrong_type(value, &format!("a whole number from {min} to {max} is needed"));
             return None;
@@ -86,7 +86,7 @@ impl<'s> Reader<'s> {
     }
 
     /// One of these words; returns what it means.
-    pub(crate) fn one_of<T: Copy>(&mut self, value: &Value<'s>, words: &[(&str, T)]) -> Option<T> {
+    pub(super) fn one_of<T: Copy>(&mut self, value: &Value<'s>, words: &[(&str, T)]) -> Option<T> {
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         let needed = quoted_list(&names);
         let found = self.string(value, &needed)?;
@@ -98,7 +98,7 @@ impl<'s> Reader<'s> {
     }
 
     /// One string, or a list of at least one. Each comes with its value, for error positions.
-    pub(crate) fn strings<'v>(
+    pub(super) fn strings<'v>(
         &mut self,
         value: &'v Value<'s>,
         what: &str,
@@ -116,7 +116,7 @@ impl<'s> Reader<'s> {
         strings.into_iter().collect()
     }
 
-    pub(crate) fn quota(&mut self, value: &Value<'s>) -> Option<Quota> {
+    pub(super) fn quota(&mut self, value: &Value<'s>) -> Option<Quota> {
         let text = self.string(value, "a quota such as \"100/s burst 20\"")?;
         match text.parse() {
             Ok(quota) => Some(quota),
@@ -137,7 +137,7 @@ impl<'s> Reader<'s> {
     }
 
     /// Reports every key that is not one of `known`, with what to write instead.
-    pub(crate) fn only_keys(
+    pub(super) fn only_keys(
         &mut self,
         table: &DeTable<'s>,
         known: &[&str],
@@ -161,7 +161,7 @@ impl<'s> Reader<'s> {
 }
 
 /// `"a", "b" or "c"`.
-pub(crate) fn quoted_list(words: &[&str]) -> String {
+pub(super) fn quoted_list(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
     match quoted.split_last() {
         Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),

@@ -15,7 +15,7 @@ fn needed() -> String {
 }
 
 /// One part or a list of them; `"none"` stands alone.
-pub(crate) fn read<'s>(
+pub(super) fn read<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
     settings: PartSettings,

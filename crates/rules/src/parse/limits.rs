@@ -8,6 +8,7 @@ use toml::de::DeValue;
 
 use super::fields::{Reader, Value, quoted_list};
 use super::spot::word_at;
+use crate::algorithm::RuleAlgorithm;
 use crate::limit::{Penalty, RuleLimit};
 use crate::limiter::bucket::{Ban, Bucket};
 
@@ -17,27 +18,24 @@ const AFTER_MAX: u64 = 1_000_000;
 const LIMIT_KEYS: &[&str] = &["quota", "name", "algorithm"];
 const PENALTY_KEYS: &[&str] = &["ban", "after", "within"];
 
-/// An algorithm and its name.
-pub(crate) type Named = (AnyAlgorithm, &'static str);
-
-pub(crate) fn algorithm<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Named> {
-    let text = reader.string(value, &quoted_list(AnyAlgorithm::NAMES))?;
-    let name = AnyAlgorithm::NAMES.iter().find(|name| **name == text);
-    match (text.parse(), name) {
-        (Ok(algorithm), Some(name)) => Some((algorithm, *name)),
-        _ => {
-            let names = quoted_list(AnyAlgorithm::NAMES);
-            reader.error_in(value, format!("unknown algorithm \"{text}\": write {names}"));
-            None
-        }
+pub(super) fn algorithm<'s>(
+    reader: &mut Reader<'s>,
+    value: &Value<'s>,
+) -> Option<&'static RuleAlgorithm> {
+    let names = quoted_list(AnyAlgorithm::NAMES);
+    let text = reader.string(value, &names)?;
+    let algorithm = RuleAlgorithm::named(text);
+    if algorithm.is_none() {
+        reader.error_in(value, format!("unknown algorithm \"{text}\": write {names}"));
     }
+    algorithm
 }
 
 /// One limit, or a list of them. `usual` is the algorithm of limits that name none.
-pub(crate) fn limits<'s>(
+pub(super) fn limits<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
-    usual: Named,
+    usual: &'static RuleAlgorithm,
     on_full: OnFull,
 ) -> Option<Vec<RuleLimit>> {
     let items = match value.get_ref() {
@@ -67,7 +65,7 @@ pub(crate) fn limits<'s>(
 fn limit<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
-    usual: Named,
+    usual: &'static RuleAlgorithm,
     on_full: OnFull,
 ) -> Option<RuleLimit> {
     let (given, name, by) = match value.get_ref() {
@@ -93,14 +91,14 @@ fn limit<'s>(
         Some(name) => name?,
         None => quota?.to_string(),
     };
-    let (quota, (algorithm, algorithm_name)) = (quota?, by?);
-    let limit = RuleLimit { name, quota, algorithm, algorithm_name };
+    let (quota, algorithm) = (quota?, by?);
+    let limit = RuleLimit { name, quota, algorithm };
     match buildable(&limit, on_full) {
         Ok(()) => Some(limit),
         // It is reported at the quota of the overflow.
         Err(BuildError::OverflowQuota(_)) => Some(limit),
         Err(BuildError::Quota(error)) => {
-            reader.error_in(given, format!("{algorithm_name} cannot keep this: {error}"));
+            reader.error_in(given, format!("{} cannot keep this: {error}", algorithm.name));
             None
         }
         Err(error) => {
@@ -116,7 +114,7 @@ fn buildable(limit: &RuleLimit, on_full: OnFull) -> Result<(), BuildError> {
 }
 
 /// The name of a rule or a limit.
-pub(crate) fn name_of<'s>(
+pub(super) fn name_of<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
     what: &str,
@@ -131,7 +129,7 @@ pub(crate) fn name_of<'s>(
 }
 
 /// `on_full`.
-pub(crate) fn on_full<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<OnFull> {
+pub(super) fn on_full<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<OnFull> {
     let DeValue::Table(table) = value.get_ref() else {
         let words =
             [("evict", OnFull::EvictNearestIdle), ("deny", OnFull::Deny), ("admit", OnFull::Admit)];
@@ -148,7 +146,7 @@ pub(crate) fn on_full<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<
 }
 
 /// Reports the algorithm that cannot keep the quota of the overflow.
-pub(crate) fn check_overflow<'s>(
+pub(super) fn check_overflow<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
     limits: &[RuleLimit],
@@ -156,7 +154,7 @@ pub(crate) fn check_overflow<'s>(
 ) {
     for limit in limits {
         if let Err(BuildError::OverflowQuota(error)) = buildable(limit, on_full) {
-            let message = format!("{} cannot keep this: {error}", limit.algorithm_name);
+            let message = format!("{} cannot keep this: {error}", limit.algorithm.name);
             let place = value.get_ref().as_table().and_then(|table| table.get("shared"));
             reader.error_in(place.unwrap_or(value), message);
             return;
@@ -165,7 +163,7 @@ pub(crate) fn check_overflow<'s>(
 }
 
 /// `penalty`.
-pub(crate) fn penalty<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Penalty> {
+pub(super) fn penalty<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Penalty> {
     let DeValue::Table(table) = value.get_ref() else {
         let ban = span(reader, value)?;
         return kept(reader, value, Penalty { after: 1, within: ban, ban });
@@ -196,7 +194,7 @@ fn kept<'s>(reader: &mut Reader<'s>, value: &Value<'s>, penalty: Penalty) -> Opt
 }
 
 /// A span of time such as "10 min": what a quota may have after "1 per".
-pub(crate) fn span<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Duration> {
+pub(super) fn span<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Duration> {
     const NEEDED: &str = "a span of time such as \"30 s\", \"10 min\" or \"1 day\"";
     const BEFORE: &str = "1 per ";
     let text = reader.string(value, NEEDED)?;

@@ -13,7 +13,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("headers", "write \"header\", as in header = { x-plan = \"free\" }"),
 ];
 
-pub(crate) fn read<'s>(
+pub(super) fn read<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
     spelling: Spelling,
@@ -104,7 +104,7 @@ fn headers<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Vec<(String
 }
 
 /// Whether a header or a cookie can have this name.
-pub(crate) fn is_token(name: &str) -> bool {
+pub(super) fn is_token(name: &str) -> bool {
     let is_tchar = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     !name.is_empty() && name.chars().all(is_tchar)
 }

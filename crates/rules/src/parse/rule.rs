@@ -1,10 +1,11 @@
 //! One `[[rule]]`.
 
-use tollgate::{AnyAlgorithm, Gcra, OnFull};
+use tollgate::OnFull;
 use toml::de::{DeTable, DeValue};
 
 use super::fields::{Reader, Value};
 use super::{key, limits, matcher, store};
+use crate::algorithm::ALGORITHMS;
 use crate::key::{Key, OnNoKey, Part, PartSettings};
 use crate::limit::RuleLimit;
 use crate::matcher::Matcher;
@@ -47,7 +48,7 @@ const ALIASES: &[(&str, &str)] = &[
 ];
 
 /// Reads a rule. `names` are the names of the rules before it, each with its line.
-pub(crate) fn read<'s>(
+pub(super) fn read<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
     spelling: Spelling,
@@ -159,7 +160,7 @@ fn read_limits<'s>(
 ) -> Option<Vec<RuleLimit>> {
     let usual = match table.get("algorithm") {
         Some(value) => limits::algorithm(reader, value),
-        None => Some((AnyAlgorithm::Gcra(Gcra::new()), "gcra")),
+        None => Some(&ALGORITHMS[0]),
     };
     let Some(value) = table.get("limits") else {
         let message = "the rule has no limits: write, for example, limits = \"100/s\"".to_owned();
@@ -167,7 +168,7 @@ fn read_limits<'s>(
         return None;
     };
     // The quotas are checked even if the algorithm is unknown.
-    let by = usual.unwrap_or((AnyAlgorithm::Gcra(Gcra::new()), "gcra"));
+    let by = usual.unwrap_or(&ALGORITHMS[0]);
     let when_full = on_full.unwrap_or_default();
     let limits = limits::limits(reader, value, by, when_full)?;
     if let (Some(value), OnFull::SharedOverflow(_)) = (table.get("on_full"), when_full) {

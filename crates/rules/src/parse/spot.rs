@@ -8,7 +8,7 @@ use super::fields::Value;
 
 /// Where the bytes `within` a string's content are in the file. If the string has escapes, it is the
 /// whole string.
-pub(crate) fn spot(text: &str, value: &Value<'_>, within: Range<usize>) -> Range<usize> {
+pub(super) fn spot(text: &str, value: &Value<'_>, within: Range<usize>) -> Range<usize> {
     let span = value.span();
     let DeValue::String(content) = value.get_ref() else { return span };
     let Some(raw) = text.get(span.clone()) else { return span };
@@ -24,7 +24,7 @@ pub(crate) fn spot(text: &str, value: &Value<'_>, within: Range<usize>) -> Range
 }
 
 /// From the character in this column, counted from 1, to the end of its word.
-pub(crate) fn word_at(content: &str, column: usize) -> Range<usize> {
+pub(super) fn word_at(content: &str, column: usize) -> Range<usize> {
     let start = content.char_indices().nth(column - 1).map_or(content.len(), |(at, _)| at);
     let rest = &content[start..];
     start..start + rest.find(char::is_whitespace).unwrap_or(rest.len())

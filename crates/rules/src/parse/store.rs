@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
-use super::fields::{Reader, Value};
+use super::fields::{Reader, Value, quoted_list};
 use super::limits::span;
+use crate::algorithm::ALGORITHMS;
 use crate::limit::RuleLimit;
 use crate::store::{Fallback, Store};
 
@@ -24,12 +25,9 @@ const DEADLINES: std::ops::RangeInclusive<Duration> =
 const PREFIX_BYTES_MAX: usize = 64;
 const SCHEMES: [&str; 2] = ["redis://", "redis+cluster://"];
 const NEEDED: &str = "a server such as \"redis://10.0.0.5:6379\"";
-/// The algorithms that a server can run.
-const ALGORITHMS: &str =
-    "\"gcra\", \"fixed-window\", \"fixed-window-aligned\", \"sliding-counter\" or \"sliding-log\"";
 
 /// A URL, or a table with one.
-pub(crate) fn read<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Store> {
+pub(super) fn read<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Store> {
     let none = DeTable::new();
     let (given, table) = match value.get_ref() {
         DeValue::Table(table) => {
@@ -112,19 +110,19 @@ fn url<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<String> {
 }
 
 /// Reports what a rule with a store cannot have.
-pub(crate) fn check<'s>(
+pub(super) fn check<'s>(
     reader: &mut Reader<'s>,
     store: &Value<'s>,
     rule: &DeTable<'s>,
     limits: &[RuleLimit],
 ) {
     for limit in limits {
-        if matches!(limit.algorithm_name, "leaky-queue" | "sub-windows") {
-            let by = limit.algorithm_name;
-            reader.error(
-                store.span(),
-                format!("a store cannot count by \"{by}\": write {ALGORITHMS}"),
-            );
+        let by = limit.algorithm;
+        if !by.in_stores {
+            let names: Vec<_> =
+                ALGORITHMS.iter().filter(|known| known.in_stores).map(|known| known.name).collect();
+            let (by, names) = (by.name, quoted_list(&names));
+            reader.error(store.span(), format!("a store cannot count by \"{by}\": write {names}"));
         }
     }
     for (key, why) in [

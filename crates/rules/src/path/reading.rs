@@ -5,16 +5,16 @@ use super::{Segments, Separator, Spelling, escaped};
 /// One way to read a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reading {
-    pub(crate) encoded_slash: bool,
-    pub(crate) backslash: bool,
-    pub(crate) ends_at_nul: bool,
-    pub(crate) drops_params: bool,
-    pub(crate) dots: Dots,
+    pub(super) encoded_slash: bool,
+    pub(super) backslash: bool,
+    pub(super) ends_at_nul: bool,
+    pub(super) drops_params: bool,
+    pub(super) dots: Dots,
 }
 
 /// How `.` and `..` are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dots {
+pub(super) enum Dots {
     /// They are resolved after empty segments are left out.
     Resolved,
     /// They are resolved first, so `..` may remove an empty segment.

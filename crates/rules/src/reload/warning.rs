@@ -66,10 +66,10 @@ impl ReloadWarning {
     /// `limit` replaces `old` and cannot continue its state.
     pub(super) fn counted_otherwise(rule: &Rule, old: &RuleLimit, limit: &RuleLimit) -> Self {
         let why = match old.algorithm == limit.algorithm {
-            true => format!("{} keeps nothing under a new quota", limit.algorithm_name),
+            true => format!("{} keeps nothing under a new quota", limit.algorithm.name),
             false => format!(
                 "its algorithm changed from {} to {}",
-                old.algorithm_name, limit.algorithm_name
+                old.algorithm.name, limit.algorithm.name
             ),
         };
         Self::StartsAfresh { rule: rule.name.clone(), limit: Some(limit.name.clone()), why }

@@ -1,6 +1,5 @@
 //! Properties of any text: tested here, and by a fuzz target in `fuzz/`.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use tollgate::ManualClock;
@@ -31,19 +30,7 @@ pub(crate) enum Mistake {
     LimitLost,
 }
 
-thread_local! {
-    static PLANTED: Cell<Option<Mistake>> = const { Cell::new(None) };
-}
-
-fn planted(mistake: Mistake) -> bool {
-    PLANTED.get() == Some(mistake)
-}
-
-/// Plants a mistake for this thread, or removes it.
-#[allow(dead_code, reason = "the fuzz target plants none")]
-pub(crate) fn plant(mistake: Option<Mistake>) {
-    PLANTED.set(mistake);
-}
+include!("../../../../tests/bodies/planted.rs");
 
 /// Checks the properties of a text.
 pub(crate) fn hold(text: &str) {

@@ -1,6 +1,5 @@
 //! Properties of any path: tested here, and by a fuzz target in `fuzz/`.
 
-use std::cell::Cell;
 use std::sync::{Arc, LazyLock};
 
 use tollgate::ManualClock;
@@ -18,19 +17,7 @@ pub(crate) enum Mistake {
     UnclearAdmitted,
 }
 
-thread_local! {
-    static PLANTED: Cell<Option<Mistake>> = const { Cell::new(None) };
-}
-
-fn planted(mistake: Mistake) -> bool {
-    PLANTED.get() == Some(mistake)
-}
-
-/// Plants a mistake for this thread, or removes it.
-#[allow(dead_code, reason = "the fuzz target plants none")]
-pub(crate) fn plant(mistake: Option<Mistake>) {
-    PLANTED.set(mistake);
-}
+include!("../../../../tests/bodies/planted.rs");
 
 /// The settings with which rules read paths as nginx does.
 const AS_NGINX: &str = "encoded_slash = \"decode\"\nbackslash = \"keep\"\npath_params = \"keep\"\n\

@@ -90,40 +90,35 @@ impl Rng {
 
     /// From 0 to 1.
     #[allow(clippy::cast_precision_loss, reason = "53 bits")]
-    pub(crate) fn share(&mut self) -> f64 {
+    fn share(&mut self) -> f64 {
         ((self.draw() >> 11) + 1) as f64 / (1_u64 << 53) as f64
     }
 
     /// The time to the next of this many independent events a second.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a short span")]
-    pub(crate) fn gap(&mut self, per_second: f64) -> u64 {
+    fn gap(&mut self, per_second: f64) -> u64 {
         (-self.share().ln() / per_second * 1e9) as u64
     }
 }
 
 /// A token bucket in whole nanoseconds.
 #[derive(Clone, Debug)]
-pub(crate) struct Exact {
-    pub(crate) interval_nanos: u64,
-    pub(crate) burst: u64,
+struct Exact {
+    interval_nanos: u64,
+    burst: u64,
     /// When each key has all its cells back.
     full_at: HashMap<Box<[u8]>, u64>,
 }
 
 impl Exact {
-    pub(crate) fn new(rate: u64, burst: u64) -> Self {
+    fn new(rate: u64, burst: u64) -> Self {
         assert_eq!(SECOND % rate, 0, "a whole number of nanoseconds");
         Self { interval_nanos: SECOND / rate, burst, full_at: HashMap::new() }
     }
 
     /// The cells granted, the cells left, the time until the key is full, and the time until `min`
     /// cells fit.
-    pub(crate) fn take(
-        &mut self,
-        key: &[u8],
-        want: LeaseRequest,
-        now: u64,
-    ) -> (u64, u64, u64, u64) {
+    fn take(&mut self, key: &[u8], want: LeaseRequest, now: u64) -> (u64, u64, u64, u64) {
         let full_at = self.full_at.entry(key.into()).or_insert(0);
         let full = self.burst * self.interval_nanos;
         let owed = full_at.saturating_sub(now);
@@ -138,25 +133,25 @@ impl Exact {
 /// The server that all processes share. It leases for a lifetime in which `rate * lifetime` cells
 /// come back, and lowers the burst by them.
 #[derive(Debug)]
-pub(crate) struct SimulatedServer {
+pub(super) struct SimulatedServer {
     exact: Mutex<Exact>,
-    pub(crate) lifetime_nanos: u64,
-    pub(crate) limit: u64,
+    lifetime_nanos: u64,
+    pub(super) limit: u64,
 }
 
 impl SimulatedServer {
-    pub(crate) fn new(rate: u64, burst: u64, lifetime_nanos: u64) -> Self {
+    pub(super) fn new(rate: u64, burst: u64, lifetime_nanos: u64) -> Self {
         let lowered = burst - (lifetime_nanos * rate).div_ceil(SECOND);
         Self { limit: lowered, ..Self::with_whole_burst(rate, lowered, lifetime_nanos) }
     }
 
     /// The mistake: the burst is not lowered.
-    pub(crate) fn with_whole_burst(rate: u64, burst: u64, lifetime_nanos: u64) -> Self {
+    fn with_whole_burst(rate: u64, burst: u64, lifetime_nanos: u64) -> Self {
         let exact = Mutex::new(Exact::new(rate, burst));
         Self { exact, lifetime_nanos, limit: burst }
     }
 
-    pub(crate) fn take(&self, key: &[u8], want: LeaseRequest, now: u64) -> Grant {
+    fn take(&self, key: &[u8], want: LeaseRequest, now: u64) -> Grant {
         let mut exact = self.exact.lock().unwrap_or_else(PoisonError::into_inner);
         let (cells, remaining, reset, wait) = exact.take(key, want, now);
         let reset_after = Duration::from_nanos(reset);
@@ -169,18 +164,18 @@ impl SimulatedServer {
 
 /// How a process reaches the server.
 #[derive(Clone, Debug)]
-pub(crate) struct Link {
+pub(super) struct Link {
     /// Latency of a request, and of a reply.
-    pub(crate) latency_nanos: Range<u64>,
+    latency_nanos: Range<u64>,
     /// Lost requests in a thousand, and lost replies in a thousand.
-    pub(crate) lost_per_mille: u64,
-    pub(crate) deadline_nanos: u64,
+    lost_per_mille: u64,
+    deadline_nanos: u64,
     /// The mistake: lifetimes are counted from when the reply arrives.
-    pub(crate) counts_from_reply: bool,
+    counts_from_reply: bool,
 }
 
 impl Link {
-    pub(crate) fn good(latency_nanos: Range<u64>) -> Self {
+    pub(super) fn good(latency_nanos: Range<u64>) -> Self {
         let deadline_nanos = SECOND;
         Self { latency_nanos, lost_per_mille: 0, deadline_nanos, counts_from_reply: false }
     }
@@ -188,7 +183,7 @@ impl Link {
 
 /// The server as one process reaches it.
 #[derive(Debug)]
-pub(crate) struct SimulatedSource {
+pub(super) struct SimulatedSource {
     server: Arc<SimulatedServer>,
     link: Link,
     clock: Local,
@@ -196,7 +191,7 @@ pub(crate) struct SimulatedSource {
 }
 
 impl SimulatedSource {
-    pub(crate) fn new(server: &Arc<SimulatedServer>, link: &Link, clock: Local, seed: u64) -> Self {
+    pub(super) fn new(server: &Arc<SimulatedServer>, link: &Link, clock: Local, seed: u64) -> Self {
         let rng = Mutex::new(Rng::new(seed));
         Self { server: Arc::clone(server), link: link.clone(), clock, rng }
     }

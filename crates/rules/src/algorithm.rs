@@ -1,0 +1,182 @@
+//! The algorithms that a rules file can name. A new one is a row of [`ALGORITHMS`].
+
+use std::fmt;
+
+use tollgate::{
+    AnyAlgorithm, FixedWindow, Gcra, LeakyQueue, Quota, SlidingCounter, SlidingLog, SubWindows,
+};
+
+use crate::words::span;
+
+/// An algorithm, and what rules must know of it.
+pub(crate) struct RuleAlgorithm {
+    /// The name in rules files.
+    pub(crate) name: &'static str,
+    pub(crate) algorithm: AnyAlgorithm,
+    /// Whether a store can count by it.
+    pub(crate) in_stores: bool,
+    bound: fn(&Bound) -> String,
+}
+
+/// What the most that an algorithm admits is made of.
+struct Bound {
+    quota: Quota,
+    limit: u64,
+    burst: u64,
+    /// As in "5 an hour".
+    rate: String,
+    /// What follows "any": "hour", or "15 minutes".
+    any: String,
+    burst_and_limit: u64,
+    twice: u64,
+}
+
+/// All algorithms, the default first.
+pub(crate) static ALGORITHMS: [RuleAlgorithm; AnyAlgorithm::NAMES.len()] = [
+    RuleAlgorithm {
+        name: "gcra",
+        algorithm: AnyAlgorithm::Gcra(Gcra::new()),
+        in_stores: true,
+        bound: |Bound { burst, rate, any, burst_and_limit, .. }| {
+            format!("at most {burst} at once and {rate}; in any {any} at most {burst_and_limit}")
+        },
+    },
+    RuleAlgorithm {
+        name: "fixed-window",
+        algorithm: AnyAlgorithm::FixedWindow(FixedWindow::anchored()),
+        in_stores: true,
+        bound: |Bound { limit, any, twice, .. }| {
+            format!(
+                "at most {limit} in the {any} that begins with a key's first request; across the \
+                 edge of two, {twice}"
+            )
+        },
+    },
+    RuleAlgorithm {
+        name: "fixed-window-aligned",
+        algorithm: AnyAlgorithm::FixedWindow(FixedWindow::aligned()),
+        in_stores: true,
+        bound: |Bound { limit, any, twice, .. }| {
+            format!(
+                "at most {limit} in each {any} of the wall clock (UTC); across the edge of two, \
+                 {twice}"
+            )
+        },
+    },
+    RuleAlgorithm {
+        name: "leaky-queue",
+        algorithm: AnyAlgorithm::LeakyQueue(LeakyQueue::new()),
+        in_stores: false,
+        bound: |Bound { quota, limit, burst, rate, .. }| {
+            let last = quota.period().mul_f64((burst - 1) as f64 / *limit as f64);
+            let last = span(last);
+            format!("evenly {rate}; up to {burst} wait for their turn, the last of them {last}")
+        },
+    },
+    RuleAlgorithm {
+        name: "sub-windows",
+        algorithm: AnyAlgorithm::SubWindows(SubWindows::new()),
+        in_stores: false,
+        bound: |Bound { limit, any, twice, .. }| {
+            format!(
+                "at most {limit} in the latest sub-windows of the {any}; in any {any} at most \
+                 {twice}"
+            )
+        },
+    },
+    RuleAlgorithm {
+        name: "sliding-counter",
+        algorithm: AnyAlgorithm::SlidingCounter(SlidingCounter::new()),
+        in_stores: true,
+        bound: |Bound { limit, any, twice, .. }| {
+            format!("about {limit} in any {any}, by an estimate; at most {twice}")
+        },
+    },
+    RuleAlgorithm {
+        name: "sliding-log",
+        algorithm: AnyAlgorithm::SlidingLog(SlidingLog::new()),
+        in_stores: true,
+        bound: |Bound { limit, any, .. }| format!("at most {limit} in any {any}"),
+    },
+];
+
+impl RuleAlgorithm {
+    pub(crate) fn named(name: &str) -> Option<&'static Self> {
+        ALGORITHMS.iter().find(|known| known.name == name)
+    }
+
+    /// The most that the algorithm admits to a key, in plain words.
+    pub(crate) fn bound(&self, quota: Quota) -> String {
+        let (limit, burst, period) = (quota.limit(), quota.burst_cells(), span(quota.period()));
+        let rate = match period.strip_prefix("1 ") {
+            Some("hour") => format!("{limit} an hour"),
+            Some(unit) => format!("{limit} a {unit}"),
+            None => format!("{limit} every {period}"),
+        };
+        (self.bound)(&Bound {
+            quota,
+            limit,
+            burst,
+            rate,
+            any: period.strip_prefix("1 ").unwrap_or(&period).to_owned(),
+            burst_and_limit: burst.saturating_add(limit),
+            twice: limit.saturating_mul(2),
+        })
+    }
+}
+
+impl PartialEq for RuleAlgorithm {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for RuleAlgorithm {}
+
+impl fmt::Debug for RuleAlgorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_algorithm_has_a_bound_in_plain_words() {
+        let quota: Quota = "10 per hour burst 3".parse().unwrap();
+        for (algorithm, said) in [
+            ("gcra", "at most 3 at once and 10 an hour; in any hour at most 13"),
+            (
+                "fixed-window",
+                "at most 10 in the hour that begins with a key's first request; across the edge of \
+                 two, 20",
+            ),
+            (
+                "fixed-window-aligned",
+                "at most 10 in each hour of the wall clock (UTC); across the edge of two, 20",
+            ),
+            (
+                "leaky-queue",
+                "evenly 10 an hour; up to 3 wait for their turn, the last of them 12 minutes",
+            ),
+            (
+                "sub-windows",
+                "at most 10 in the latest sub-windows of the hour; in any hour at most 20",
+            ),
+            ("sliding-counter", "about 10 in any hour, by an estimate; at most 20"),
+            ("sliding-log", "at most 10 in any hour"),
+        ] {
+            assert_eq!(RuleAlgorithm::named(algorithm).unwrap().bound(quota), said);
+        }
+    }
+
+    #[test]
+    fn the_names_and_algorithms_are_those_of_the_library() {
+        assert_eq!(ALGORITHMS.each_ref().map(|known| known.name), AnyAlgorithm::NAMES);
+        for known in &ALGORITHMS {
+            assert_eq!(known.name.parse(), Ok(known.algorithm));
+        }
+    }
+}
