@@ -16,7 +16,7 @@
 //! Their word is then marked for good. A thread that still holds them looks the key up again, so no
 //! cell is admitted on counts that the next request does not see.
 //!
-//! Model: `loom-tests/tests/tab.rs`, run by `ci/check.sh loom`.
+//! Model: `loom-tests/tests/pending_counts.rs`, run by `ci/check.sh loom`.
 
 use core::time::Duration;
 

@@ -31,7 +31,7 @@
 //! readers load with Acquire. Each modification of that word is a read-modify-write, so later ones
 //! continue the release sequence.
 //!
-//! Models: `loom-tests/tests/purse.rs`, run by `ci/check.sh loom`; every state of several processes:
+//! Models: `loom-tests/tests/lease_cell.rs`, run by `ci/check.sh loom`; every state of several processes:
 //! `verify/states/`, run by `ci/check.sh states`.
 
 #[cfg(all(test, not(tollgate_loom)))]
