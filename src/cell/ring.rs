@@ -137,7 +137,7 @@ impl<W: StateWord> StateCell<W> {
         let cell = &ring.0[place];
         let mut there = cell.load(Ordering::Acquire);
         while there != word {
-            if !planted(Fault::PutUnchecked) && self.load() != seen {
+            if !planted(Fault::PublishUnchecked) && self.load() != seen {
                 return false;
             }
             match cell.compare_exchange(there, word, Ordering::AcqRel, Ordering::Acquire) {

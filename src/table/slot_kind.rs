@@ -112,7 +112,7 @@ pub(super) trait SlotKind {
     ) -> BestSlots<Self::Candidate<'_>>;
 
     /// The live slot to evict; `least` has the least debt by its state word. `None`: the key may
-    /// have a slot by now, and the caller surveys again.
+    /// have a slot by now, and the caller scans again.
     fn victim<'a, M: StateMachine>(
         &'a self,
         machine: &M,

@@ -129,7 +129,7 @@ fn a_request_displaces_one_claim_and_no_more() {
     let table = filled(words);
     let taken = table.claim(&request(&machine), &mut may_displace);
     assert!(matches!(taken, Ok(Some(_))) && !may_displace);
-    assert!(matches!(table.choose(&request(&machine), may_displace), Choice::Survey));
+    assert!(matches!(table.choose(&request(&machine), may_displace), Choice::Rescan));
     // A vacant slot is no claim.
     words[1][5] = CompactWord::VACANT;
     let (table, mut may_displace) = (filled(words), true);

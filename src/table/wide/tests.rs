@@ -75,7 +75,7 @@ fn filled(debts: [[u64; BUCKET]; 2]) -> Table {
 enum Chosen {
     /// The slot's index, and whether a live key is evicted.
     Take(usize, bool),
-    Survey,
+    Rescan,
     Full(u64),
 }
 
@@ -86,7 +86,7 @@ fn choose(table: &Table, may_evict: bool, may_displace: bool) -> Chosen {
         Choice::Take(candidate, evicts) => {
             Chosen::Take(table.slots.index_of(candidate.seen().cell), evicts)
         }
-        Choice::Survey => Chosen::Survey,
+        Choice::Rescan => Chosen::Rescan,
         Choice::Full(Full { nearest }) => Chosen::Full(nearest),
     }
 }
@@ -137,8 +137,8 @@ fn a_key_that_got_a_slot_after_its_lookup_evicts_no_other_key() {
         debts[bucket as usize][3] = 0;
         let table = filled(debts);
         put(&table, (bucket, 3), KEY, Head::committed(1, charged(9)));
-        assert_eq!(choose(&table, true, true), Chosen::Survey);
-        assert_eq!(choose(&table, false, true), Chosen::Survey);
+        assert_eq!(choose(&table, true, true), Chosen::Rescan);
+        assert_eq!(choose(&table, false, true), Chosen::Rescan);
     }
 }
 
@@ -229,7 +229,7 @@ fn a_request_displaces_one_claim_and_no_more() {
         for index in [0, 6, 13] {
             assert_eq!(
                 again(&all_claimed(Some(index)), evict),
-                Chosen::Survey,
+                Chosen::Rescan,
                 "one of them is its own"
             );
         }
