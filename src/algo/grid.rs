@@ -112,7 +112,7 @@ impl Grid {
         Self { mask: field_max, ahead_max: reach + grid.tolerance, reach, ..grid }
     }
 
-    /// What [`from_words`](Self::from_words) reads.
+    /// The words that [`from_words`](Self::from_words) reads.
     #[cfg(feature = "std")]
     #[expect(clippy::cast_possible_truncation, reason = "halves of a u128")]
     pub(crate) fn to_words(self) -> [u64; WORDS] {

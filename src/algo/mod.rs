@@ -198,7 +198,7 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
     #[cfg(feature = "std")]
     type Oracle: oracle::Oracle;
 
-    /// What a decision is made and explained from: the word itself where nothing else is needed.
+    /// The data from which a decision is made and reported: the word itself if no more is needed.
     type View: Copy + core::fmt::Debug;
 
     /// Whether a state can have a ring.
@@ -441,7 +441,7 @@ pub trait PerKey: StateMachine {
     fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError>;
 }
 
-/// What a refund needs to know of a charge.
+/// The record of a charge that a refund needs.
 ///
 /// ```
 /// use tollgate::Tick;
@@ -514,7 +514,7 @@ pub trait RefundVisitor {
     fn by<M: Refund>(self, algo: &M) -> Self::Out;
 }
 
-/// What a state means at an instant.
+/// Whether a state matters at an instant.
 ///
 /// ```
 /// use tollgate::algorithm::Algorithm;
@@ -542,7 +542,7 @@ pub enum Liveness {
     },
 }
 
-/// What a step decided.
+/// The decision of a step.
 ///
 /// ```
 /// use tollgate::algorithm::Algorithm;

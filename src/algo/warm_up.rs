@@ -310,7 +310,7 @@ impl WarmUpParams {
         View { wait: view.wait + cost, warmth: warmed.min(self.period) }
     }
 
-    /// What warming up from `before` to `after` costs above the cells.
+    /// The cost of warming up from `before` to `after`, above that of the cells.
     #[inline(always)]
     fn extra(&self, before: u64, after: u64) -> u64 {
         let from = self.ramp.saturating_sub(before);

@@ -38,7 +38,7 @@ use crate::algo::Ring;
 use crate::sync::{AtomicU64, Fault, Ordering, planted};
 use crate::word::Field;
 
-/// What the algorithm keeps in a cell; 0 is nothing.
+/// The algorithm's content of a cell; 0 means empty.
 const CONTENT: Field = Field::new(0, 64 - GENERATION_BITS);
 /// The generation of the head that it was written for.
 const GENERATION: Field = CONTENT.above(GENERATION_BITS);

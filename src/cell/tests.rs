@@ -16,7 +16,7 @@ use crate::{Gcra, Quota, SlidingLog};
 #[derive(Clone)]
 pub(crate) struct Interrupted<'a, M> {
     pub(crate) machine: M,
-    /// What the other thread does.
+    /// The action of the other thread.
     pub(crate) meanwhile: &'a (dyn Fn() + Sync),
 }
 

@@ -63,7 +63,7 @@ impl<G: Chargeable> Ask<'_, '_, G> {
     }
 
     /// Gives the key up to so many cells more, but no more than the burst: as a gift, beyond what the
-    /// quota grants. What was [charged](Self::charge) beyond the burst is paid first. A key that has no
+    /// quota grants. Cells [charged](Self::charge) beyond the burst are paid first. A key that has no
     /// state has all its cells already.
     ///
     /// **Not guaranteed.**

@@ -3,7 +3,7 @@
 //! # Why it stays exact
 //!
 //! A lease takes `k` cells by one charge, and spends them within `L`, the time in which the rate
-//! restores `k` cells. What is spent in a span `w` was therefore charged in a span of at most
+//! restores `k` cells. Cells spent in a span `w` were therefore charged in a span of at most
 //! `w + L`, by any worker. All charges of the limiter, by leases or not, are held to a burst of
 //! `b - k`, and `rate * L` is at most `k`. So at most `(b - k) + rate * (w + L) <= b + rate * w`
 //! cells are spent in `w`, over any number of leases.

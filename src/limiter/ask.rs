@@ -17,9 +17,9 @@ pub trait Gate: sealed::Gate {}
 impl<G: sealed::Gate> Gate for G {}
 
 pub(crate) mod sealed {
-    /// What a request names, by the kind of gate.
+    /// The key of a request, by the kind of gate.
     pub trait Gate {
-        /// What a request is for: a key, or a whole request where several keys are in it.
+        /// The key of a request, or a whole request that contains several keys.
         type Key: ?Sized;
         /// An algorithm with a quota worked in, where a request may bring its own.
         type Params;

@@ -16,7 +16,7 @@ use crate::table::{HugePages, RingLayout, Table, Tally};
 use crate::time::Clock;
 use crate::time::clocks::QuantaClock;
 
-/// Live keys that a limiter has room for unless told otherwise.
+/// The default number of live keys that a limiter has room for.
 const CAPACITY_DEFAULT: u64 = 100_000;
 /// Far above the 4 microseconds that two cores' counters were seen to differ by.
 const SKEW_DEFAULT: Duration = Duration::from_millis(1);
@@ -266,8 +266,8 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     /// called.
     ///
     /// Each of up to 64 threads at a time counts on a cache line of its own (8 KB in all),
-    /// without a locked instruction; further threads share one. What [leases](crate::lease) take is
-    /// counted, what they spend is not.
+    /// without a locked instruction; further threads share one. Cells that
+    /// [leases](crate::lease) take are counted; cells that they spend are not.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};

@@ -13,8 +13,8 @@ use crate::time::clocks::QuantaClock;
 
 /// Two limiters that get the same requests: one is enforced, the other is a candidate to replace it.
 ///
-/// The answer is the enforced limiter's decision, unchanged. What the candidate would have answered
-/// is counted: see [`counts`](Self::counts). The two may differ in anything: quota, algorithm,
+/// The answer is the enforced limiter's decision, unchanged. The candidate's answers are only
+/// counted: see [`counts`](Self::counts). The two may differ in anything: quota, algorithm,
 /// capacity, policy.
 ///
 /// **Guarantee.** Every request is put to both, and counted once. The candidate charges what the

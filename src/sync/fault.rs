@@ -76,7 +76,7 @@ pub(crate) const fn planted(_: Fault) -> bool {
     false
 }
 
-/// What the loads of a model may return.
+/// The values that the loads of a model may return.
 #[cfg(tollgate_loom)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "for the models only")]

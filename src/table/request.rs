@@ -1,4 +1,4 @@
-//! What is asked of a table, and what it answers besides a decision.
+//! A request to a table, and its answers other than a decision.
 
 use super::Probe;
 use crate::cell::{Paid, Request};

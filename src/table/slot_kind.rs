@@ -1,4 +1,4 @@
-//! What a kind of slot does in its own way: lookup, ranking, and the two steps of a claim.
+//! The operations in which kinds of slots differ: lookup, ranking, and the two steps of a claim.
 
 use super::counters::Counters;
 use super::probe::Probe;

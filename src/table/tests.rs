@@ -1,4 +1,4 @@
-//! What a table reports of slots that are filled by hand.
+//! The reports of a table about slots that are filled by hand.
 
 use core::time::Duration;
 

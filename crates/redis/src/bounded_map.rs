@@ -64,7 +64,7 @@ pub(crate) struct BoundedMap<E> {
     evict_at_nanos: RelaxedCounter,
 }
 
-/// What an eviction dropped.
+/// The entries and cells that evictions dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dropped {
     /// Unspent cells, too old to be used, in the dropped entries.

@@ -14,7 +14,7 @@ pub(crate) fn report(decision: &RulesDecision<'_>) -> (Report, Option<Reason>) {
         report.note_shadow(denial(denied));
     }
     let reason = match decision.outcome() {
-        // This filter does not ask stores, so it denies what a store would decide.
+        // This filter does not ask stores, so it denies requests that a store would decide.
         Outcome::NoRule | Outcome::Admitted(_) if asks_a_store(decision) => {
             Some(Reason::Unavailable)
         }

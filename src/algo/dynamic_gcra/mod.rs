@@ -249,7 +249,7 @@ impl GcraEpoch {
         Self { base: RENEWED.set(self.base, renewed_at & RENEWED.max()), ..self }
     }
 
-    /// What [`from_words`](Self::from_words) reads.
+    /// The words that [`from_words`](Self::from_words) reads.
     #[cfg(feature = "std")]
     pub(crate) fn to_words(self) -> [u64; GCRA_EPOCH_WORDS] {
         let mut words = [0; GCRA_EPOCH_WORDS];

@@ -50,7 +50,7 @@ use crate::word::Field;
 
 /// The largest limit: 31 bits of the word, so that one more fits, which leaves 22 for the time.
 const LIMIT_MAX: u64 = (1 << 30) - 1;
-/// What a compact state must cover.
+/// The horizon that a compact state must cover.
 const COMPACT_HORIZON_MIN: Duration = Duration::from_secs(24 * 3_600);
 const COMPACT_TOLERANCE_MIN: Duration = Duration::from_secs(10);
 const DAY_SECS: i32 = 24 * 3_600;
@@ -587,8 +587,8 @@ mod tests {
             prop_assert_eq!(params.end.of(word), end & params.end.max());
         }
 
-        /// Whatever the quota: the fields are those of a compact state, and a window has its
-        /// thousand units, or is one.
+        /// For every quota, the fields are those of a compact state, and a window has at least a
+        /// thousand units, or exactly one.
         #[test]
         fn a_compact_state_keeps_its_bounds_for_every_quota(
             limit_bits in 0_u32..20, period_bits in 30_u32..57, less: u64, aligned: bool,

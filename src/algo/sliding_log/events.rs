@@ -21,7 +21,7 @@ pub(super) struct View<R> {
     pub(super) birth: u64,
 }
 
-/// What the ring says of an event.
+/// The ring's record of an event.
 pub(super) enum Entry {
     /// An event of the latest charge.
     Latest,

@@ -120,7 +120,7 @@ pub struct SlidingLogParams {
     ahead_max: u64,
 }
 
-/// What a decision is made from.
+/// The data of a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct SlidingLogView {
     step: Step,
@@ -134,7 +134,7 @@ pub struct SlidingLogView {
     remaining: u64,
     until_idle: u64,
     until_admitted: u64,
-    /// What the first rate counts now.
+    /// The cells that the first rate counts now.
     noted: u64,
 }
 

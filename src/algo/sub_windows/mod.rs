@@ -86,7 +86,7 @@ pub struct SubWindowParams {
     reciprocal: u64,
 }
 
-/// What a decision is made from.
+/// The data of a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct SubWindowView {
     admits: bool,

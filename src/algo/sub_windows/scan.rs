@@ -1,4 +1,4 @@
-//! What counts at an instant, and when there is room again, from the word and scans of its ring.
+//! The cells that count at an instant, and the time until there is room, from the word and scans of its ring.
 
 use core::num::NonZeroU64;
 
@@ -68,7 +68,7 @@ impl SubWindowParams {
         index.wrapping_sub(back) & self.index.max()
     }
 
-    /// What the ring says was charged `back` (at most `older`) sub-windows before the word's.
+    /// The ring's count of the sub-window that is `back` (at most `older`) before the word's.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "below the number of cells")]
     pub(super) fn older_count<R: Ring>(&self, view: &View<R>, back: u64) -> u64 {
@@ -80,13 +80,13 @@ impl SubWindowParams {
         if count <= self.count.max() { count.min(self.limit) } else { 0 }
     }
 
-    /// What was charged in the word's own sub-window.
+    /// The count of the word's own sub-window.
     pub(super) fn last_count<R: Ring>(&self, view: &View<R>) -> u64 {
         let older = |sum: u64, back| sum.saturating_add(self.older_count(view, back));
         view.total.saturating_sub((1..=self.older).fold(0, older)).min(self.limit)
     }
 
-    /// What was charged in the sub-window `later` after the first that counts.
+    /// The count of the sub-window that is `later` after the first that counts.
     pub(super) fn count_from_oldest<R: Ring>(&self, view: &View<R>, later: u64) -> u64 {
         // The first that counts lies `older` before the current, which is `passed` after the last.
         let after_last = (view.passed + later).checked_sub(self.older);

@@ -70,7 +70,7 @@ fn filled(debts: [[u64; BUCKET]; 2]) -> Table {
     table
 }
 
-/// What [`SlotTable::choose`] returns.
+/// The result of [`SlotTable::choose`].
 #[derive(Debug, PartialEq)]
 enum Chosen {
     /// The slot's index, and whether a live key is evicted.

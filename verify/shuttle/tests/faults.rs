@@ -33,8 +33,8 @@ caught! {
     cells_wrap: CellsWrap by direct_bucket, direct_window;
     life_unchecked: LifeUnchecked by direct_reservations, wide_reservations;
     revision_stale: RevisionStale by direct_reservations, wide_reservations;
-    torn_quota: TornQuota by live_quota;
-    put_left_out: PublishLeftOut by direct_sub_windows, direct_log, seated_logs;
+    torn_quota: TornQuota by dynamic_quota;
+    publish_left_out: PublishLeftOut by direct_sub_windows, direct_log, claimed_logs;
     publish_unchecked: PublishUnchecked by direct_sub_windows, direct_log;
     recheck_skipped: RecheckSkipped by direct_sub_windows, direct_log;
 }

@@ -1,4 +1,4 @@
-//! The pending counts of one key: what a process knows of its window, and what it has not yet sent.
+//! The pending counts of one key: a process's knowledge of the window, and the cells it has not yet sent.
 //!
 //! One atomic word holds the cells that are not counted in `used`: those in flight to the counter
 //! store, and those still to be sent. Requests change it by compare-and-swap, and so does the one
@@ -92,7 +92,7 @@ pub enum AskOutcome {
     Retired,
 }
 
-/// What is known of one key.
+/// The pending counts of one key.
 #[derive(Debug)]
 #[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "the models use it"))]
 pub struct PendingCounts {

@@ -1,4 +1,4 @@
-//! What the windows of several processes see, against the stated bound.
+//! The cells that several processes admit in a window, compared with the stated bound.
 
 #![allow(clippy::disallowed_types, reason = "a test's store may have a lock")]
 
@@ -76,7 +76,7 @@ struct World {
     lost_per_mille: u64,
 }
 
-/// What each window saw admitted, and the numbers of decisions and calls.
+/// The cells admitted in each window, and the numbers of decisions and calls.
 fn run(world: World, seed: u64) -> (Vec<u64>, u64, u64) {
     simulate(async move {
         let windows = Arc::new(Windows::default());

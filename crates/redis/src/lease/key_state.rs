@@ -72,14 +72,14 @@ pub(crate) enum Completion {
     Unavailable(Unavailable),
 }
 
-/// What a call adds to the statistics.
+/// The additions of a call to the statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CellCounts {
     pub(crate) taken: u64,
     pub(crate) lapsed: u64,
 }
 
-/// What is known of one key.
+/// The state of one key.
 #[derive(Debug)]
 pub(crate) struct KeyState {
     key: Box<[u8]>,

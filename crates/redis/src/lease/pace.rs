@@ -1,8 +1,8 @@
-//! How fast a key's cells are spent, and so how many are asked for, when, and by how many calls.
+//! Measures how fast a key's cells are spent. From that follow the size, the time and the number of calls.
 //!
-//! Calls that end at the same time update these figures independently, so a figure may be of
-//! another moment than its neighbour. Only the sizes of calls depend on them. What may be spent is
-//! in the lease cell.
+//! Calls that end at the same time update these measurements independently, so two of them may be of
+//! different moments. Only the sizes of calls depend on them. The cells that may be spent are in the
+//! lease cell.
 
 use tollgate::Tick;
 
@@ -11,7 +11,7 @@ use super::lease_cell::CALLS_MAX;
 use super::sizing::{self, LowWater, Spending};
 use crate::sync::RelaxedCounter;
 
-/// What is known of a key's pace.
+/// The measured pace of a key.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     last_size: RelaxedCounter,
@@ -31,7 +31,7 @@ pub(crate) struct Pace {
     requested: RelaxedCounter,
 }
 
-/// What a new call must serve.
+/// The demand that a new call must serve.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand {
     /// Fewer cells are useless.
@@ -71,8 +71,8 @@ impl Pace {
     pub(crate) fn size_call(&self, demand: Demand, now: Tick, settings: &Settings) -> u64 {
         let over_nanos = now.as_nanos().saturating_sub(self.mark_nanos.read());
         let round_trip = self.round_trip_nanos.read();
-        // If several calls may be in flight, the next one may begin as soon as one has ended. What was
-        // spent in less than a round trip then says little, unless all cells were spent.
+        // If several calls may be in flight, the next one may begin as soon as one has ended. The
+        // cells spent in less than a round trip then say little about the pace, unless all cells were spent.
         let says_much = self.max_calls() == 1 || demand.unspent == 0;
         let max = match over_nanos >= round_trip || (demand.alone && says_much) {
             true => {

@@ -7,7 +7,7 @@
 //! # Leases
 //!
 //! Cells that are kept for up to `L` are charged to a bucket that is smaller by what comes back in
-//! `L`. What is spent in a span `w` was charged in a span `w + L`, so it is at most
+//! `L`. Cells spent in a span `w` were charged in a span `w + L`, so they are at most
 //! `(burst - rate * L) + rate * (w + L) = burst + rate * w`, over any number of processes.
 
 use core::time::Duration;

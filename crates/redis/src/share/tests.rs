@@ -1,4 +1,4 @@
-//! What all nodes' parts sum to, and how long a dead node's part is unused.
+//! The sum of all nodes' parts, and how long a dead node's part is unused.
 
 #![allow(clippy::disallowed_types, reason = "a test's list may have a lock")]
 

@@ -35,7 +35,7 @@ pub enum ReloadWarning {
         rule: String,
         /// The limit's name; `None` for all limits of the rule and its bans.
         limit: Option<String>,
-        /// What has changed.
+        /// The change.
         why: String,
     },
     /// The burst shrank. A key that has spent the old burst waits longer than either quota takes to

@@ -1,4 +1,4 @@
-//! What a process holds of one key, in four independent atomic words.
+//! The leases and calls that a process holds of one key, in four independent atomic words.
 //!
 //! | word | holds | written by |
 //! |---|---|---|
@@ -58,7 +58,7 @@ pub enum Until {
     Never,
 }
 
-/// What a process holds of one key.
+/// The leases and calls that a process holds of one key.
 #[derive(Debug, Default)]
 #[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "the models use it"))]
 pub struct LeaseCell {
