@@ -230,8 +230,8 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
     /// Calls the visitor with the concrete algorithm. For [any of several](any) algorithms, this is
     /// the only branch on which one it is.
     #[inline(always)]
-    fn dispatch<V: Visitor>(&self, visit: V) -> V::Out {
-        visit.by(self)
+    fn dispatch<V: Visitor>(&self, visitor: V) -> V::Out {
+        visitor.visit(self)
     }
 
     /// The token bucket, if this is one: the algorithm that supports leases.
@@ -242,8 +242,8 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
 
     /// Calls the visitor with the concrete algorithm if it supports refunds; else returns `None`.
     #[inline(always)]
-    fn dispatch_refund<V: RefundVisitor>(&self, visit: V) -> Option<V::Out> {
-        let _ = visit;
+    fn dispatch_refund<V: RefundVisitor>(&self, visitor: V) -> Option<V::Out> {
+        let _ = visitor;
         None
     }
 
@@ -471,7 +471,7 @@ pub struct Receipt {
 /// struct Cells;
 /// impl Visitor for Cells {
 ///     type Out = usize;
-///     fn by<M: StateMachine>(self, algo: &M) -> usize {
+///     fn visit<M: StateMachine>(self, algo: &M) -> usize {
 ///         algo.ring_cells()
 ///     }
 /// }
@@ -484,7 +484,7 @@ pub trait Visitor {
     type Out;
 
     /// Applies the operation.
-    fn by<M: StateMachine>(self, algo: &M) -> Self::Out;
+    fn visit<M: StateMachine>(self, algo: &M) -> Self::Out;
 }
 
 /// The operation that [`StateMachine::dispatch_refund`] applies to an algorithm that supports
@@ -498,7 +498,7 @@ pub trait Visitor {
 /// struct IsRevocable;
 /// impl RefundVisitor for IsRevocable {
 ///     type Out = ();
-///     fn by<M: Refund>(self, _algo: &M) {}
+///     fn visit<M: Refund>(self, _algo: &M) {}
 /// }
 /// for (name, is_revocable) in [("gcra", true), ("sliding-log", false)] {
 ///     let params = name.parse::<AnyAlgorithm>()?.params(&Quota::per_minute(10), 0)?;
@@ -511,7 +511,7 @@ pub trait RefundVisitor {
     type Out;
 
     /// Applies the operation.
-    fn by<M: Refund>(self, algo: &M) -> Self::Out;
+    fn visit<M: Refund>(self, algo: &M) -> Self::Out;
 }
 
 /// Whether a state matters at an instant.

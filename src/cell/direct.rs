@@ -211,7 +211,7 @@ impl Visitor for Check<'_> {
     type Out = Decision;
 
     #[inline(always)]
-    fn by<M: StateMachine>(self, machine: &M) -> Decision {
+    fn visit<M: StateMachine>(self, machine: &M) -> Decision {
         self.cell.decide(machine, Request { now: self.now, cells: self.n })
     }
 }
@@ -223,7 +223,7 @@ impl Visitor for Allow<'_> {
     type Out = bool;
 
     #[inline(always)]
-    fn by<M: StateMachine>(self, machine: &M) -> bool {
+    fn visit<M: StateMachine>(self, machine: &M) -> bool {
         let Check { cell, now, n } = self.0;
         let request = Request { now, cells: n };
         let seen = cell.head.load();
@@ -244,7 +244,7 @@ impl Visitor for Admit<'_> {
     type Out = Option<Permit>;
 
     #[inline(always)]
-    fn by<M: StateMachine>(self, machine: &M) -> Option<Permit> {
+    fn visit<M: StateMachine>(self, machine: &M) -> Option<Permit> {
         let Check { cell, now, n } = self.0;
         let seen = cell.head.load();
         match seen.is_provisional() {

@@ -49,7 +49,7 @@ pub(crate) struct IsRevocable;
 impl RefundVisitor for IsRevocable {
     type Out = ();
 
-    fn by<M: Refund>(self, _: &M) {}
+    fn visit<M: Refund>(self, _: &M) {}
 }
 
 const CHECKED: &str = "the builder has checked that charges can be refunded";
@@ -141,7 +141,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> RefundVisitor for TakeFromSlot<'_
     type Out = Take;
 
     #[inline]
-    fn by<M: Refund>(self, algo: &M) -> Take {
+    fn visit<M: Refund>(self, algo: &M) -> Take {
         let Self { limiter, probe, n, now } = self;
         let request = Request { now, cells: n };
         let may_evict = limiter.evicts();
@@ -163,7 +163,7 @@ impl RefundVisitor for TakeFromBucket<'_> {
     type Out = Take;
 
     #[inline]
-    fn by<M: Refund>(self, algo: &M) -> Take {
+    fn visit<M: Refund>(self, algo: &M) -> Take {
         let paid = self.cell.charge(algo, self.now, self.n)?;
         Ok((Taken::Bucket(paid), permit_after(algo, &paid, self.now)))
     }
@@ -180,7 +180,7 @@ struct GiveToSlot<'a, K: ?Sized, A: Algorithm, C, N> {
 impl<K: ?Sized, A: Algorithm, C, N: Fn() -> Tick> RefundVisitor for GiveToSlot<'_, K, A, C, N> {
     type Out = ();
 
-    fn by<M: Refund>(self, algo: &M) {
+    fn visit<M: Refund>(self, algo: &M) {
         let Self { limiter, probe, paid, n, now } = self;
         let now = clock_of(paid, now);
         let next = |state| algo.refund(state, &paid.receipt, now(), n);
@@ -198,7 +198,7 @@ struct GiveToBucket<'a, N> {
 impl<N: Fn() -> Tick> RefundVisitor for GiveToBucket<'_, N> {
     type Out = ();
 
-    fn by<M: Refund>(self, algo: &M) {
+    fn visit<M: Refund>(self, algo: &M) {
         let Self { cell, paid, n, now } = self;
         cell.refund(algo, paid, clock_of(paid, now), n);
     }

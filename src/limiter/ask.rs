@@ -86,7 +86,7 @@ impl<'g, 'k, G: Gate> Ask<'g, 'k, G> {
 
     /// Asks by an algorithm that works on the same states as the gate's own.
     #[inline(always)]
-    pub(crate) fn by(self, params: &'k G::Params) -> Self {
+    pub(crate) fn with_params(self, params: &'k G::Params) -> Self {
         Self { plan: Some(params), ..self }
     }
 

@@ -270,7 +270,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Decide<'_, K, A, C> {
     type Out = Decision;
 
     #[inline(always)]
-    fn by<M: StateMachine>(self, algo: &M) -> Decision {
+    fn visit<M: StateMachine>(self, algo: &M) -> Decision {
         let Self { limiter, probe, lookup, now, n, evict } = self;
         let request = Request { now, cells: n };
         let asked = KeyRequest { probe, machine: algo, request, may_evict: evict };
@@ -295,8 +295,8 @@ struct DecideWithin<'a, K: ?Sized, A: Algorithm, C> {
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for DecideWithin<'_, K, A, C> {
     type Out = Decision;
 
-    fn by<M: StateMachine>(self, algo: &M) -> Decision {
-        self.decide.by(&WithinDelay::new(algo.clone(), self.max_delay))
+    fn visit<M: StateMachine>(self, algo: &M) -> Decision {
+        self.decide.visit(&WithinDelay::new(algo.clone(), self.max_delay))
     }
 }
 
@@ -307,7 +307,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Allow<'_, K, A, C> {
     type Out = bool;
 
     #[inline(always)]
-    fn by<M: StateMachine>(self, algo: &M) -> bool {
+    fn visit<M: StateMachine>(self, algo: &M) -> bool {
         let Decide { limiter, probe, lookup, now, n, evict } = self.0;
         let request = Request { now, cells: n };
         let asked = KeyRequest { probe, machine: algo, request, may_evict: evict };
@@ -334,7 +334,7 @@ impl Visitor for Admit<'_> {
     type Out = Option<Permit>;
 
     #[inline(always)]
-    fn by<M: StateMachine>(self, algo: &M) -> Option<Permit> {
+    fn visit<M: StateMachine>(self, algo: &M) -> Option<Permit> {
         self.lookup.admit(algo, self.now, self.n)
     }
 }

@@ -344,13 +344,13 @@ impl StateMachine for DynamicGcraParams {
     type View = u64;
 
     #[inline(always)]
-    fn dispatch<V: Visitor>(&self, visit: V) -> V::Out {
-        visit.by(&self.now())
+    fn dispatch<V: Visitor>(&self, visitor: V) -> V::Out {
+        visitor.visit(&self.now())
     }
 
     #[inline(always)]
-    fn dispatch_refund<V: RefundVisitor>(&self, visit: V) -> Option<V::Out> {
-        Some(visit.by(&self.now()))
+    fn dispatch_refund<V: RefundVisitor>(&self, visitor: V) -> Option<V::Out> {
+        Some(visitor.visit(&self.now()))
     }
 
     fn fresh(&self, now: Tick) -> u64 {

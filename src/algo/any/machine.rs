@@ -46,8 +46,8 @@ impl StateMachine for AnyParams {
     const OWED_BY_RING: bool = true;
 
     #[inline(always)]
-    fn dispatch<V: Visitor>(&self, visit: V) -> V::Out {
-        each_machine!(self, each => visit.by(each))
+    fn dispatch<V: Visitor>(&self, visitor: V) -> V::Out {
+        each_machine!(self, each => visitor.visit(each))
     }
 
     fn as_gcra(&self) -> Option<&GcraParams> {
@@ -55,8 +55,8 @@ impl StateMachine for AnyParams {
     }
 
     #[inline(always)]
-    fn dispatch_refund<V: RefundVisitor>(&self, visit: V) -> Option<V::Out> {
-        each_machine!(self, each => each.dispatch_refund(visit))
+    fn dispatch_refund<V: RefundVisitor>(&self, visitor: V) -> Option<V::Out> {
+        each_machine!(self, each => each.dispatch_refund(visitor))
     }
 
     fn ring_cells(&self) -> usize {

@@ -312,8 +312,8 @@ impl StateMachine for FixedWindowParams {
     const MAY_BE_COMPACT: bool = true;
 
     #[inline(always)]
-    fn dispatch_refund<V: RefundVisitor>(&self, visit: V) -> Option<V::Out> {
-        Some(visit.by(self))
+    fn dispatch_refund<V: RefundVisitor>(&self, visitor: V) -> Option<V::Out> {
+        Some(visitor.visit(self))
     }
 
     #[inline]

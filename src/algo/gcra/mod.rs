@@ -384,8 +384,8 @@ impl StateMachine for GcraParams {
     }
 
     #[inline(always)]
-    fn dispatch_refund<V: RefundVisitor>(&self, visit: V) -> Option<V::Out> {
-        Some(visit.by(self))
+    fn dispatch_refund<V: RefundVisitor>(&self, visitor: V) -> Option<V::Out> {
+        Some(visitor.visit(self))
     }
 
     #[inline]
