@@ -137,7 +137,7 @@ pub trait Ring: Copy {
     /// The exclusive or of the content at `place` and `content`, of 54 bits. If the stored word was
     /// written for an earlier key, and so counts for nothing, higher bits may be set.
     #[inline(always)]
-    fn apart(self, place: usize, content: u64) -> u64 {
+    fn xor(self, place: usize, content: u64) -> u64 {
         self.cell(place) ^ content
     }
 

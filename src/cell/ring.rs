@@ -106,12 +106,12 @@ pub(super) struct LiveRing<'a> {
 impl Ring for LiveRing<'_> {
     #[inline(always)]
     fn cell(self, place: usize) -> u64 {
-        let content = self.apart(place, 0);
+        let content = self.xor(place, 0);
         if content <= CONTENT.max() { content } else { 0 }
     }
 
     #[inline(always)]
-    fn apart(self, place: usize, content: u64) -> u64 {
+    fn xor(self, place: usize, content: u64) -> u64 {
         self.cells[place].load(Ordering::Acquire) ^ self.life ^ content
     }
 

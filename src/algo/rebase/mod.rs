@@ -149,8 +149,8 @@ impl Rebased {
         let here = then.tick.saturating_add(*elapsed);
         let (units, nanos) = grid.ratio();
         // Below 2^64 nanoseconds, and less than 2^63 units in one of them.
-        let apart = i128::from(now.tick.as_nanos()) - i128::from(here.as_nanos());
-        let scaled = apart * i128::from(units);
+        let distance = i128::from(now.tick.as_nanos()) - i128::from(here.as_nanos());
+        let scaled = distance * i128::from(units);
         let rounded = scaled.rem_euclid(i128::from(nanos)) != 0;
         let shift = scaled.div_euclid(i128::from(nanos)) + i128::from(rounded);
         let (then, now) = (grid.floor(then.tick), grid.floor(now.tick));
@@ -174,11 +174,11 @@ impl Rebased {
         let Restart { then, now, .. } = restart;
         let period = i128::from(period_nanos);
         let (begun, ahead_now) = (ahead_nanos / period_nanos * period_nanos, ahead_nanos);
-        let apart = i128::from(then.unix_origin_nanos) - i128::from(now.unix_origin_nanos);
+        let distance = i128::from(then.unix_origin_nanos) - i128::from(now.unix_origin_nanos);
         let (begun, ahead_now) = (i128::from(begun), i128::from(ahead_now));
-        let ahead_then = (ahead_now + apart).rem_euclid(period) + begun;
+        let ahead_then = (ahead_now + distance).rem_euclid(period) + begun;
         // The two clocks' first periods are whole periods apart.
-        let periods = (apart + ahead_now - ahead_then) / period;
+        let periods = (distance + ahead_now - ahead_then) / period;
         let (units, nanos) = grid.ratio();
         let units_in_period = period * i128::from(units) / i128::from(nanos);
         let floor = |tick: Tick, ahead: i128| {

@@ -17,7 +17,7 @@ impl Ring for ByHand<'_> {
         if content >> 54 == 0 { content } else { 0 }
     }
 
-    fn apart(self, place: usize, content: u64) -> u64 {
+    fn xor(self, place: usize, content: u64) -> u64 {
         self.0[place] ^ content
     }
 }

@@ -140,7 +140,7 @@ impl SubWindowParams {
         let (counted, put) = if view.passed == 0 {
             (view.total, 0)
         } else {
-            let OutOfLine(moved) = self.moved_on(view);
+            let OutOfLine(moved) = self.advanced(view);
             moved
         };
         let current = self.grid.later(view.last, view.passed) & self.index.max();
@@ -251,7 +251,7 @@ impl StateMachine for SubWindowParams {
     #[inline]
     fn liveness(&self, word: u64, instant: u64) -> Liveness {
         let (last, total) = (self.index.of(word), self.count.of(word));
-        let (ahead, passed) = self.apart(last, instant);
+        let (ahead, passed) = self.distance(last, instant);
         if total == 0 {
             Liveness::Idle { units: passed }
         } else if passed > self.older {

@@ -38,7 +38,7 @@ impl SubWindowParams {
     pub(super) fn view<R: Ring>(&self, word: u64, ring: R, now: Tick) -> View<R> {
         let floor = self.grid.floor(now);
         let last = self.index.of(word);
-        let (ahead, passed) = self.apart(last, floor);
+        let (ahead, passed) = self.distance(last, floor);
         let phase = if self.weighed { self.grid.scale(now, floor).phase } else { 0 };
         // No valid state counts more; an arbitrary word may, and its excess must not overflow the
         // field.
@@ -49,7 +49,7 @@ impl SubWindowParams {
     /// Sub-windows from that of `now` to the word's, if that is ahead; and from the word's to that
     /// of `now`, if it is behind.
     #[inline(always)]
-    pub(super) fn apart(&self, last: u64, floor: u64) -> (u64, u64) {
+    pub(super) fn distance(&self, last: u64, floor: u64) -> (u64, u64) {
         match self.grid.ahead(last, floor) {
             0 => (0, self.grid.behind(last, floor)),
             ahead => (ahead, 0),
@@ -76,7 +76,7 @@ impl SubWindowParams {
         let back = back as usize;
         let wrapped = if back > view.place { self.cells as usize } else { 0 };
         // The count if the index above it is the same; else more than any count.
-        let count = view.ring.apart(view.place + wrapped - back, self.index.set(0, index));
+        let count = view.ring.xor(view.place + wrapped - back, self.index.set(0, index));
         if count <= self.count.max() { count.min(self.limit) } else { 0 }
     }
 
@@ -101,7 +101,7 @@ impl SubWindowParams {
     /// to publish.
     #[cold]
     #[inline(never)]
-    pub(super) fn moved_on<R: Ring>(&self, view: View<R>) -> OutOfLine<(u64, u64)> {
+    pub(super) fn advanced<R: Ring>(&self, view: View<R>) -> OutOfLine<(u64, u64)> {
         if view.passed > self.older {
             return OutOfLine((0, 0));
         }
