@@ -46,7 +46,7 @@ pub mod warm_up;
 mod within_delay;
 
 pub use grid::Grid;
-pub use rebase::{FIGURES, Moment, Rebase, Rebased, Restart};
+pub use rebase::{CONFIG_WORDS, ClockChange, Moment, Rebase, Restart};
 #[cfg(feature = "std")]
 pub(crate) use within_delay::WithinDelay;
 

@@ -365,13 +365,15 @@ fn a_restore_keeps_a_shared_overflow_with_a_ring() {
 /// decision can read.
 fn rebase_of_a_ring_is_total<P: Rebase>(params: &P, word: u64, ring: &[u64], restart: &Restart) {
     let mut ring: Vec<u64> = ring.iter().copied().cycle().take(params.kept_cells()).collect();
-    let Some(carried) = params.rebase(word, &mut ring, &params.passage(restart)) else { return };
+    let Some(carried) = params.rebase(word, &mut ring, &params.clock_change(restart)) else {
+        return;
+    };
     assert_eq!(carried >> PAYLOAD_BITS, 0);
     assert!(ring.iter().all(|content| content >> 54 == 0));
     let Restart { now, .. } = *restart;
     let still = Restart { then: now, elapsed: Duration::ZERO, now };
     let mut again = ring.clone();
-    assert_eq!(params.rebase(carried, &mut again, &params.passage(&still)), Some(carried));
+    assert_eq!(params.rebase(carried, &mut again, &params.clock_change(&still)), Some(carried));
     assert_eq!(again, ring);
     assert!(matches!(params.liveness(carried, params.instant(now.tick)), Liveness::Live { .. }));
     for n in [0, 1, 5, u64::MAX] {
@@ -424,7 +426,7 @@ proptest! {
 /// Rebasing any word, by any clocks, gives a state that fits the payload, and that owes at most one
 /// unit more than before.
 fn rebase_of_a_word_is_total<P: Rebase>(params: &P, word: u64, restart: &Restart) {
-    let Some(carried) = params.rebase(word, &mut [], &params.passage(restart)) else { return };
+    let Some(carried) = params.rebase(word, &mut [], &params.clock_change(restart)) else { return };
     assert_eq!(carried >> PAYLOAD_BITS, 0);
     let weight = |word, tick| match params.liveness(word, params.instant(tick)) {
         Liveness::Idle { .. } => 0,

@@ -311,7 +311,10 @@ mod tests {
             let our_answer = ours.charge(&our_rule, now);
             let answered = Arrival::answer(&rule, answer, now);
             assert_eq!(answered, OurStep::answer(&our_rule, our_answer, now));
-            assert_eq!((answered.admitted, answered.remaining, answered.retry_after_nanos), expected);
+            assert_eq!(
+                (answered.admitted, answered.remaining, answered.retry_after_nanos),
+                expected
+            );
         }
     }
 }

@@ -10,8 +10,8 @@ use super::{AnyParams, AnyView};
 use crate::algo::gcra::GcraParams;
 use crate::algo::grid::Grid;
 use crate::algo::{
-    FIGURES, Liveness, Rebase, Rebased, RefundVisitor, Restart, Ring, StateMachine, Step, Visitor,
-    sealed::Sealed,
+    CONFIG_WORDS, ClockChange, Liveness, Rebase, RefundVisitor, Restart, Ring, StateMachine, Step,
+    Visitor, sealed::Sealed,
 };
 use crate::decision::{Denied, Permit};
 use crate::time::Tick;
@@ -22,16 +22,16 @@ impl Rebase for AnyParams {
         each_machine!(self, each => each.algorithm())
     }
 
-    fn figures(&self, unix_origin_nanos: u64) -> [u64; FIGURES] {
-        each_machine!(self, each => each.figures(unix_origin_nanos))
+    fn config_words(&self, unix_origin_nanos: u64) -> [u64; CONFIG_WORDS] {
+        each_machine!(self, each => each.config_words(unix_origin_nanos))
     }
 
-    fn passage(&self, restart: &Restart) -> Rebased {
-        each_machine!(self, each => each.passage(restart))
+    fn clock_change(&self, restart: &Restart) -> ClockChange {
+        each_machine!(self, each => each.clock_change(restart))
     }
 
-    fn rebase(&self, word: u64, ring: &mut [u64], passage: &Rebased) -> Option<u64> {
-        each_machine!(self, each => each.rebase(word, ring, passage))
+    fn rebase(&self, word: u64, ring: &mut [u64], change: &ClockChange) -> Option<u64> {
+        each_machine!(self, each => each.rebase(word, ring, change))
     }
 }
 

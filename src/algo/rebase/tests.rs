@@ -33,7 +33,7 @@ fn machines_that_read_states_differently_have_different_figures() {
     let log = |first, and: Quota| SlidingLog::new().and(and).params(&first, 0);
     let counting = SlidingLog::new().and(Quota::per_second(5)).count_denials();
     let alone = SlidingLog::new().params(&quota, 0);
-    let figures = [
+    let config = [
         alone,
         log(quota, Quota::per_second(5)),
         log(quota, Quota::per_second(6)),
@@ -41,7 +41,7 @@ fn machines_that_read_states_differently_have_different_figures() {
         log(quota, Quota::new(5, Duration::from_secs(2))),
         counting.params(&quota, 0),
     ]
-    .map(|params| params.expect("in range").figures(0));
+    .map(|params| params.expect("in range").config_words(0));
     let warm_up = |secs, quota| WarmUp::new(Duration::from_secs(secs)).params(&quota, 0);
     let others = [
         warm_up(9, quota),
@@ -49,10 +49,10 @@ fn machines_that_read_states_differently_have_different_figures() {
         warm_up(9, Quota::per_minute(61)),
         warm_up(9, quota.burst(7)),
     ]
-    .map(|params| params.expect("in range").figures(0));
-    for figures in [&figures[..], &others[..]] {
-        for (index, one) in figures.iter().enumerate() {
-            assert!(!figures[..index].contains(one), "{index}");
+    .map(|params| params.expect("in range").config_words(0));
+    for config in [&config[..], &others[..]] {
+        for (index, one) in config.iter().enumerate() {
+            assert!(!config[..index].contains(one), "{index}");
         }
     }
 }
@@ -90,10 +90,10 @@ impl<M: Rebase> Kept<M> {
 
     /// The same state for `machine`, which counts from another origin.
     fn carried(&self, machine: M, restart: &Restart) -> Self {
-        let passage = machine.passage(restart);
+        let change = machine.clock_change(restart);
         let mut ring = self.ring.clone();
         let kept = machine.kept_cells();
-        match machine.rebase(self.word, &mut ring[..kept], &passage) {
+        match machine.rebase(self.word, &mut ring[..kept], &change) {
             None => Self::new(machine, restart.now.tick),
             Some(word) => Self { machine, word, ring },
         }

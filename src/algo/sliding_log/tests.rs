@@ -85,9 +85,9 @@ fn a_word_that_fills_too_many_places_fills_them_all() {
             let word = params.time.set(params.lap.set(params.filled.set(0, filled), lap), floor);
             assert_eq!(params.filled.of(word), filled);
             let seen = params.read(word, &ring[..], now, 1);
-            let passage = params.passage(&here(now));
+            let change = params.clock_change(&here(now));
             let mut carried = *ring;
-            let word = params.rebase(word, &mut carried[..params.kept_cells()], &passage);
+            let word = params.rebase(word, &mut carried[..params.kept_cells()], &change);
             (params.answer(seen, now, 1), word, carried)
         });
         assert_eq!(beyond, all, "{lap}");
@@ -115,8 +115,8 @@ fn a_log_rebased_to_the_same_clock_answers_as_before() {
             let word = latest | params.lap.set(0, lap) | params.filled.set(0, place + 1);
             let mut carried = ring;
             let kept = params.kept_cells();
-            let passage = params.passage(&here(now));
-            let next = params.rebase(word, &mut carried[..kept], &passage).expect("it is live");
+            let change = params.clock_change(&here(now));
+            let next = params.rebase(word, &mut carried[..kept], &change).expect("it is live");
             // Places that the first round has not reached are empty.
             let unknown = if lap == FIRST { place + 1..4 } else { 0..0 };
             assert!(unknown.into_iter().all(|at| carried[cell_at(at)] == 0), "{lap} {place}");
@@ -163,12 +163,13 @@ fn the_latest_event_is_never_before_the_origin() {
 #[test]
 fn the_figures_hold_limits_of_up_to_two_to_the_sixteenth() {
     let second = |limit| Quota::per_second(limit);
-    let figures =
-        |log: SlidingLog, limit| log.params(&second(limit), 0).expect("in range").figures(0)[2];
-    assert_eq!(figures(SlidingLog::new(), 1), 0);
-    assert_eq!(figures(SlidingLog::new(), 1 << 16), 0xffff);
+    let config = |log: SlidingLog, limit| {
+        log.params(&second(limit), 0).expect("in range").config_words(0)[2]
+    };
+    assert_eq!(config(SlidingLog::new(), 1), 0);
+    assert_eq!(config(SlidingLog::new(), 1 << 16), 0xffff);
     let and = SlidingLog::new().and(Quota::per_minute(1 << 16));
-    assert_eq!(figures(and, 7), 6 << 16 | 0xffff);
+    assert_eq!(config(and, 7), 6 << 16 | 0xffff);
 }
 
 #[test]
