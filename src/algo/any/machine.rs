@@ -90,37 +90,37 @@ impl StateMachine for AnyParams {
     }
 
     #[inline]
-    fn step(&self, seen: AnyView, now: Tick, n: u64) -> Step {
+    fn step(&self, view: AnyView, now: Tick, n: u64) -> Step {
         // A view is never that of another algorithm. If it were, nothing would be granted.
-        each_view!(self, seen, each, its => each.step(its, now, n), else Step::Deny)
+        each_view!(self, view, each, its => each.step(its, now, n), else Step::Deny)
     }
 
     #[inline]
     fn publish<R: Ring>(
         &self,
-        seen: AnyView,
+        view: AnyView,
         ring: R,
-        put: impl FnMut(usize, u64) -> bool,
+        write: impl FnMut(usize, u64) -> bool,
     ) -> bool {
-        each_view!(self, seen, each, its => each.publish(its, ring, put), else true)
+        each_view!(self, view, each, its => each.publish(its, ring, write), else true)
     }
 
     #[inline]
-    fn note(&self, seen: AnyView, n: u64) -> u64 {
-        each_view!(self, seen, each, its => each.note(its, n), else 0)
+    fn note(&self, view: AnyView, n: u64) -> u64 {
+        each_view!(self, view, each, its => each.note(its, n), else 0)
     }
 
     #[inline]
-    fn permit(&self, seen: AnyView, now: Tick, n: u64) -> Permit {
-        each_view!(self, seen, each, its => each.permit(its, now, n), else {
-            unreachable!("{self:?} saw {seen:?}")
+    fn permit(&self, view: AnyView, now: Tick, n: u64) -> Permit {
+        each_view!(self, view, each, its => each.permit(its, now, n), else {
+            unreachable!("{self:?} saw {view:?}")
         })
     }
 
     #[inline]
-    fn denied(&self, seen: AnyView, now: Tick, n: u64) -> Denied {
-        each_view!(self, seen, each, its => each.denied(its, now, n), else {
-            unreachable!("{self:?} saw {seen:?}")
+    fn denied(&self, view: AnyView, now: Tick, n: u64) -> Denied {
+        each_view!(self, view, each, its => each.denied(its, now, n), else {
+            unreachable!("{self:?} saw {view:?}")
         })
     }
 

@@ -371,21 +371,21 @@ impl StateMachine for GcraEpoch {
     }
 
     #[inline(always)]
-    fn step(&self, seen: u64, now: Tick, n: u64) -> Step {
-        match self.gcra.step(seen, self.elapsed(now), n) {
+    fn step(&self, view: u64, now: Tick, n: u64) -> Step {
+        match self.gcra.step(view, self.elapsed(now), n) {
             Step::Admit { next } => Step::Admit { next: self.absolute(next) },
             denied => denied,
         }
     }
 
     #[inline(always)]
-    fn permit(&self, seen: u64, now: Tick, n: u64) -> Permit {
-        self.gcra.permit(seen, self.elapsed(now), n).seen_before(self.gap(now))
+    fn permit(&self, view: u64, now: Tick, n: u64) -> Permit {
+        self.gcra.permit(view, self.elapsed(now), n).seen_before(self.gap(now))
     }
 
     #[inline(always)]
-    fn denied(&self, seen: u64, now: Tick, n: u64) -> Denied {
-        self.gcra.denied(seen, self.elapsed(now), n).seen_before(self.gap(now))
+    fn denied(&self, view: u64, now: Tick, n: u64) -> Denied {
+        self.gcra.denied(view, self.elapsed(now), n).seen_before(self.gap(now))
     }
 
     /// Before the quota applied, as if it had applied then: the table asks how long ago a state

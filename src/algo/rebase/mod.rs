@@ -108,8 +108,8 @@ pub struct ClockChange {
 /// // Half a second later, by a new clock: half of the ten cells have come back.
 /// let change = params.clock_change(&Restart { then, elapsed: Duration::from_millis(500), now });
 /// let word = params.rebase(next, &mut [], &change).unwrap();
-/// let seen = params.read(word, NoRing, now.tick, 0);
-/// assert_eq!(params.answer(seen, now.tick, 0).unwrap().remaining(), 5);
+/// let view = params.read(word, NoRing, now.tick, 0);
+/// assert_eq!(params.answer(view, now.tick, 0).unwrap().remaining(), 5);
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 pub trait Rebase: StateMachine {

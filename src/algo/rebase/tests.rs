@@ -71,13 +71,13 @@ impl<M: Rebase> Kept<M> {
     }
 
     fn ask(&mut self, now: Tick, n: u64) -> Decision {
-        let seen = self.machine.read(self.word, &*self.ring, now, n);
-        let step = self.machine.step(seen, now, n);
+        let view = self.machine.read(self.word, &*self.ring, now, n);
+        let step = self.machine.step(view, now, n);
         if let Step::Admit { next } | Step::DenyCounted { next } = step
             && next != self.word
         {
             let mut puts = Vec::new();
-            let published = self.machine.publish(seen, &*self.ring, |place, content| {
+            let published = self.machine.publish(view, &*self.ring, |place, content| {
                 puts.push((place, content));
                 true
             });
@@ -85,7 +85,7 @@ impl<M: Rebase> Kept<M> {
             puts.into_iter().for_each(|(place, content)| self.ring[place] = content);
             self.word = next;
         }
-        self.machine.answer(seen, now, n)
+        self.machine.answer(view, now, n)
     }
 
     /// The same state for `machine`, which counts from another origin.

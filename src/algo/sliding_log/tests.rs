@@ -84,11 +84,11 @@ fn a_word_that_fills_too_many_places_fills_them_all() {
         let [beyond, all] = [7, 4].map(|filled| {
             let word = params.time.set(params.lap.set(params.filled.set(0, filled), lap), floor);
             assert_eq!(params.filled.of(word), filled);
-            let seen = params.read(word, &ring[..], now, 1);
+            let view = params.read(word, &ring[..], now, 1);
             let change = params.clock_change(&here(now));
             let mut carried = *ring;
             let word = params.rebase(word, &mut carried[..params.kept_cells()], &change);
-            (params.answer(seen, now, 1), word, carried)
+            (params.answer(view, now, 1), word, carried)
         });
         assert_eq!(beyond, all, "{lap}");
     }
@@ -195,10 +195,10 @@ proptest! {
             let mut events = Vec::new();
             for (pause, n) in &charges {
                 now = now.saturating_add(Duration::from_millis(*pause));
-                let seen = params.read(word, &ring[..], now, *n);
-                let Step::Admit { next } = params.step(seen, now, *n) else { continue };
+                let view = params.read(word, &ring[..], now, *n);
+                let Step::Admit { next } = params.step(view, now, *n) else { continue };
                 let before = ring.clone();
-                params.publish(seen, &before[..], |place, content| {
+                params.publish(view, &before[..], |place, content| {
                     ring[place] = content;
                     true
                 });

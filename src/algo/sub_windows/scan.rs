@@ -116,8 +116,9 @@ impl SubWindowParams {
             }
         }
         let last = view.total.saturating_sub(older).min(self.limit);
-        let put = if last == 0 { 0 } else { self.index.set(self.count.set(0, last), view.last) };
-        OutOfLine((view.total.saturating_sub(gone), put))
+        let published =
+            if last == 0 { 0 } else { self.index.set(self.count.set(0, last), view.last) };
+        OutOfLine((view.total.saturating_sub(gone), published))
     }
 
     /// Whole cells in `oldest` weighed by `overlap`.
