@@ -208,20 +208,20 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     }
 
     /// As [`decide_full`](Self::decide_full), where keys without a slot share no limiter.
-    pub(crate) fn decide_unseated(&self, nearest: u64, n: u64, now: Tick) -> Decision {
-        let OutOfLine(decision) = self.decide_full(nearest, n, now);
+    pub(crate) fn decide_without_slot(&self, nearest_idle: u64, n: u64, now: Tick) -> Decision {
+        let OutOfLine(decision) = self.decide_full(nearest_idle, n, now);
         decision
     }
 
     /// Decides where all candidate slots hold live keys of others, and none may be evicted.
     #[cold]
     #[inline(never)]
-    fn decide_full(&self, nearest: u64, n: u64, now: Tick) -> OutOfLine<Decision> {
+    fn decide_full(&self, nearest_idle: u64, n: u64, now: Tick) -> OutOfLine<Decision> {
         let counters = self.table.counters();
         OutOfLine(match &self.when_full {
             WhenFull::Evict | WhenFull::Deny => {
                 counters.count(Event::DeniedFull);
-                Err(self.params.no_slot(nearest, now, self.table.skew()))
+                Err(self.params.no_slot(nearest_idle, now, self.table.skew()))
             }
             WhenFull::Admit => {
                 counters.count(Event::AdmittedFull);
@@ -276,8 +276,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Decide<'_, K, A, C> {
         let asked = KeyRequest { probe, machine: algo, request, may_evict: evict };
         let decision = match lookup.decide(asked) {
             Ok(decision) => decision,
-            Err(Full { nearest }) => {
-                let OutOfLine(decision) = limiter.decide_full(nearest, n, now);
+            Err(Full { nearest_idle }) => {
+                let OutOfLine(decision) = limiter.decide_full(nearest_idle, n, now);
                 decision
             }
         };
@@ -313,8 +313,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Allow<'_, K, A, C> {
         let asked = KeyRequest { probe, machine: algo, request, may_evict: evict };
         let allowed = match lookup.allow(asked) {
             Ok(allowed) => allowed,
-            Err(Full { nearest }) => {
-                let OutOfLine(decision) = limiter.decide_full(nearest, n, now);
+            Err(Full { nearest_idle }) => {
+                let OutOfLine(decision) = limiter.decide_full(nearest_idle, n, now);
                 decision.is_ok()
             }
         };

@@ -301,10 +301,12 @@ impl<K: SlotKind> SlotTable<K> {
                 }
             }
             (None, Some((_, candidate))) => {
-                Choice::Full(Full { nearest: candidate.seen().word.state() })
+                Choice::Full(Full { nearest_idle: candidate.seen().word.state() })
             }
             // Nothing but claims, and this request has displaced one already.
-            (None, None) if best.has_claims => Choice::Full(Full { nearest: machine.fresh(now) }),
+            (None, None) if best.has_claims => {
+                Choice::Full(Full { nearest_idle: machine.fresh(now) })
+            }
             (None, None) => Choice::Rescan,
         }
     }

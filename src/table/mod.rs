@@ -45,7 +45,7 @@ pub(crate) use wide::RingLayout;
 use wide::WideSlots;
 
 use crate::algo::{Refund, StateMachine};
-use crate::cell::{CompactWord, Head, MaxAhead, Paid, Request};
+use crate::cell::{ChargeReceipt, CompactWord, Head, MaxAhead, Request};
 use crate::decision::{Decision, Permit};
 use crate::sync::MODEL;
 use crate::time::Tick;
@@ -209,7 +209,12 @@ impl Table {
 
     /// Replaces the state that was charged by `next` of it, if the key still has the slot that was
     /// charged. Compact slots do not tell one life of a key from another: there, if it has a slot.
-    pub(crate) fn revise_charged(&self, probe: Probe, paid: &Paid, next: impl Fn(u64) -> u64) {
+    pub(crate) fn revise_charged(
+        &self,
+        probe: Probe,
+        paid: &ChargeReceipt,
+        next: impl Fn(u64) -> u64,
+    ) {
         match &self.kind {
             Kind::Wide(table) => table.revise_charged(probe, paid, next),
             Kind::Compact(table) => table.revise_charged(probe, paid, next),

@@ -3,7 +3,7 @@
 use super::counters::Counters;
 use super::probe::Probe;
 use crate::algo::StateMachine;
-use crate::cell::{Paid, SlotRing, StateCell, StateWord};
+use crate::cell::{ChargeReceipt, SlotRing, StateCell, StateWord};
 
 /// A slot's state word, and its value when it was read.
 pub(crate) struct SlotRef<'a, W> {
@@ -147,5 +147,5 @@ pub(super) trait SlotKind {
     fn place_of(&self, slot: SlotRef<'_, Self::Word>) -> (u64, usize);
 
     /// The slot that was charged, if the key still has it.
-    fn charged_slot(&self, probe: Probe, paid: &Paid) -> Option<SlotRef<'_, Self::Word>>;
+    fn charged_slot(&self, probe: Probe, paid: &ChargeReceipt) -> Option<SlotRef<'_, Self::Word>>;
 }

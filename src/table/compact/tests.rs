@@ -26,8 +26,8 @@ fn bucket() -> impl StateMachine {
 /// The state after `n` cells at `now`.
 fn charged(n: u64, now: Tick) -> u64 {
     let machine = bucket();
-    let seen = machine.read(machine.fresh(now), NoRing, now, n);
-    let Step::Admit { next } = machine.step(seen, now, n) else { panic!("{n} cells are free") };
+    let view = machine.read(machine.fresh(now), NoRing, now, n);
+    let Step::Admit { next } = machine.step(view, now, n) else { panic!("{n} cells are free") };
     next
 }
 

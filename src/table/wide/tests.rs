@@ -29,8 +29,8 @@ fn charged(n: u64) -> u64 {
 
 fn charged_at(now: Tick, n: u64) -> u64 {
     let machine = bucket();
-    let seen = machine.read(machine.fresh(now), NoRing, now, n);
-    let Step::Admit { next } = machine.step(seen, now, n) else { panic!("{n} cells are free") };
+    let view = machine.read(machine.fresh(now), NoRing, now, n);
+    let Step::Admit { next } = machine.step(view, now, n) else { panic!("{n} cells are free") };
     next
 }
 
@@ -87,7 +87,7 @@ fn choose(table: &Table, may_evict: bool, may_displace: bool) -> Chosen {
             Chosen::Take(table.slots.index_of(candidate.seen().cell), evicts)
         }
         Choice::Rescan => Chosen::Rescan,
-        Choice::Full(Full { nearest }) => Chosen::Full(nearest),
+        Choice::Full(Full { nearest_idle }) => Chosen::Full(nearest_idle),
     }
 }
 
@@ -245,7 +245,7 @@ fn a_claim_that_its_thread_left_is_committed_by_the_next_request() {
     let asks: [Ask<'_>; 3] = [
         &|table| table.answer(None, request(&machine, 2, false)).expect("a place").is_ok(),
         &|table| table.allow(None, request(&machine, 2, false)).expect("a place"),
-        &|table| matches!(table.charge(&request(&machine, 2, false)), Charged::Paid(_)),
+        &|table| matches!(table.charge(&request(&machine, 2, false)), Charged::Admitted(_)),
     ];
     for place in [(0, 0), (1, 5)] {
         for ask in asks {
