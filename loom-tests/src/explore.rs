@@ -10,7 +10,7 @@ use tollgate::internals::{Loads, let_loads_return};
 /// Preemptions that an interleaving has at most.
 #[derive(Clone, Copy, Debug)]
 pub enum Preemptions {
-    /// At most so many.
+    /// At most this number.
     To(usize),
     /// As many as there can be.
     Any,

@@ -287,7 +287,7 @@ impl Grid {
         self.ring().map(|ring| self.span(ring - self.ahead_max - 2))
     }
 
-    /// How long so many units take, rounded down.
+    /// The length of `units` units, rounded down.
     pub(super) fn span(&self, units: u64) -> Duration {
         let nanos = u128::from(units) * u128::from(self.nanos) / u128::from(self.units.get());
         Duration::from_nanos(narrow(nanos))

@@ -190,7 +190,7 @@ impl DirectCell {
     }
 
     /// Restores a state into a bucket that has not been used.
-    pub(crate) fn put_back<M: StateMachine>(&self, state: u64, contents: &[u64]) {
+    pub(crate) fn restore<M: StateMachine>(&self, state: u64, contents: &[u64]) {
         let unused = self.head.load();
         self.ring::<M>().fill(unused.generation(), contents);
         let put = self.head.swap(unused, Head::committed(unused.generation(), state));

@@ -72,9 +72,9 @@ pub(crate) trait StateWord: Copy + Eq + core::fmt::Debug {
     }
 }
 
-/// A request to a state: so many cells, at an instant.
+/// A request to a state: cells, at an instant.
 ///
-/// Two registers, so that calls of cold functions leave nothing of it in the hot path's memory.
+/// It fits two registers, so that calls of cold functions do not spill it to memory on the hot path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) now: Tick,

@@ -90,7 +90,7 @@ impl<'g, 'k, G: Gate> Ask<'g, 'k, G> {
         Self { plan: Some(params), ..self }
     }
 
-    /// Asks for so many cells, all of them or none, and not for one.
+    /// Sets how many cells are asked for, all of them or none. Without it, one cell is asked for.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};

@@ -288,8 +288,8 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     /// It does what a [`LocalLease`](crate::lease::LocalLease) does, without a handle. A thread whose
     /// charge of a key loses a race to another thread takes up to `k` cells at once (but at most a
     /// quarter of those that are left), and decides its next requests for that key without touching
-    /// shared memory. Requests for a key without contention are decided as usual, at the price of a look
-    /// at a cache line of the thread's own. [`Gcra::leases`] says what `k` is; the limiter must be built
+    /// shared memory. Requests for a key without contention are decided as usual, and also
+    /// read a cache line of the thread's own. [`Gcra::leases`] says what `k` is; the limiter must be built
     /// with it.
     ///
     /// **Guarantee.** The same as without leases: at most `burst + rate * (span + u)` cells in any span.

@@ -176,7 +176,7 @@ fn fill<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
             rest = others;
             let rebase = |word, ring: &mut [u64]| params.rebase(word, ring, &change);
             table
-                .put_back(
+                .restore(
                     SavedSlot { bucket: row.bucket, place: slot, words, ring },
                     params,
                     instant,
@@ -197,7 +197,7 @@ fn fill<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
             }
             let mut ring = ring.clone();
             if let Some(state) = params.rebase(*state, &mut ring, &params.clock_change(&restart)) {
-                cell.put_back::<A::Params>(state, &ring);
+                cell.restore::<A::Params>(state, &ring);
             }
             Ok(())
         }

@@ -36,7 +36,7 @@ pub(super) trait Candidate<'a, W>: Copy {
     fn is_claim(self) -> bool;
 }
 
-/// By what the slots of a bucket are ranked.
+/// The data by which the slots of a bucket are ranked.
 pub(super) struct Ranking {
     pub(super) probe: Probe,
     /// The request's time put back by the allowed skew: a key that was idle then is idle on every
@@ -50,8 +50,8 @@ pub(super) struct Ranking {
 pub(super) struct BestSlots<C> {
     /// Slots that can be taken without forgetting anything.
     pub(super) reusable: usize,
-    /// The best of those: a vacant one, or the one that has been idle longest; else another key's
-    /// claim, if it may be displaced.
+    /// The best reusable slot: a vacant one, or the one that has been idle longest. If there is none:
+    /// another key's claim that may be displaced.
     pub(super) free: Option<C>,
     /// The slot with the least debt, and that debt.
     pub(super) live: Option<(u64, C)>,

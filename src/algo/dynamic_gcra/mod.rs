@@ -226,8 +226,8 @@ impl GcraEpoch {
         let passed = TAT.of(self.base.wrapping_sub(renewed_at));
         // A distance of nearly the whole ring means that the clock was set back, by a burst that
         // grew.
-        let put_back = TAT.max() - passed <= BURST_UNITS_MAX;
-        passed > WORN_MAX && !put_back
+        let is_set_back = TAT.max() - passed <= BURST_UNITS_MAX;
+        passed > WORN_MAX && !is_set_back
     }
 
     /// A state that is idle at `instant` becomes idle since then, which is the same for every clock

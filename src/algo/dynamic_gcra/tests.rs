@@ -243,8 +243,8 @@ proptest! {
             if let Step::Admit { next } = params.step(view, now, n) {
                 prop_assert_eq!(TAT.of(next), next);
                 let receipt = Receipt { cells: n, at: now, next };
-                let given_back = params.refund(next, &receipt, now, given);
-                prop_assert_eq!(TAT.of(given_back), given_back);
+                let refunded = params.refund(next, &receipt, now, given);
+                prop_assert_eq!(TAT.of(refunded), refunded);
                 let _ = params.permit(view, now, n);
             }
             let _ = (params.denied(view, now, n), params.turn(word, now));

@@ -475,9 +475,9 @@ mod tests {
         let late = opened.saturating_add(Duration::from_secs(90));
         assert_eq!(params.refund(next, &receipt, late, 3), next, "its window is over by then");
         let inside = opened.saturating_add(Duration::from_secs(30));
-        let given_back = params.refund(next, &receipt, inside, 3);
+        let refunded = params.refund(next, &receipt, inside, 3);
         let left = |word| params.permit(word, opened, 0).remaining();
-        assert_eq!((left(next), left(given_back)), (2, 5));
+        assert_eq!((left(next), left(refunded)), (2, 5));
     }
 
     #[test]

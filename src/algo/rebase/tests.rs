@@ -89,7 +89,7 @@ impl<M: Rebase> Kept<M> {
     }
 
     /// The same state for `machine`, which counts from another origin.
-    fn carried(&self, machine: M, restart: &Restart) -> Self {
+    fn rebased(&self, machine: M, restart: &Restart) -> Self {
         let change = machine.clock_change(restart);
         let mut ring = self.ring.clone();
         let kept = machine.kept_cells();
@@ -132,12 +132,12 @@ fn answers_go_on<A: Algorithm<Params: Rebase>>(
         elapsed: Duration::ZERO,
         now: Moment { tick: newly, unix_origin_nanos: origin },
     };
-    let mut carried = kept.carried(machine(origin), &restart);
+    let mut rebased = kept.rebased(machine(origin), &restart);
     let mut passed = Duration::ZERO;
     for &(later, n) in after {
         passed += Duration::from_micros(later.into());
         let (here, there) = (now.saturating_add(passed), newly.saturating_add(passed));
-        prop_assert_eq!(told(carried.ask(there, n)), told(kept.ask(here, n)), "{:?}", passed);
+        prop_assert_eq!(told(rebased.ask(there, n)), told(kept.ask(here, n)), "{:?}", passed);
     }
     Ok(())
 }

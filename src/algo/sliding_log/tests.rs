@@ -86,9 +86,9 @@ fn a_word_that_fills_too_many_places_fills_them_all() {
             assert_eq!(params.filled.of(word), filled);
             let view = params.read(word, &ring[..], now, 1);
             let change = params.clock_change(&here(now));
-            let mut carried = *ring;
-            let word = params.rebase(word, &mut carried[..params.kept_cells()], &change);
-            (params.answer(view, now, 1), word, carried)
+            let mut rebased = *ring;
+            let word = params.rebase(word, &mut rebased[..params.kept_cells()], &change);
+            (params.answer(view, now, 1), word, rebased)
         });
         assert_eq!(beyond, all, "{lap}");
     }
@@ -113,13 +113,13 @@ fn a_log_rebased_to_the_same_clock_answers_as_before() {
             ring[cell_at(4)] = if birth == 0 { 0 } else { cell(birth, FIRST) };
             let latest = params.time.set(0, floor - 50);
             let word = latest | params.lap.set(0, lap) | params.filled.set(0, place + 1);
-            let mut carried = ring;
+            let mut rebased = ring;
             let kept = params.kept_cells();
             let change = params.clock_change(&here(now));
-            let next = params.rebase(word, &mut carried[..kept], &change).expect("it is live");
+            let next = params.rebase(word, &mut rebased[..kept], &change).expect("it is live");
             // Places that the first round has not reached are empty.
             let unknown = if lap == FIRST { place + 1..4 } else { 0..0 };
-            assert!(unknown.into_iter().all(|at| carried[cell_at(at)] == 0), "{lap} {place}");
+            assert!(unknown.into_iter().all(|at| rebased[cell_at(at)] == 0), "{lap} {place}");
             for millis in (0..1_100).step_by(50) {
                 let later = now.saturating_add(Duration::from_millis(millis));
                 for n in 1..=4 {
@@ -127,7 +127,7 @@ fn a_log_rebased_to_the_same_clock_answers_as_before() {
                         params.answer(params.read(word, &ring[..], later, n), later, n)
                     };
                     let told = (lap, place, birth, millis, n);
-                    assert_eq!(answer(next, &carried), answer(word, &ring), "{told:?}");
+                    assert_eq!(answer(next, &rebased), answer(word, &ring), "{told:?}");
                 }
             }
         }

@@ -35,7 +35,7 @@ fn live(debt: u64) -> CompactWord {
     CompactWord::committed(Fingerprint::of(0), charged(debt, NOW))
 }
 
-/// Idle for so many seconds.
+/// A key that has been idle for `seconds`.
 fn idle(seconds: u64) -> CompactWord {
     let then = Tick::from_nanos(NOW.as_nanos() - (seconds + 1) * 1_000_000_000);
     CompactWord::committed(Fingerprint::of(0), charged(1, then))

@@ -91,7 +91,7 @@ pub struct Mix {
     pub cells_max: u64,
     /// The threads' clocks.
     pub clocks: Clocks,
-    /// One call in so many is a reset; 0 for none.
+    /// On average, one in `reset_in` calls is a reset; 0 for none.
     pub reset_in: u64,
 }
 

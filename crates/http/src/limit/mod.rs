@@ -304,7 +304,7 @@ impl<E: Extractor, Q: ?Sized, A: Algorithm, C> Limit<E, Q, A, C> {
     }
 }
 
-/// Charges cells for good.
+/// Charges cells without a later settlement.
 fn charge<Q, A, C>(
     limiter: &Arc<Limiter<Q, A, C>>,
     key: &Q,

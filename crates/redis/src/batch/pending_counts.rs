@@ -13,7 +13,7 @@
 //! compare-and-swap.
 //!
 //! **Retired.** Counts without pending cells whose window has ended may be evicted for another key.
-//! Their word is then marked for good. A thread that still holds them looks the key up again, so no
+//! Their word then has a mark that stays. A thread that still holds them looks the key up again, so no
 //! cell is admitted on counts that the next request does not see.
 //!
 //! Model: `loom-tests/tests/pending_counts.rs`, run by `ci/check.sh loom`.
@@ -86,7 +86,7 @@ pub enum AskOutcome {
         /// How long until the window ends.
         after: Duration,
     },
-    /// So many cells are pending that they must be sent first.
+    /// Too many cells are pending: they must be sent first.
     Backlogged,
     /// The counts were evicted: look the key up again.
     Retired,

@@ -1,6 +1,6 @@
 //! The token bucket: the time until everything that was charged has drained.
 //!
-//! Times are in parts of a microsecond. There are so many parts that a cell is a whole number of
+//! Times are in parts of a microsecond. The number of parts is chosen so that a cell is a whole number of
 //! them, so no rate is rounded. A script receives a time as whole microseconds and parts, so none
 //! of its numbers reaches 2^53.
 //!

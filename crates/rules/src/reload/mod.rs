@@ -81,7 +81,7 @@ struct Change {
     before: Quota,
 }
 
-/// A rule with its limiters, and what they carried over.
+/// A rule with its limiters, and the states that they took over.
 #[derive(Debug)]
 pub(crate) struct Activated<C: Clock> {
     pub(crate) active: ActiveRule<C>,
