@@ -95,12 +95,12 @@ const _: () = {
 /// Types that the source declares public, and that no other crate can name.
 const NOT_EXPORTED: [&str; 9] = [
     "Busy",
+    "ChargeReceipt",
     "Fault",
     "KeyProbe",
     "Loads",
-    "Paid",
     "Probe",
-    "Taken",
+    "RefundableCharge",
     "ThreadSlots",
     "VersionedCell",
 ];

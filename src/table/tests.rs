@@ -27,8 +27,8 @@ fn compact_bucket() -> impl StateMachine {
 
 /// The state after `n` cells at `now`.
 fn charged(machine: &impl StateMachine, n: u64, now: Tick) -> u64 {
-    let seen = machine.read(machine.fresh(now), NoRing, now, n);
-    let Step::Admit { next } = machine.step(seen, now, n) else { panic!("{n} cells are free") };
+    let view = machine.read(machine.fresh(now), NoRing, now, n);
+    let Step::Admit { next } = machine.step(view, now, n) else { panic!("{n} cells are free") };
     next
 }
 

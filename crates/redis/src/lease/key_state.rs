@@ -394,9 +394,9 @@ impl KeyState {
     }
 
     fn record_reply(&self, parts: &DecisionParts, now: Tick) {
-        self.last_reply.limit.put(parts.limit);
-        self.last_reply.remaining.put(parts.remaining);
-        self.last_reply.idle_at_nanos.put(now.saturating_add(parts.reset_after).as_nanos());
+        self.last_reply.limit.set(parts.limit);
+        self.last_reply.remaining.set(parts.remaining);
+        self.last_reply.idle_at_nanos.set(now.saturating_add(parts.reset_after).as_nanos());
     }
 
     pub(crate) fn waiting_for(&self, n: u64) -> Waiting<'_> {
