@@ -39,7 +39,8 @@ layers() {
         if [ -n "$later" ] && code "\bcrate::($later)\b" "$room"; then
             fail "$room uses a room that comes after it"
         fi
-        # An import from the crate's root would hide the room of the name. Tests may import from there, as users do.
+        # An import from the crate's root would hide the room of the name. Tests may import from there,
+        # as users do.
         if code '\bcrate::(\{|[A-Z])' "$room" | grep -vE '(/tests\.rs|/tests/[^:]*):'; then
             fail "$room imports from the crate's root: name the room"
         fi

@@ -96,8 +96,8 @@ const DEBT_BURSTS: u64 = 16;
 /// slot is granted at most `burst + rate * (span + u)` cells, where `u` is one unit of its
 /// [`Grid`]: 2.5 microseconds, or a thousandth of the time the whole burst takes to come back
 /// where that is less (and never below a nanosecond). `u` is counted once per span, it does not
-/// add up, and the rate itself is exact. In [compact slots](crate::limiter::SlotLayout) `u` is 250 microseconds,
-/// or again a thousandth of that time.
+/// add up, and the rate itself is exact. In [compact slots](crate::limiter::SlotLayout) `u` is 250
+/// microseconds, or again a thousandth of that time.
 ///
 /// **Not guaranteed.** See [`Limiter`](crate::Limiter) for what happens to a key that loses its
 /// place, and [`Grid`] for clocks that disagree by hours where the burst comes back in less than
