@@ -17,7 +17,7 @@ use tollgate_benches::pace::{Stretched, Supply};
 use tollgate_benches::report::{Bound, compared, heading, table, target};
 use tollgate_benches::rounds::{Figures, Row, Turn, compare};
 
-use gate::{Behind, Brief, Gate};
+use gate::{BehindLock, Brief, Gate};
 
 /// The window of every limiter that admits, in given and in stretched time.
 const PERIOD_NANOS: u64 = 60 * SECOND_NANOS;

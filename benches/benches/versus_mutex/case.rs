@@ -8,7 +8,7 @@ use tollgate_benches::keys::Draw;
 use tollgate_benches::locked::{Keyed, Kind, Locked, One};
 use tollgate_benches::report::Bound;
 
-use crate::rows::Behind;
+use crate::rows::BehindLock;
 
 pub(crate) const SECOND_NANOS: u64 = 1_000_000_000;
 /// The length of a window. No event leaves it while the benchmark runs.

@@ -26,7 +26,7 @@ fn main() {
     }
     heading("versus_mutex: both tell what remains and how long to wait");
     let keys = Keys::new(ZIPF);
-    ZIPF.each().for_each(|case| tell(&options, case, &keys));
+    ZIPF.each().for_each(|case| full_answers(&options, case, &keys));
     heading("versus_mutex: as people write them, with std's Instant");
     for case in [BUCKET, HOT, ZIPF] {
         let keys = Keys::new(case);
