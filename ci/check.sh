@@ -40,7 +40,7 @@ head_of() {
 
 target="${CARGO_TARGET_DIR:-target}"
 
-# Every package, those with a workspace of their own included.
+# Every package, including those with a workspace of their own.
 fmt() {
     cargo fmt --all --check
     local package
@@ -49,8 +49,8 @@ fmt() {
     done
 }
 
-# Without `full`: 2 threads at 2 or 3 preemptions with stale values, 3 threads at 3 or 4 with the latest
-# ones. With it: one or two preemptions more, or all; 4 threads at 3; and the models that take minutes to
+# Without `full`: 2 threads with 2 or 3 preemptions and stale values, 3 threads with 3 or 4 and the latest
+# values. With `full`: one or two preemptions more, or all; 4 threads with 3; and models that take minutes to
 # show a mistake that others show in seconds.
 loom() {
     local all=()
@@ -62,7 +62,7 @@ loom() {
         cargo test -p loom-tests --release --locked --tests -- --nocapture ${all[@]+"${all[@]}"}
 }
 
-# The table in docs/model-checking.md.
+# The numbers of the table in docs/model-checking.md.
 interleavings() {
     loom "$@" | awk '
         match($0, /[a-z -]+: .*: [0-9]+ interleavings/) {
@@ -86,7 +86,7 @@ interleavings() {
         }' | sort
 }
 
-# With stateright, and planted mistakes that have to be found. A package of its own: the checker brings
+# Runs stateright, which also has to find planted mistakes. A package of its own, since the checker brings
 # 40 dependencies. With `full`: lints too.
 states() {
     cd verify/states
@@ -119,7 +119,7 @@ proofs() {
         python3 -m venv "$venv"
         "$venv/bin/pip" install --quiet --disable-pip-version-check z3-solver==5.4.0.0
     fi
-    # With overflow checks and assertions: a step that a model says cannot panic must not.
+    # Overflow checks and assertions are on: where a model says that a step cannot panic, the Rust must not.
     cargo build -p proofs --locked --quiet
     "$venv/bin/python" verify/proofs/prove.py --vectors "$target/debug/proofs" "$@"
 }

@@ -75,7 +75,7 @@ for name in ${only[@]+"${only[@]}"}; do
     fi
 done
 
-# What is verified: all files but those where the results are written.
+# The files that are verified: all except those that hold results.
 verified=(-- . ':!CHANGELOG.md' ':!docs/model-checking.md')
 revision="$( (git ls-tree -r HEAD | grep -vE '\s(CHANGELOG|docs/model-checking)\.md$'
     git diff HEAD "${verified[@]}"

@@ -24,7 +24,7 @@ code() {
     grep -rnE "$1" "${@:2}" --include='*.rs' | grep -vE ':[0-9]+: *//'
 }
 
-# Checks the rooms of a crate, which are named in order: each may use those before it only. `lib.rs`
+# Checks the rooms of a crate, which are named in order: a room may use only rooms before it. `lib.rs`
 # re-exports from all of them.
 layers() {
     local source="$1" rooms=("${@:2}") index later name room
@@ -39,7 +39,8 @@ layers() {
         if [ -n "$later" ] && code "\bcrate::($later)\b" "$room"; then
             fail "$room uses a room that comes after it"
         fi
-        # A name at the crate's root would hide the room that it comes from. Tests are users.
+        # An import from the crate's root would hide the room of the name. Tests may import from there,
+        # as users do.
         if code '\bcrate::(\{|[A-Z])' "$room" | grep -vE '(/tests\.rs|/tests/[^:]*):'; then
             fail "$room imports from the crate's root: name the room"
         fi
@@ -77,7 +78,7 @@ RUSTFLAGS='--cfg tollgate_loom' CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/lo
     cargo clippy -p tollgate -p loom-tests --all-targets --locked -- -D warnings
 RUSTFLAGS='--cfg tollgate_shuttle' CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/shuttle" \
     cargo clippy -p shuttle-tests --all-targets --locked -- -D warnings
-# Without the standard library; and where there is none, nor an allocator, nor atomics of 64 bits.
+# Builds without the standard library, and for a target without it, an allocator or 64-bit atomics.
 cargo clippy -p tollgate --lib --no-default-features --locked -- -D warnings
 bare=thumbv7em-none-eabi
 if rustup target add "$bare" >/dev/null 2>&1; then

@@ -34,7 +34,7 @@ fn per_key() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What two keys have left, before and after the quota doubles.
+/// The remaining cells of two keys, before and after the quota doubles.
 fn dynamic() -> Result<(), Box<dyn std::error::Error>> {
     for inherit in [Inherit::AsIs, Inherit::Additive, Inherit::Proportional, Inherit::Reset] {
         let gate: Limiter<str, DynamicGcra> =

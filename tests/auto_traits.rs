@@ -23,7 +23,7 @@ use tollgate::internals::oracle::{
 use tollgate::internals::sliding_log::{SlidingLogParams, SlidingLogView};
 use tollgate::internals::sub_windows::{SubWindowParams, SubWindowView};
 use tollgate::internals::warm_up::WarmUpParams;
-use tollgate::internals::{Grid, Liveness, Moment, NoRing, Rebased, Receipt, Restart, Step};
+use tollgate::internals::{ClockChange, Grid, Liveness, Moment, NoRing, Receipt, Restart, Step};
 use tollgate::lease::{LocalLease, OwnedLocalLease};
 use tollgate::limiter::{AskEach, DirectBuilder, SlotLayout};
 use tollgate::penalty::{Ban, Penalties, PenaltiesBuilder, PenaltyDenied, PenaltyStats};
@@ -82,7 +82,7 @@ const _: () = {
     shared::<(SlidingLogParams, SubWindowParams, GcraEpoch, DynamicGcraParams)>();
     shared::<(AnyView, SlidingLogView, SubWindowView)>();
     shared::<(Grid, NoRing, Receipt, Liveness, Step)>();
-    shared::<(Moment, Rebased, Restart)>();
+    shared::<(Moment, ClockChange, Restart)>();
     shared::<(AnyOracle, EventLog, Level, Queue, Ramp, SubWindowCounts, Verdict, Window)>();
 };
 
@@ -95,12 +95,12 @@ const _: () = {
 /// Types that the source declares public, and that no other crate can name.
 const NOT_EXPORTED: [&str; 9] = [
     "Busy",
+    "ChargeReceipt",
     "Fault",
     "KeyProbe",
     "Loads",
-    "Paid",
     "Probe",
-    "Taken",
+    "RefundableCharge",
     "ThreadSlots",
     "VersionedCell",
 ];

@@ -52,8 +52,8 @@ impl Case {
         }
     }
 
-    /// The same for all limiters: cells, and the seconds of their period. Always in debt and never
-    /// full; or full for the next hour.
+    /// The limit of every limiter: cells, and the seconds of their period. A bucket is always in debt and
+    /// never full, or it is full for the next hour.
     fn limit(self) -> (u32, u32) {
         match self.ask {
             Ask::Admit => (2_000_000_000, 200_000),
@@ -92,7 +92,7 @@ fn main() {
     }
 }
 
-/// The numbers of threads, and which of them exceed the cores.
+/// Describes the numbers of threads, and says which of them exceed the cores.
 fn cores() -> String {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     let beyond: Vec<String> =
@@ -104,7 +104,7 @@ fn cores() -> String {
     }
 }
 
-/// Where threads contend most, where they do in practice, and where they almost never do.
+/// The cases in which threads contend most, as often as in practice, and almost never.
 fn some() -> Vec<(Draw, usize)> {
     vec![
         (Draw::One, 1),

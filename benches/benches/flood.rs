@@ -46,8 +46,8 @@ fn flood(title: &str, quota: Quota, chunks: u64) {
     }
     report::text(title, &["unique keys", "RSS MB", "live", "evicted", "M/s"], samples);
     report::calls(&format!("{title}: calls"), &[&filling, &flood, &control]);
-    judge(&resident, &flood, &control);
-    steady.judge();
+    print_targets(&resident, &flood, &control);
+    steady.print_target();
     println!();
 }
 
@@ -84,7 +84,7 @@ fn sample(gate: &Limiter<u64>, keys: u64, spent: u64) -> Vec<String> {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "megabytes and counts")]
-fn judge(resident: &[u64], flood: &Calls, control: &Calls) {
+fn print_targets(resident: &[u64], flood: &Calls, control: &Calls) {
     let (Some(&first), Some(&last)) = (resident.first(), resident.last()) else { return };
     let growth = last as f64 / first as f64;
     let note = "the last sample over the first";
@@ -168,7 +168,7 @@ impl Steady {
     }
 
     #[allow(clippy::cast_precision_loss, reason = "counts")]
-    fn judge(&self) {
+    fn print_target(&self) {
         let note = format!(
             "of {} requests of {} keys; {} came to a bucket forgotten while in debt",
             self.asked,

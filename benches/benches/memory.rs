@@ -1,4 +1,4 @@
-//! Bytes for a live key, each measured in its own process.
+//! Bytes for a live key. Each limiter is measured in its own process.
 
 use std::hint::black_box;
 use std::process::Command;

@@ -36,7 +36,7 @@ impl Draw {
         }
     }
 
-    /// The sum of all weights, if that of the first key is 1.
+    /// The sum of all weights. The weight of the first key is 1.
     #[must_use]
     pub fn weights(self, count: usize) -> f64 {
         let exponent = match self {

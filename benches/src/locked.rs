@@ -1,6 +1,6 @@
 //! Limiters to compare decisions with: the same algorithms under a lock, as in textbooks.
 //!
-//! They answer yes or no only (except [`Telling`]). The caller passes the time. Those of
+//! They answer yes or no only (except [`FullAnswer`]). The caller passes the time. Those of
 //! [`textbook`] read `std`'s clock.
 
 mod lock;
@@ -29,21 +29,21 @@ pub trait Locked: Send + Sized + Debug {
     fn check(&mut self, rule: &Self::Rule, now_nanos: u64) -> bool;
 }
 
-/// A state that can answer more than yes or no.
-pub trait Telling: Locked {
+/// A state that can give a full answer, not only yes or no.
+pub trait FullAnswer: Locked {
     /// The data from which the answer is computed after the lock is released.
     type View: Copy;
 
     /// Asks for one cell.
     fn charge(&mut self, rule: &Self::Rule, now_nanos: u64) -> (bool, Self::View);
 
-    /// The whole answer.
-    fn tell(rule: &Self::Rule, answer: (bool, Self::View), now_nanos: u64) -> Told;
+    /// Computes the full answer.
+    fn answer(rule: &Self::Rule, answer: (bool, Self::View), now_nanos: u64) -> Answer;
 }
 
 /// The full answer to a request for one cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct Answer {
     /// Whether the cell was granted.
     pub admitted: bool,
     /// Cells that would be granted now, at once.

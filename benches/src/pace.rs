@@ -103,7 +103,7 @@ impl Stretched {
         turn.threads += 1;
     }
 
-    /// A thread ends its turn, after so many decisions.
+    /// A thread ends its turn, after `decisions` decisions.
     ///
     /// # Panics
     ///

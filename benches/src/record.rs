@@ -1,8 +1,8 @@
-//! Keeps what a bench prints, if the option `--save DIR` is given.
+//! Saves the items that a bench prints, if the option `--save DIR` is given.
 //!
 //! A bench is a process of its own, so it has one record. The first heading begins the record, and
 //! each further heading begins a section. The file is rewritten with each item, so a bench need not
-//! announce its end. Nothing is kept before the first heading.
+//! announce its end. Items before the first heading are not saved.
 
 #![allow(clippy::disallowed_types, reason = "nothing here is on the limiter's path")]
 

@@ -21,7 +21,7 @@ pub fn table(title: &str, figures: &[Figures]) {
     if figures.is_empty() {
         return;
     }
-    say(Item::Timed {
+    emit(Item::Timed {
         title: title.to_owned(),
         rows: figures.iter().map(TimedRow::from).collect(),
     });
@@ -30,13 +30,13 @@ pub fn table(title: &str, figures: &[Figures]) {
 /// Prints how long single calls took: percentiles, the slowest, and how many were slow.
 pub fn calls(title: &str, calls: &[&Calls]) {
     let rows = calls.iter().map(|calls| CallsRow::from(*calls)).collect();
-    say(Item::Calls { title: title.to_owned(), rows });
+    emit(Item::Calls { title: title.to_owned(), rows });
 }
 
 /// Prints any other table. Each row has as many cells as the header; the title may be empty.
 pub fn text(title: &str, header: &[&str], rows: Vec<Vec<String>>) {
     let header = header.iter().map(|&name| name.to_owned()).collect();
-    say(Item::Text { title: title.to_owned(), header, rows });
+    emit(Item::Text { title: title.to_owned(), header, rows });
 }
 
 /// The lower quartile, the median and the upper quartile.
@@ -53,13 +53,13 @@ pub fn quartiles(values: &[f64]) -> [f64; 3] {
 pub fn target(what: &str, figures: &[Figures], [over, under]: [&str; 2], bound: Bound) {
     let Some([low, median, high]) = ratio(figures, [over, under]) else { return };
     let note = format!("{over:?} over {under:?}");
-    say(Item::Target(Target::new(what, median, Some([low, high]), bound, &note)));
+    emit(Item::Target(Target::new(what, median, Some([low, high]), bound, &note)));
 }
 
 /// Prints the ratio of two rows without a bound.
 pub fn compared(what: &str, figures: &[Figures], [over, under]: [&str; 2]) {
     let Some([low, median, high]) = ratio(figures, [over, under]) else { return };
-    say(Item::Ratio {
+    emit(Item::Ratio {
         what: what.to_owned(),
         figure: rounded(median),
         quartiles: [rounded(low), rounded(high)],
@@ -75,7 +75,7 @@ pub fn of_medians(what: &str, figures: &[Figures], [over, under]: [&str; 2], bou
     let (above, below) = (quartiles(&above.nanos), quartiles(&below.nanos));
     let [low, figure, high] = [0, 1, 2].map(|index| above[index] / below[2 - index]);
     let note = format!("{over:?} over {under:?}, of medians");
-    say(match bound {
+    emit(match bound {
         Some(bound) => Item::Target(Target::new(what, figure, Some([low, high]), bound, &note)),
         None => Item::Ratio {
             what: what.to_owned(),
@@ -95,12 +95,12 @@ fn ratio(figures: &[Figures], [over, under]: [&str; 2]) -> Option<[f64; 3]> {
 
 /// Prints a figure with a bound.
 pub fn verdict(what: &str, figure: f64, bound: Bound, note: &str) {
-    say(Item::Target(Target::new(what, figure, None, bound, note)));
+    emit(Item::Target(Target::new(what, figure, None, bound, note)));
 }
 
 /// Prints a figure of ours beside that of a peer; less is better.
 pub fn beside(what: &str, unit: &str, ours: f64, (peer, theirs): (&str, f64)) {
-    say(Item::Beside {
+    emit(Item::Beside {
         what: what.to_owned(),
         unit: unit.to_owned(),
         ours: rounded(ours),
@@ -111,10 +111,10 @@ pub fn beside(what: &str, unit: &str, ours: f64, (peer, theirs): (&str, f64)) {
 
 /// Prints a sentence about the table above it.
 pub fn note(text: &str) {
-    say(Item::Note { text: text.to_owned() });
+    emit(Item::Note { text: text.to_owned() });
 }
 
-fn say(item: Item) {
+fn emit(item: Item) {
     print!("{}", item.markdown());
     record::add(item);
 }

@@ -50,7 +50,7 @@ impl Turn {
     }
 }
 
-/// One row: something to measure.
+/// One row of a comparison: something to measure.
 pub struct Row<'a> {
     name: String,
     threads: usize,

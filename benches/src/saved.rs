@@ -1,4 +1,4 @@
-//! The results of a bench, as they are kept in `DIR/<bench>.json`.
+//! The results of a bench, as saved in `DIR/<bench>.json`.
 
 use std::path::Path;
 use std::{fs, io};
@@ -19,7 +19,7 @@ pub struct Saved {
     pub date: String,
     /// Rounds of every comparison.
     pub rounds: usize,
-    /// The text that the names of all rows contain, if the run was restricted to some.
+    /// The text that selected the rows, if the run was restricted.
     pub only: Option<String>,
     /// The load of the machine by others.
     pub noise: Noise,
@@ -47,7 +47,7 @@ pub struct Section {
     pub items: Vec<Item>,
 }
 
-/// Something that a bench prints.
+/// An item that a bench prints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Item {
@@ -190,7 +190,7 @@ impl Saved {
     ///
     /// # Panics
     ///
-    /// If that is not possible.
+    /// If the file cannot be written.
     pub fn write(&self, dir: &Path) {
         let path = dir.join(format!("{}.json", self.bench));
         let unfinished = path.with_extension("json.new");
@@ -209,7 +209,7 @@ impl Saved {
     }
 }
 
-/// One line for each object: the file is short, and a diff shows what changed from run to run.
+/// Formats one object a line, so that the file is short and a diff shows what changed between runs.
 struct OnLines;
 
 impl serde_json::ser::Formatter for OnLines {
@@ -218,7 +218,7 @@ impl serde_json::ser::Formatter for OnLines {
     }
 }
 
-/// Rounds to a thousandth: no figure here is more exact.
+/// Rounds to a thousandth. No figure here is more exact.
 #[must_use]
 pub fn rounded(figure: f64) -> f64 {
     (figure * 1_000.0).round() / 1_000.0

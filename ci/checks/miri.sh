@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Undefined behaviour, data races and weak memory, by Miri: tests/miri.rs runs all protocols with real
-# threads under several schedules, and twice each on targets with 32-bit words and with big-endian bytes.
+# Looks for undefined behaviour, data races and effects of weak memory, by Miri: tests/miri.rs runs all
+# protocols with real threads under several schedules, and twice on targets with 32-bit words and with
+# big-endian bytes.
 # Needs the nightly toolchain with miri and rust-src, which it adds where rustup can.
 #
 #   ci/check.sh miri [SEEDS] [TARGET ...]    8 schedules on the first target, and all targets, by default
@@ -23,7 +24,7 @@ fi
 done_count=0
 for target in "${targets[@]}"; do
     seeds_here=$seeds
-    # The first target has all schedules; the others are about widths, byte orders and barriers.
+    # The first target runs all schedules; the others check widths, byte orders and barriers.
     [ "$target" = "${targets[0]}" ] || seeds_here=$((seeds < 2 ? seeds : 2))
     if ! cargo +nightly miri setup --target "$target" >/dev/null 2>&1; then
         echo "miri: SKIPPED: $target, for which there is no library"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Whether the tests notice a change in the code. cargo-mutants changes one expression after the other.
+# Checks whether the tests notice a change in the code. cargo-mutants changes one expression after the other.
 # Each change meets the fast tests of its crate first, with few cases and a fixed seed, and all tests of
 # the crate only if those miss it, so that most changes cost seconds.
 #
@@ -51,7 +51,7 @@ describe() {
         rules) package=tollgate-rules paths=('crates/rules/src/*.rs' 'crates/rules/src/*/*.rs') ;;
     esac
     case "$1" in
-        # Left out are those of a second or more: they ask millions of times.
+        # Tests of a second or more are left out: they ask millions of times.
         algo) fast=(--lib --test fuzz_bodies --test oracle -- --skip polling_loses --skip a_client_that_retries
             --skip who_polls --skip six_hundred --skip a_large_log) ;;
         table | cell) fast=(--lib --test fuzz_bodies --test limiter) ;;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# How others build it: licences and advisories of all dependencies, each feature by itself, the oldest
-# compiler that is promised, the least versions that are declared, changes for users since the last
-# release, and documentation without warnings.
+# Checks what other projects build: licences and advisories of all dependencies, each feature by itself, the
+# oldest promised compiler, the least declared versions, changes for users since the last release, and
+# documentation without warnings.
 #
 #   ci/check.sh packages             all
 #   ci/check.sh packages NAME ...    of: licences advisories features oldest least changes documentation
@@ -45,7 +45,7 @@ advisories() {
     cargo deny --workspace --all-features --log-level error check --disable-fetch advisories
 }
 
-# The root by itself: the default members, which cargo builds with it, use all of its features.
+# The root is built by itself: the default members, which cargo builds with it, use all of its features.
 features() {
     cargo check --locked --package tollgate --lib --no-default-features
     cargo check --locked --package tollgate --lib
@@ -75,7 +75,7 @@ least() {
     )
 }
 
-# Compared with the tag of the last release: crates.io has none of these yet.
+# Compares with the tag of the last release, since crates.io has none of these packages yet.
 changes() {
     local last
     last="$(git tag --list 'v*' --sort=-version:refname | head -1)"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the programs that tests run beside the tool, on Debian and its derivatives as root. Elsewhere
-# it names them.
+# Installs the programs that tests run beside the tool: as root, on Debian and its derivatives. Elsewhere it
+# prints their names.
 set -euo pipefail
 
 # Program and package.

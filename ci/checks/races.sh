@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Data races in the tests with real threads, by the thread sanitizer, on a standard library that is built
-# with it too. The sanitizer does not know fences; only atomics depend on ours, so nothing has to be
-# suppressed. First it must find a planted race. Needs the nightly toolchain with rust-src, which it adds
-# where rustup can. Some ten minutes.
+# Looks for data races in the tests with real threads, by the thread sanitizer, on a standard library that is
+# built with it too. The sanitizer does not know fences, but only atomics depend on our fences, so no warning
+# has to be suppressed. First it must find a planted race. Needs the nightly toolchain with rust-src, which
+# it adds where rustup can. Some ten minutes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 if ! rustup toolchain list 2>/dev/null | grep -q '^nightly'; then

@@ -10,7 +10,7 @@ use tollgate::internals::{Loads, let_loads_return};
 /// Preemptions that an interleaving has at most.
 #[derive(Clone, Copy, Debug)]
 pub enum Preemptions {
-    /// At most so many.
+    /// At most this number.
     To(usize),
     /// As many as there can be.
     Any,
@@ -45,7 +45,7 @@ pub fn explore_two_whole(name: &str, model: impl Fn() + Sync + Send + 'static) {
     }
 }
 
-/// As [`explore_two`] with at most so many preemptions, in the full run with others.
+/// As [`explore_two`] with at most `ordinary` preemptions; in the full run, with `full`.
 pub fn explore_two_to(
     name: &str,
     ordinary: usize,
@@ -68,13 +68,13 @@ pub fn explore_four(name: &str, model: impl Fn() + Sync + Send + 'static) {
     explore_four_to(To(3), name, model);
 }
 
-/// The same, in the full run with so many preemptions.
+/// The same; in the full run, with `full` preemptions.
 pub fn explore_four_to(full: Preemptions, name: &str, model: impl Fn() + Sync + Send + 'static) {
     explore_latest(name, 2, full, model);
 }
 
-/// Explores any number of threads, loads returning the latest value: interleavings with at most so
-/// many preemptions, in the full run with others.
+/// Explores any number of threads, loads returning the latest value: interleavings with at most
+/// `ordinary` preemptions; in the full run, with `full`.
 pub fn explore_latest(
     name: &str,
     ordinary: usize,
@@ -85,12 +85,12 @@ pub fn explore_latest(
     explore(name, if is_full() { full } else { To(ordinary) }, model);
 }
 
-/// Looks for a planted fault as the ordinary run explores two threads, in any run.
+/// Looks for a planted fault as the ordinary run explores two threads, also in the full run.
 pub fn catch_two(name: &str, model: impl Fn() + Sync + Send + 'static) {
     catch_two_to(To(3), name, model);
 }
 
-/// The same with so many preemptions.
+/// The same with at most `most` preemptions.
 pub fn catch_two_to(most: Preemptions, name: &str, model: impl Fn() + Sync + Send + 'static) {
     let_loads_return(Loads::Any);
     explore(name, most, model);
@@ -101,7 +101,7 @@ pub fn catch_three(name: &str, model: impl Fn() + Sync + Send + 'static) {
     catch_latest(name, 4, model);
 }
 
-/// Looks for a planted fault with at most so many preemptions, loads returning the latest value.
+/// Looks for a planted fault with at most `preemptions`, loads returning the latest value.
 pub fn catch_latest(name: &str, preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let_loads_return(Loads::Latest);
     explore(name, To(preemptions), model);

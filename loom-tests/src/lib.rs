@@ -106,7 +106,7 @@ pub fn left<A: Algorithm>(gate: &Keyed<A>, key: u64, now: Tick) -> u64 {
     }
 }
 
-/// The sum of what three threads return, each of which uses the limiter.
+/// Runs three functions on a thread each, and returns the sum of their results.
 pub fn together(
     gate: &Arc<Gate>,
     (a, b, c): (
@@ -127,8 +127,8 @@ fn begin(
     loom::thread::spawn(move || body(&gate))
 }
 
-/// What each of so many threads returns, all of which do the same with `shared`. The caller is the
-/// first of them.
+/// Runs `body` with `shared` and the number of the thread on each of `threads` threads. The caller is
+/// the first of them. Returns what each thread returned.
 pub fn each_of<T: Send + Sync + 'static>(
     threads: usize,
     shared: &Arc<T>,
@@ -144,11 +144,11 @@ pub fn each_of<T: Send + Sync + 'static>(
     core::iter::once(mine).chain(theirs).collect()
 }
 
-/// So many threads ask for a cell each, of a key that was never seen and has one cell less.
+/// Each of `threads` threads asks for a cell of a key that was never seen. The key has one cell less.
 ///
 /// # Panics
 ///
-/// Not exactly its cells were granted, or a charge was lost.
+/// If the threads were not granted exactly the key's cells, or a charge was lost.
 pub fn several_ask_for_one_less(gate: &Arc<Gate>, threads: usize) {
     const KEY: u64 = 7;
     let granted = each_of(threads, gate, |gate, _| ask(gate, KEY, at(1)));
@@ -194,15 +194,15 @@ impl Story {
             loom::thread::spawn(move || answers(&bucket, requests))
         };
         let others: Vec<_> = theirs.iter().map(spawn).collect();
-        let mut said = vec![answers(bucket, mine)];
-        said.extend(others.into_iter().map(|thread| thread.join().unwrap()));
+        let mut given = vec![answers(bucket, mine)];
+        given.extend(others.into_iter().map(|thread| thread.join().unwrap()));
         let after = answers(bucket, self.after);
-        let slices: Vec<&[Answer]> = said.iter().map(Vec::as_slice).collect();
+        let slices: Vec<&[Answer]> = given.iter().map(Vec::as_slice).collect();
         assert!(
             some_order_explains(&oracle, &slices, &after),
-            "no order explains {said:#?}, then {after:#?}"
+            "no order explains {given:#?}, then {after:#?}"
         );
-        said.iter().flatten().map(Answer::granted).sum()
+        given.iter().flatten().map(Answer::granted).sum()
     }
 }
 
@@ -224,7 +224,7 @@ impl Answer {
     }
 }
 
-/// Asks for nothing by peeking.
+/// Makes the requests. One for no cells is a peek.
 fn answers<A: Algorithm>(bucket: &Bucket<A>, requests: &[Request]) -> Vec<Answer> {
     let answer = |&request: &Request| {
         let (cells, now) = (request.0, at_millis(request.1));

@@ -52,13 +52,13 @@ fn both_claim_where_all_keys_are_idle(make: Make) {
     both_claim(&gate, 100);
 }
 
-/// Several threads ask for a cell each, of which there is one less.
+/// Several threads ask for a cell each, and there is one cell less.
 fn several_claim(make: Make, threads: usize) {
     several_ask_for_one_less(&make(burst(threads as u64 - 1), ONE_BUCKET, OnFull::Deny), threads);
 }
 
-/// Two threads ask for a key, one of them by a clock that is 4 us behind. Returns what they were
-/// granted, and what a later request was.
+/// Two threads ask for a key, and one thread's clock is 4 us behind. Returns the cells that they were
+/// granted, and the cells that a later request was granted.
 fn both_claim_by_different_clocks(make: Make) -> [u64; 2] {
     let gate = one_cell(make);
     let other = Arc::clone(&gate);
@@ -86,14 +86,14 @@ fn two_keys_once_each(make: Make) {
     assert_eq!((gate.len_at(at(1)), gate.stats().denied_full), (2, 0));
 }
 
-/// What each of four threads is granted, two of which ask for one key, and two for another.
+/// Two threads ask for one key, two for another. Returns the cells granted to each key.
 fn two_keys_by_two_threads_each(gate: &Arc<Gate>) -> [u64; 2] {
     let granted = each_of(4, gate, |gate, number| ask(gate, 1 + number as u64 % 2, at(1)));
     [granted[0] + granted[2], granted[1] + granted[3]]
 }
 
-/// More keys than slots: claims displace one another where nothing else is free, but no key gains a
-/// cell by it, and no thread hangs. The other keys find no place.
+/// More keys than slots: claims displace one another where nothing else is free. No key gains a cell by
+/// that, and no thread hangs. The other keys find no place.
 fn more_keys_than_slots(make: Make, keys: usize) {
     let gate = one_cell(make);
     let granted = each_of(keys, &gate, |gate, number| ask(gate, 1 + number as u64, at(1)));
@@ -102,8 +102,8 @@ fn more_keys_than_slots(make: Make, keys: usize) {
     assert_eq!(gate.len_at(at(1)), 2, "each in a slot of its own");
 }
 
-/// One thread frees the first slot, so that the two threads claim different slots, and one of the
-/// claims is given up.
+/// One thread frees the first slot, so the two threads claim different slots, and one of them gives its
+/// claim up.
 fn both_claim_different_slots(make: Make, neighbour: u64) {
     let gate = one_cell(make);
     assert_eq!(ask(&gate, neighbour, at(1)), 1);
@@ -200,9 +200,9 @@ mod wide {
         explore_four("claim wide: same key, 4 threads", || several_claim(make, 4));
     }
 
-    /// While the claims of one key are in both slots, those of the other key displace them, and these
-    /// displace those. A request that then finds no place has charged nothing, and finds one when it
-    /// is made again.
+    /// While the claims of one key are in both slots, the other key's claims displace them, and are
+    /// displaced in turn. A request that then finds no place has charged nothing. When it is made
+    /// again, it finds a place.
     #[test]
     #[ignore = "4 threads: in the full run"]
     fn two_keys_claimed_by_two_threads_each_have_their_cell_in_the_end() {
@@ -213,14 +213,22 @@ mod wide {
             assert!(first <= 1 && second <= 1, "{granted}");
             assert!(first + second > 0, "one succeeds");
             assert!(first + second == 2 || gate.stats().denied_full > 0, "{granted}");
-            assert_eq!(left(&gate, 1, at(1)), 1 - first, "no charge was lost, none is left over");
-            assert_eq!(left(&gate, 2, at(1)), 1 - second, "no charge was lost, none is left over");
+            assert_eq!(
+                left(&gate, 1, at(1)),
+                1 - first,
+                "each charge is kept, and no other was made"
+            );
+            assert_eq!(
+                left(&gate, 2, at(1)),
+                1 - second,
+                "each charge is kept, and no other was made"
+            );
             let again = ask(&gate, 1, at(1)) + ask(&gate, 2, at(1));
             assert_eq!(first + second + again, 2, "each has its cell in the end");
         });
     }
 
-    /// Nothing is granted only if the thread with the stale clock met the other's claim.
+    /// If no cell is granted, the thread with the stale clock has met the other thread's claim.
     #[test]
     fn two_threads_with_different_clocks_are_granted_one_cell_at_most() {
         explore_two("claim wide: same key, clocks 4 us apart, 2 threads", || {
@@ -265,10 +273,10 @@ mod wide {
 
     #[test]
     #[should_panic(expected = "assertion")]
-    fn without_the_survey_a_key_has_two_slots() {
-        plant(Fault::SurveySkipped);
+    fn without_the_scan_a_key_has_two_slots() {
+        plant(Fault::RescanSkipped);
         for neighbour in NEIGHBOURS {
-            catch_two("claim wide: survey skipped", move || {
+            catch_two("claim wide: scan skipped", move || {
                 both_claim_different_slots(make, neighbour);
             });
         }
@@ -286,7 +294,7 @@ mod wide {
     }
 
     #[test]
-    fn a_claim_that_is_first_seen_in_a_survey_is_surveyed_for_again() {
+    fn a_claim_that_is_first_seen_in_a_scan_is_scanned_for_again() {
         explore_latest("claim wide: just seen, 3 threads", 2, Preemptions::To(4), || {
             a_claim_just_seen(make, NEIGHBOURS, true);
         });
@@ -295,7 +303,7 @@ mod wide {
     #[test]
     #[ignore = "takes minutes; compact slots show the same mistake in seconds"]
     #[should_panic(expected = "2 granted")]
-    fn without_the_second_survey_a_key_has_two_slots() {
+    fn without_the_second_scan_a_key_has_two_slots() {
         plant(Fault::ClaimJustSeen);
         catch_latest("claim wide: just seen", 5, || a_claim_just_seen(make, NEIGHBOURS, true));
     }
@@ -419,9 +427,9 @@ mod compact {
 
     #[test]
     #[should_panic(expected = "granted in all")]
-    fn without_the_survey_a_key_has_two_slots() {
-        plant(Fault::SurveySkipped);
-        catch_two("claim compact: survey skipped", || both_claim_different_slots(make, NEIGHBOUR));
+    fn without_the_scan_a_key_has_two_slots() {
+        plant(Fault::RescanSkipped);
+        catch_two("claim compact: scan skipped", || both_claim_different_slots(make, NEIGHBOUR));
     }
 
     #[test]
@@ -432,7 +440,7 @@ mod compact {
     }
 
     #[test]
-    fn a_claim_that_is_first_seen_in_a_survey_is_surveyed_for_again() {
+    fn a_claim_that_is_first_seen_in_a_scan_is_scanned_for_again() {
         explore_latest("claim compact: just seen, 3 threads", 2, Preemptions::To(4), || {
             a_claim_just_seen(make, [NEIGHBOUR, 1], false);
         });
@@ -440,15 +448,15 @@ mod compact {
 
     #[test]
     #[should_panic(expected = "2 granted")]
-    fn without_the_second_survey_a_key_has_two_slots() {
+    fn without_the_second_scan_a_key_has_two_slots() {
         plant(Fault::ClaimJustSeen);
         catch_latest("claim compact: just seen", 5, || {
             a_claim_just_seen(make, [NEIGHBOUR, 1], false);
         });
     }
 
-    /// A thread has surveyed for a claim, and is late to commit it. By then the key was given up
-    /// there, has a slot elsewhere, and is being claimed again in the first.
+    /// A thread has scanned for a claim, and commits it late. By then the claim was given up, and the
+    /// key has a slot elsewhere and is being claimed again in the first slot.
     fn a_late_committer() {
         let gate = one_cell(make);
         let once = |gate: &Gate| ask(gate, KEY, at(1));

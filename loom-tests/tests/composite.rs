@@ -25,9 +25,9 @@ fn left_in<A: Algorithm, C: Clock>(bucket: &Direct<A, C>, now: Tick) -> u64 {
     }
 }
 
-/// A composite whose second limit is asked twice, and has cells for one time. So the first limit is
-/// always charged and refunded, as when another request is faster.
-fn in_vain<C: Clock + Send + Sync + 'static>(
+/// A composite that names the second limit twice. That limit has cells for one charge only, so a request
+/// always charges the first limit and then refunds it, as if another request had been faster.
+fn always_denied<C: Clock + Send + Sync + 'static>(
     first: &Arc<Direct<Gcra, C>>,
     second: &Arc<Direct<Gcra, C>>,
 ) -> Composite<'static, ()> {
@@ -89,10 +89,10 @@ fn without_the_refund_a_denial_is_charged() {
     catch_two("composite: not refunded", || one_is_denied(Gcra::new()));
 }
 
-/// While so many cells are charged and refunded, another thread asks the first limit alone.
-fn one_is_denied_and_a_third_comes(cells: u64) {
+/// While a composite charges and refunds `cells` cells, another thread asks the first limit alone.
+fn denied_beside_charges_of_the_first(cells: u64) {
     let first = bucket(Gcra::new(), burst(2 * cells));
-    let all = in_vain(&first, &bucket(Gcra::new(), burst(cells)));
+    let all = always_denied(&first, &bucket(Gcra::new(), burst(cells)));
     let other = Arc::clone(&first);
     let thread = thread::spawn(move || {
         (0..3).filter(|_| other.ask().cells(cells).at(at(1)).check().is_ok()).count() as u64
@@ -105,23 +105,23 @@ fn one_is_denied_and_a_third_comes(cells: u64) {
 #[test]
 fn a_refund_is_exact_beside_charges_of_one_limit() {
     explore_two_whole("composite: denied, and 3 charges of one limit", || {
-        one_is_denied_and_a_third_comes(1)
+        denied_beside_charges_of_the_first(1)
     });
 }
 
 #[test]
 fn a_refund_of_several_cells_is_exact_beside_charges_of_one_limit() {
     explore_two_whole("composite: 3 cells denied, and 3 charges of 3", || {
-        one_is_denied_and_a_third_comes(3);
+        denied_beside_charges_of_the_first(3);
     });
 }
 
-/// The planted fault: a thread refunds twice, and another thread spends that.
+/// The planted fault: a thread refunds twice, and another thread spends the second refund.
 #[test]
 #[should_panic(expected = "granted and left in the first")]
 fn refunded_twice_a_cell_is_granted_twice() {
     plant(Fault::RefundedTwice);
-    catch_two("composite: refunded twice", || one_is_denied_and_a_third_comes(1));
+    catch_two("composite: refunded twice", || denied_beside_charges_of_the_first(1));
 }
 
 /// The first limit has a cell for each thread, the second for all but one.
@@ -149,8 +149,8 @@ const SPENT: u64 = 1;
 const FRESH: u64 = 3;
 const SAME: u64 = 7;
 
-/// Two requests have the first key in common. The second key of one has nothing left, so that request
-/// charges nothing, and the other is granted in any interleaving.
+/// Two requests have the first key in common. The second key of one request has no cell left, so that
+/// request charges nothing, and the other request is granted in any interleaving.
 fn keys_differ(first: Arc<Gate>) {
     let second = gate(burst(1), ONE_BUCKET, OnFull::Deny);
     assert_eq!(ask(&second, SPENT, at(1)), 1);
@@ -162,7 +162,7 @@ fn keys_differ(first: Arc<Gate>) {
     let other = Arc::clone(&both);
     let thread = thread::spawn(move || other.ask(&(SAME, SPENT)).at(at(1)).check().is_ok());
     let granted = u64::from(both.ask(&(SAME, FRESH)).at(at(1)).check().is_ok());
-    assert!(!thread.join().unwrap(), "nothing is left for that key");
+    assert!(!thread.join().unwrap(), "no cell is left for that key");
     assert_eq!(granted, 1, "granted to the other");
     assert_eq!(left(&first, SAME, at(1)), 0, "left in the first");
     assert_eq!(left(&second, FRESH, at(1)), 0, "left in the second");
@@ -207,8 +207,8 @@ fn timed(quota: Quota, clock: &Arc<Seconds>) -> Arc<Direct<Gcra, Arc<Seconds>>> 
     Arc::new(Direct::builder(quota).clock(Arc::clone(clock)).build().expect("in range"))
 }
 
-/// The first limit owes as much as it may. A request that the second limit denies charges nothing. So
-/// the first limit loses nothing of what time restores, whenever time passes.
+/// The first limit has one cell left. A request that the second limit denies charges nothing, so the
+/// first limit gets all cells that time restores, whenever time passes.
 fn time_passes_while_it_is_denied() {
     let clock = Arc::new(Seconds(AtomicU64::new(1)));
     let first = timed(burst(4), &clock);
@@ -247,7 +247,7 @@ fn without_a_peek_at_the_later_limit_refill_is_lost() {
 fn time_passes() {
     let clock = Arc::new(Seconds(AtomicU64::new(1)));
     let first = timed(burst(1), &clock);
-    let all = in_vain(&first, &timed(Quota::per_day(1), &clock));
+    let all = always_denied(&first, &timed(Quota::per_day(1), &clock));
     let (other, time) = (Arc::clone(&first), Arc::clone(&clock));
     let thread = thread::spawn(move || {
         time.0.store(3, Ordering::Relaxed);
@@ -263,7 +263,7 @@ fn a_cell_that_time_has_restored_is_not_refunded() {
     explore_two_whole("composite: time passes before the refund", time_passes);
 }
 
-/// The planted fault: a cell that time has restored, and another thread was granted, is refunded too.
+/// The planted fault: a thread refunds a cell that time has restored and another thread was granted.
 #[test]
 #[should_panic(expected = "granted and left")]
 fn refunded_at_an_old_time_a_cell_is_granted_twice() {

@@ -26,7 +26,7 @@ fn two_threads_on_one_word_are_granted_its_cells() {
     });
 }
 
-/// Several threads ask for a cell each, of which there is one less.
+/// Several threads ask for a cell each, and there is one cell less.
 fn several_on_one_word(threads: usize) {
     let cells = threads as u64 - 1;
     let gate = bucket(Gcra::new(), burst(cells));
@@ -93,7 +93,7 @@ fn a_stale_clock_grants_no_more_than_the_burst() {
         let thread = thread::spawn(move || ask(&other, 7, stale) + ask(&other, 7, stale));
         let mine = ask(&gate, 7, now) + ask(&gate, 7, now);
         let granted = mine + thread.join().unwrap();
-        // A stale clock sees a debt of a little more than there is: it may deny the last cell.
+        // By a stale clock, the debt is a little larger than it is: the last cell may be denied.
         assert!((1..=2).contains(&granted), "{granted} of 2");
         assert!(left(&gate, 7, now) <= 2 - granted);
     });

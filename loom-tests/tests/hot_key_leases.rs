@@ -19,8 +19,8 @@ const OTHER: u64 = 1;
 
 /// Cells of a lease.
 const TAKE: u64 = 2;
-/// Cells that all requests of a key together may be charged at a time: one at first, one by the winner
-/// of the race, and eight of which a quarter is a lease.
+/// Cells that all requests of a key together may be charged at a time: one by the first request, one by
+/// the winner of the race, and eight, a quarter of which is a lease.
 const BURST: u64 = 10;
 
 fn gate() -> Arc<Gate> {
@@ -36,7 +36,7 @@ fn gate() -> Arc<Gate> {
     gate
 }
 
-/// Asks for one cell so many times, and returns how many were granted or are held.
+/// Asks for one cell `times` times, and returns how many cells were granted or are held.
 fn asked(gate: &Gate, times: u64, now: Tick) -> u64 {
     let granted: u64 = (0..times).map(|_| ask(gate, KEY, now)).sum();
     granted + gate.ask(&KEY).at(now).held()
@@ -77,8 +77,8 @@ fn four_threads_of_a_hot_key_spend_no_cell_twice() {
     explore_four("hot-key lease: 4 threads", || several_of_one_key(4));
 }
 
-/// Two threads, each of which asks twice: nothing is granted twice.
-fn two_threads_without_what_they_hold() {
+/// Two threads ask twice each. The cells that they hold at the end are not counted.
+fn two_threads_whose_held_cells_do_not_count() {
     let gate = gate();
     let granted = |gate: &Gate| (0..2).map(|_| ask(gate, KEY, at(1))).sum::<u64>();
     let other = Arc::clone(&gate);
@@ -92,7 +92,7 @@ fn two_threads_without_what_they_hold() {
 #[should_panic(expected = "granted twice")]
 fn with_one_lease_for_two_threads_a_cell_is_granted_twice() {
     plant(Fault::ThreadsTakenForOne);
-    catch_two("hot-key lease: threads taken for one", two_threads_without_what_they_hold);
+    catch_two("hot-key lease: threads taken for one", two_threads_whose_held_cells_do_not_count);
 }
 
 /// A thread that holds a cell of one key asks for another key.
@@ -121,8 +121,8 @@ fn without_comparing_the_key_another_key_spends_the_lease() {
     catch_two("hot-key lease: key not compared", two_keys);
 }
 
-/// A thread that holds a cell asks again only when time has restored everything.
-fn an_old_lease() {
+/// A thread that holds a cell asks again only after time has restored all cells.
+fn an_expired_lease() {
     let gate = gate();
     let other = Arc::clone(&gate);
     let thread = thread::spawn(move || asked(&other, 1, at(1)));
@@ -131,18 +131,18 @@ fn an_old_lease() {
     let later = at(1 + BURST);
     assert!(gate.ask(&KEY).cells(BURST - 1).at(later).check().is_ok());
     let granted: u64 = (0..2).map(|_| ask(&gate, KEY, later)).sum();
-    assert_eq!(granted, 1, "granted after its time");
+    assert_eq!(granted, 1, "granted after its expiry");
 }
 
 #[test]
 fn an_expired_lease_is_not_spent() {
-    explore_two_whole("hot-key lease: after its time", an_old_lease);
+    explore_two_whole("hot-key lease: asked after its expiry", an_expired_lease);
 }
 
 /// The planted fault: a lease is spent although time has restored its cells.
 #[test]
-#[should_panic(expected = "granted after its time")]
-fn without_an_end_the_cells_of_a_lease_are_granted_twice() {
+#[should_panic(expected = "granted after its expiry")]
+fn without_an_expiry_the_cells_of_a_lease_are_granted_twice() {
     plant(Fault::HotKeyLeaseNeverExpires);
-    catch_two("hot-key lease: held for ever", an_old_lease);
+    catch_two("hot-key lease: never expires", an_expired_lease);
 }

@@ -27,7 +27,7 @@ fn gate(on_full: OnFull) -> Arc<Gate> {
     keyed(Gcra::new().leases(TAKE), burst(BURST + TAKE), ONE_BUCKET, on_full)
 }
 
-/// Asks a lease of its own for one cell so many times, refunds the rest, and returns how many were
+/// Takes a lease, asks it for one cell `times` times and refunds the rest. Returns how many cells were
 /// spent.
 fn lease(gate: &Arc<Gate>, times: u64) -> u64 {
     let mut lease = gate.lease_owned(&KEY);
@@ -41,7 +41,7 @@ fn lease(gate: &Arc<Gate>, times: u64) -> u64 {
 
 #[test]
 fn two_leases_of_one_key_spend_no_cell_twice() {
-    explore_two_whole("lanes: 2 lanes, each taken and given back", || {
+    explore_two_whole("lease: 2 leases, each taken and refunded", || {
         let gate = gate(OnFull::Deny);
         assert_eq!(ask(&gate, KEY, at(1)), 1);
         let other = Arc::clone(&gate);
@@ -51,7 +51,7 @@ fn two_leases_of_one_key_spend_no_cell_twice() {
     });
 }
 
-/// A charge beside so many leases, of which the first asks once, the next twice, and so on.
+/// A charge beside `leases` leases. The first lease is asked once, the second twice, and so on.
 fn leases_and_a_charge(leases: u64) {
     let gate = gate(OnFull::Deny);
     assert_eq!(ask(&gate, KEY, at(1)), 1);
@@ -68,13 +68,13 @@ fn leases_and_a_charge(leases: u64) {
 
 #[test]
 fn two_leases_and_a_request_spend_no_cell_twice() {
-    explore_three("lanes: 2 lanes and a charge, 3 threads", || leases_and_a_charge(2));
+    explore_three("lease: 2 leases and a charge, 3 threads", || leases_and_a_charge(2));
 }
 
 #[test]
 #[ignore = "4 threads: in the full run"]
 fn three_leases_and_a_request_spend_no_cell_twice() {
-    explore_four("lanes: 3 lanes and a charge, 4 threads", || leases_and_a_charge(3));
+    explore_four("lease: 3 leases and a charge, 4 threads", || leases_and_a_charge(3));
 }
 
 /// A lease is refunded while another key takes the slot that was charged.
@@ -97,7 +97,7 @@ fn refunded_during_a_take_over() {
 #[test]
 fn a_refund_during_a_take_over_is_not_the_new_keys() {
     explore_two_to(
-        "lanes: given back during a take-over",
+        "lease: refunded during a take-over",
         3,
         Preemptions::Any,
         refunded_during_a_take_over,
@@ -109,11 +109,11 @@ fn a_refund_during_a_take_over_is_not_the_new_keys() {
 #[should_panic(expected = "refunded to it")]
 fn without_the_generation_the_new_key_gets_the_refund() {
     plant(Fault::LifeUnchecked);
-    catch_two("lanes: life unchecked", refunded_during_a_take_over);
+    catch_two("lease: life unchecked", refunded_during_a_take_over);
 }
 
-/// A lease that is asked again only when time has restored what it holds.
-fn an_old_lease() {
+/// A lease is asked again only after time has restored the cells that it holds.
+fn an_expired_lease() {
     let gate = gate(OnFull::Deny);
     let mut lease = gate.lease_owned(&KEY);
     assert!(lease.check_at(1, at(1)).is_ok());
@@ -127,13 +127,13 @@ fn an_old_lease() {
 
 #[test]
 fn an_expired_lease_is_not_spent() {
-    explore_two_whole("lanes: a lane after its time", an_old_lease);
+    explore_two_whole("lease: asked after its expiry", an_expired_lease);
 }
 
 /// The planted fault: a lease is spent although time has restored its cells.
 #[test]
 #[should_panic(expected = "spent and left")]
-fn without_an_end_the_cells_of_a_lease_are_granted_twice() {
+fn without_an_expiry_the_cells_of_a_lease_are_granted_twice() {
     plant(Fault::LeaseNeverExpires);
-    catch_two("lanes: held for ever", an_old_lease);
+    catch_two("lease: never expires", an_expired_lease);
 }

@@ -1,4 +1,4 @@
-//! Logs in a ring: the next charge publishes the last event, and places are used again round by round.
+//! Logs in a ring: the next charge publishes the last event, and each round reuses the places of the ring.
 //!
 //! The protocol is in `src/cell/ring.rs`: publish, then advance.
 
@@ -75,7 +75,7 @@ fn a_ring_of_two_places_is_used_again() {
     });
 }
 
-/// After three cells at once, the next charge publishes three places: here two threads at once.
+/// After a charge of three cells, the next charge publishes three places. Here two threads do so at once.
 const BUNDLE: Story = Story {
     before: &[(3, 1_000)],
     threads: &[&[(1, 2_000)], &[(1, 2_000)]],
@@ -114,7 +114,7 @@ fn a_bundle_is_published_by_four_threads() {
     });
 }
 
-/// The planted fault: a thread advances the head before its time is in the ring.
+/// The planted fault: a thread advances the head before it has published the head's time in the ring.
 #[test]
 #[should_panic(expected = "no order explains")]
 fn without_the_publication_a_bundle_becomes_younger() {
@@ -151,8 +151,8 @@ fn a_ring_of_two_places_is_used_by_four_threads() {
     });
 }
 
-/// A thread reads the head before the other goes once round the ring: the place has another event by
-/// then.
+/// A thread reads the head, and the other then goes once round the ring, so that the place holds another
+/// event.
 const LATE_PUBLISHER: Story = Story {
     before: &[(2, 1_000)],
     threads: &[&[(1, 12_000)], &[(1, 11_000), (1, 12_000)]],
@@ -170,8 +170,8 @@ fn a_late_publisher_writes_nothing() {
 #[test]
 #[should_panic(expected = "no order explains")]
 fn without_the_check_a_late_publisher_replaces_a_later_event() {
-    plant(Fault::PutUnchecked);
-    catch_two("log: put unchecked", || {
+    plant(Fault::PublishUnchecked);
+    catch_two("log: publish unchecked", || {
         let _ = LATE_PUBLISHER.play(&ten_seconds(2));
     });
 }

@@ -106,14 +106,14 @@ fn a_count_of_the_same_window_is_not_the_new_keys() {
         });
         let charged = ask(&gate, OLD, at(2));
         let (first, second) = thread.join().unwrap();
-        let told_full = gate.stats().denied_full;
-        assert_eq!(charged + first / 2 + second + told_full, 3, "granted, or no place");
+        let denied_full = gate.stats().denied_full;
+        assert_eq!(charged + first / 2 + second + denied_full, 3, "granted, or no place");
         assert_eq!(left(&gate, NEW, at(3)), 3 - first - second, "no charge was lost");
         assert_eq!(left(&gate, NEW, at(4)), 3 - second, "the first cells expire, and only they");
     });
 }
 
-/// Two threads find a key absent, and both commit the claim that they find.
+/// Two threads find a key absent, and both commit the claim that they see.
 fn both_claim<A: Algorithm + 'static>(gate: &Arc<Keyed<A>>) {
     let other = Arc::clone(gate);
     let thread = thread::spawn(move || ask(&other, NEW, at(1)) + ask(&other, NEW, at(1)));
@@ -140,13 +140,13 @@ fn two_threads_that_claim_a_log_share_its_cells() {
     });
 }
 
-/// An idle key and another key want the slot that the idle key has: each asks once.
+/// An idle key has a slot that another key wants. Each key asks once.
 fn either_has_the_slot<A: Algorithm + 'static>(gate: &Arc<Keyed<A>>) {
     assert_eq!(ask(gate, OLD, at(1)), 1);
     assert_eq!(ask(gate, NEIGHBOUR, at(100)), 1);
-    let told = each_of(2, gate, |gate, number| ask(gate, [OLD, NEW][number], at(100)));
-    assert_eq!(told.iter().sum::<u64>(), 1, "granted in all");
-    assert_eq!(left(gate, OLD, at(100)), 3 - told[0], "no charge of the old key was lost");
+    let granted = each_of(2, gate, |gate, number| ask(gate, [OLD, NEW][number], at(100)));
+    assert_eq!(granted.iter().sum::<u64>(), 1, "granted in all");
+    assert_eq!(left(gate, OLD, at(100)), 3 - granted[0], "no charge of the old key was lost");
 }
 
 #[test]
@@ -163,8 +163,8 @@ fn of_two_keys_that_want_one_slot_of_a_log_one_is_granted() {
     });
 }
 
-/// A life of the slot ends while a charge publishes its word: the charge is in the one life, or in the
-/// next.
+/// A life of the slot ends while a charge publishes its word. The charge belongs to that life or to the
+/// next one.
 fn a_life_ends<A: Algorithm + 'static>(gate: &Arc<Keyed<A>>) {
     assert_eq!(ask(gate, OLD, at(1)) + ask(gate, NEIGHBOUR, at(1)), 2);
     let other = Arc::clone(gate);
@@ -192,8 +192,8 @@ fn a_charge_of_a_log_belongs_to_one_life() {
     });
 }
 
-/// One thread charges the old key, and has a word to publish. Two or three want another key in its
-/// slot, which has a cell for each of them.
+/// One thread charges the old key, and has a word to publish. Two or three threads want its slot for
+/// another key, which has a cell for each of them.
 fn by_several<A: Algorithm + 'static>(threads: usize, gate: &Arc<Keyed<A>>) {
     let cells = left(gate, OLD, at(1));
     assert_eq!(ask(gate, OLD, at(1)), 1);
@@ -202,8 +202,8 @@ fn by_several<A: Algorithm + 'static>(threads: usize, gate: &Arc<Keyed<A>>) {
         ask(gate, if number == 0 { OLD } else { NEW }, at(100))
     });
     let (charged, claimed) = (granted[0], granted[1..].iter().sum::<u64>());
-    let told_full = gate.stats().denied_full;
-    assert_eq!(charged + claimed + told_full, threads as u64, "granted, or no place");
+    let denied_full = gate.stats().denied_full;
+    assert_eq!(charged + claimed + denied_full, threads as u64, "granted, or no place");
     assert!(charged == 0 || claimed == 0, "{charged} and {claimed} in one slot");
     assert_eq!(left(gate, OLD, at(100)), cells - charged, "no charge of the old key was lost");
     assert_eq!(left(gate, NEW, at(100)), cells - claimed, "no charge fell on the new key");
@@ -256,7 +256,7 @@ fn a_key_that_gets_a_slot_while_logs_are_ranked_keeps_it() {
     explore_two_to(name, 2, Preemptions::To(3), both_evict_for_one_key);
 }
 
-/// The planted fault: the slot that the key has got by now is ranked as another key's.
+/// The planted fault: a thread ranks the slot that the key has got by now as another key's.
 #[test]
 #[should_panic(expected = "no charge of the new key was lost")]
 fn without_the_search_for_its_own_slot_a_key_evicts_itself() {
@@ -264,7 +264,7 @@ fn without_the_search_for_its_own_slot_a_key_evicts_itself() {
     catch_two("ring take-over: own slot unseen", both_evict_for_one_key);
 }
 
-/// Several threads find a key absent that has a cell for all of them but one.
+/// Several threads find a key absent. The key has a cell for each thread but one.
 fn several_claim<A: Algorithm + 'static>(threads: usize, gate: &Arc<Keyed<A>>) {
     let granted = each_of(threads, gate, |gate, _| ask(gate, NEW, at(1)));
     assert_eq!(granted.iter().sum::<u64>(), threads as u64 - 1, "granted in all");

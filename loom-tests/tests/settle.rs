@@ -23,7 +23,7 @@ const BURST: u64 = 4;
 /// A limiter with wide slots or compact ones.
 type Build = fn(Quota, u64, OnFull) -> Arc<Gate>;
 
-/// Reserves so many cells and settles for others; returns what was spent.
+/// Reserves `estimate` cells and settles for `actual`. Returns the cells that were spent.
 fn settle(gate: &Gate, estimate: u64, actual: u64) -> u64 {
     match gate.ask(&KEY).cells(estimate).at(at(1)).reserve() {
         Ok(reserved) => {
@@ -191,7 +191,7 @@ fn a_refund_during_a_reset_is_bounded_in_compact_slots() {
     });
 }
 
-/// The documentation says so; this is the interleaving.
+/// The documentation of reservations says this of compact slots. The model finds the interleaving.
 #[test]
 #[should_panic(expected = "its next life")]
 fn compact_slots_do_not_tell_lives_apart() {

@@ -83,7 +83,7 @@ fn eviction(make: Make) {
     assert!(charged <= 2 * (1 + evicted), "{charged} granted, {evicted} evicted");
 }
 
-/// One of the threads charges the old key, the others a new one that has a cell for one of them.
+/// One thread charges the old key, the others a new key, which has one cell.
 fn several_threads(make: Make, threads: usize) {
     let gate = make(burst(1), ONE_BUCKET, OnFull::Deny);
     assert_eq!(ask(&gate, OLD, at(1)) + ask(&gate, NEIGHBOUR, at(1)), 2);

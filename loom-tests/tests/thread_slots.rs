@@ -11,7 +11,7 @@ use loom::thread;
 use loom_tests::{Preemptions, catch_two, explore_four_to, explore_three, explore_two_to};
 use tollgate::internals::{Fault, ThreadSlots, plant};
 
-/// So many threads, each of which owns a slot for a time, and counts in its memory.
+/// Each of `threads` threads owns a slot for a time, and counts in the memory of the slot.
 fn count_by(threads: u64) {
     let slots = Arc::new(ThreadSlots::default());
     let counts = Arc::new([0; 4].map(AtomicU64::new));
@@ -51,7 +51,7 @@ fn four_owners_of_a_slot_lose_no_count() {
     explore_four_to(Preemptions::To(2), "thread slots: 4 threads", || count_by(4));
 }
 
-/// The planted fault: the new owner continues from what it saw before the last one.
+/// The planted fault: a new owner reads the slot's memory as it was before the last owner's writes.
 #[test]
 #[should_panic(expected = "counted")]
 fn unordered_a_slot_passes_to_an_owner_that_sees_stale_memory() {

@@ -41,14 +41,14 @@ fn empty() -> (Gate, WaitQueue<Gate>, Seconds) {
     (Arc::clone(&gate), WaitQueue::new(gate), clock)
 }
 
-fn wait(line: &WaitQueue<Gate>) -> Waiter<'_> {
-    line.wait_async(&(), 1, Duration::MAX, |_| pending())
+fn wait(queue: &WaitQueue<Gate>) -> Waiter<'_> {
+    queue.wait_async(&(), 1, Duration::MAX, |_| pending())
 }
 
-/// Whether the waiter's turn has come.
-fn look(waiter: &mut Waiter<'_>) -> bool {
+/// Polls the waiter, and returns whether its turn has come.
+fn poll(waiter: &mut Waiter<'_>) -> bool {
     match Pin::new(waiter).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(told) => told.is_ok(),
+        Poll::Ready(admission) => admission.is_ok(),
         Poll::Pending => false,
     }
 }
@@ -60,23 +60,23 @@ fn left(gate: &Gate, now: Tick) -> u64 {
 #[test]
 fn a_booking_that_is_refunded_while_others_ask_is_granted_once() {
     explore_two_to("waiting: a booking refunded", 3, Preemptions::Any, || {
-        let (gate, line, _) = empty();
+        let (gate, queue, _) = empty();
         let other = Arc::clone(&gate);
         let ask = move || (0..2).filter(|_| other.ask().at(at(1)).check().is_ok()).count() as u64;
         let thread = thread::spawn(ask);
-        let mut waiter = wait(&line);
+        let mut waiter = wait(&queue);
         // At 0 the waiter books the cell of 1, unless that is spent by then.
-        assert!(!look(&mut waiter));
+        assert!(!poll(&mut waiter));
         drop(waiter);
         assert_eq!(thread.join().unwrap() + left(&gate, at(1)), 1, "granted and left");
     });
 }
 
-/// The waiter's turn comes at 1, and the waiter leaves at 3 without having seen it.
-fn left_late() {
-    let (gate, line, clock) = empty();
-    let mut waiter = wait(&line);
-    assert!(!look(&mut waiter));
+/// The waiter's turn comes at 1, and the waiter leaves at 3 without having been polled again.
+fn leaves_after_its_turn() {
+    let (gate, queue, clock) = empty();
+    let mut waiter = wait(&queue);
+    assert!(!poll(&mut waiter));
     let other = Arc::clone(&gate);
     let thread =
         thread::spawn(move || u64::from(other.ask().cells(BURST).at(at(3)).check().is_ok()));
@@ -88,7 +88,12 @@ fn left_late() {
 
 #[test]
 fn a_booking_that_is_refunded_after_its_turn_is_granted_once() {
-    explore_two_to("waiting: a booking refunded after its turn", 3, Preemptions::Any, left_late);
+    explore_two_to(
+        "waiting: a booking refunded after its turn",
+        3,
+        Preemptions::Any,
+        leaves_after_its_turn,
+    );
 }
 
 /// The planted fault: cells that time has restored since the turn are refunded once more.
@@ -96,25 +101,25 @@ fn a_booking_that_is_refunded_after_its_turn_is_granted_once() {
 #[should_panic(expected = "granted and left")]
 fn refunded_at_the_time_of_its_turn_a_cell_is_granted_twice() {
     plant(Fault::RefundedAtOldTime);
-    catch_two("waiting: refunded at an old time", left_late);
+    catch_two("waiting: refunded at an old time", leaves_after_its_turn);
 }
 
 /// Two waiters are woken a second after their turns, while another thread asks.
 #[test]
 fn two_waiters_that_are_woken_late_keep_their_turns() {
     explore_two_to("waiting: two woken late, another asks", 3, Preemptions::Any, || {
-        let (gate, line, clock) = empty();
+        let (gate, queue, clock) = empty();
         let wait = |seconds| {
-            line.wait_async(&(), 1, Duration::from_secs(seconds), (|_| pending()) as fn(_) -> _)
+            queue.wait_async(&(), 1, Duration::from_secs(seconds), (|_| pending()) as fn(_) -> _)
         };
         let [mut first, mut second] = [1, 2].map(wait);
-        assert!(!look(&mut first) && !look(&mut second));
+        assert!(!poll(&mut first) && !poll(&mut second));
         let other = Arc::clone(&gate);
         let ask = move || (0..2).filter(|_| other.ask().at(at(2)).check().is_ok()).count() as u64;
         let thread = thread::spawn(ask);
         clock.0.store(2, Ordering::Relaxed);
-        assert!(look(&mut first), "a turn that was booked is not lost");
-        let both = 1 + u64::from(look(&mut second));
+        assert!(poll(&mut first), "a turn that was booked is not lost");
+        let both = 1 + u64::from(poll(&mut second));
         assert_eq!(both + thread.join().unwrap() + left(&gate, at(2)), BURST, "granted and left");
     });
 }
@@ -122,20 +127,20 @@ fn two_waiters_that_are_woken_late_keep_their_turns() {
 #[test]
 fn the_second_waiter_moves_up_when_the_first_leaves() {
     explore_two_to("waiting: two in the queue, one leaves", 3, Preemptions::Any, || {
-        let (gate, line, clock) = empty();
-        let line = Arc::new(line);
-        let other = Arc::clone(&line);
+        let (gate, queue, clock) = empty();
+        let queue = Arc::new(queue);
+        let other = Arc::clone(&queue);
         let thread = thread::spawn(move || {
             let mut waiter = wait(&other);
-            assert!(!look(&mut waiter));
+            assert!(!poll(&mut waiter));
         });
-        let mut waiter = wait(&line);
-        assert!(!look(&mut waiter));
+        let mut waiter = wait(&queue);
+        assert!(!poll(&mut waiter));
         thread.join().unwrap();
         clock.0.store(1, Ordering::Relaxed);
-        assert!(look(&mut waiter), "it is first in the queue");
-        assert_eq!(left(&gate, at(1)), 0, "its cell is spent");
-        assert_eq!(left(&gate, at(2)), 1, "and no more than that");
+        assert!(poll(&mut waiter), "the second waiter is first in the queue now");
+        assert_eq!(left(&gate, at(1)), 0, "the cell of its turn is spent");
+        assert_eq!(left(&gate, at(2)), 1, "and no other cell is");
     });
 }
 
@@ -144,19 +149,19 @@ fn the_second_waiter_moves_up_when_the_first_leaves() {
 #[ignore = "4 threads: in the full run"]
 fn cells_of_two_waiters_that_leave_are_granted_once() {
     explore_four("waiting: two leave, two ask, 4 threads", || {
-        let (gate, line, _) = empty();
-        let line = Arc::new(line);
-        let shared = Arc::new((gate, line));
-        let granted = each_of(4, &shared, |(gate, line), number| {
+        let (gate, queue, _) = empty();
+        let queue = Arc::new(queue);
+        let shared = Arc::new((gate, queue));
+        let granted = each_of(4, &shared, |(gate, queue), number| {
             if number < 2 {
-                let mut waiter = wait(line);
-                assert!(!look(&mut waiter), "nothing is there at 0");
+                let mut waiter = wait(queue);
+                assert!(!poll(&mut waiter), "no cell is there at 0");
                 return 0;
             }
             u64::from(gate.ask().at(at(1)).check().is_ok())
         });
-        let (gate, line) = &*shared;
+        let (gate, queue) = &*shared;
         assert_eq!(granted.iter().sum::<u64>() + left(gate, at(1)), 1, "granted and left");
-        assert_eq!(line.waiting(), 0, "the queue is empty");
+        assert_eq!(queue.waiting(), 0, "the queue is empty");
     });
 }

@@ -91,7 +91,8 @@ fn two_advances_at_once_lose_no_count() {
     });
 }
 
-/// By one second and by two: the longer advance forgets what the other would publish.
+/// One thread advances by one second, the other by two: the longer advance discards the count that the
+/// other would publish.
 #[test]
 fn two_advances_of_different_length_lose_no_count() {
     explore_two("windows: advances by 1 and 2, 2 threads x 2", || {
@@ -104,7 +105,7 @@ fn two_advances_of_different_length_lose_no_count() {
     });
 }
 
-/// With two older counts, of which the thread that advances by two keeps one.
+/// The ring holds two older counts, and the thread that advances by two keeps one of them.
 #[test]
 fn two_advances_with_two_older_counts_lose_no_count() {
     explore_two("windows: 3 sub-windows, advances by 1 and 2", || {
@@ -148,7 +149,7 @@ fn advances_by_four_threads_lose_no_count() {
 }
 
 /// A thread reads the head before the other charges once more and advances: the count that it would
-/// publish is not the right one any more.
+/// publish is out of date.
 const LATE_PUBLISHER: Story = Story {
     before: &[(1, 1_000)],
     threads: &[&[(1, 2_000)], &[(1, 1_000), (1, 2_000)]],
@@ -166,8 +167,8 @@ fn a_late_publisher_writes_nothing() {
 #[test]
 #[should_panic(expected = "no order explains")]
 fn without_the_check_a_late_publisher_replaces_the_final_count() {
-    plant(Fault::PutUnchecked);
-    catch_two("windows: put unchecked", || {
+    plant(Fault::PublishUnchecked);
+    catch_two("windows: publish unchecked", || {
         let _ = LATE_PUBLISHER.play(&two_seconds(5));
     });
 }
@@ -198,12 +199,12 @@ fn without_the_second_load_a_denial_is_by_counts_of_two_heads() {
 }
 
 /// The same, and the first thread only peeks.
-const LOOK: Story = Story { threads: &[&[(0, 3_000)], &[(1, 3_000), (1, 4_000)]], ..DENIAL };
+const PEEK: Story = Story { threads: &[&[(0, 3_000)], &[(1, 3_000), (1, 4_000)]], ..DENIAL };
 
 #[test]
 fn a_peek_is_by_the_counts_of_its_own_head() {
     explore_two_to("windows: peek against 2 charges", 3, Preemptions::Any, || {
-        assert_eq!(LOOK.play(&two_seconds(4)), 2, "there is always room");
+        assert_eq!(PEEK.play(&two_seconds(4)), 2, "there is always room");
     });
 }
 
@@ -212,7 +213,7 @@ fn a_peek_is_by_the_counts_of_its_own_head() {
 fn without_the_second_load_a_peek_is_by_counts_of_two_heads() {
     plant(Fault::RecheckSkipped);
     catch_two("windows: peek, recheck skipped", || {
-        let _ = LOOK.play(&two_seconds(4));
+        let _ = PEEK.play(&two_seconds(4));
     });
 }
 
@@ -242,8 +243,8 @@ fn without_the_publication_a_weighed_count_is_lost() {
 #[test]
 #[should_panic(expected = "no order explains")]
 fn without_the_check_a_late_publisher_replaces_the_final_weighed_count() {
-    plant(Fault::PutUnchecked);
-    catch_two("counter: put unchecked", || {
+    plant(Fault::PublishUnchecked);
+    catch_two("counter: publish unchecked", || {
         let _ = WEIGHED_ROTATION.play(&weighed_second(4));
     });
 }

@@ -112,7 +112,7 @@ impl Grid {
         Self { mask: field_max, ahead_max: reach + grid.tolerance, reach, ..grid }
     }
 
-    /// What [`from_words`](Self::from_words) reads.
+    /// The words that [`from_words`](Self::from_words) reads.
     #[cfg(feature = "std")]
     #[expect(clippy::cast_possible_truncation, reason = "halves of a u128")]
     pub(super) fn to_words(self) -> [u64; WORDS] {
@@ -287,7 +287,7 @@ impl Grid {
         self.ring().map(|ring| self.span(ring - self.ahead_max - 2))
     }
 
-    /// How long so many units take, rounded down.
+    /// The length of `units` units, rounded down.
     pub(super) fn span(&self, units: u64) -> Duration {
         let nanos = u128::from(units) * u128::from(self.nanos) / u128::from(self.units.get());
         Duration::from_nanos(narrow(nanos))

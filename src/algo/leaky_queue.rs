@@ -27,7 +27,8 @@ use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::Queue;
 use super::{
-    Algorithm, FIGURES, Liveness, Rebase, Rebased, Ring, StateMachine, Step, sealed::Sealed,
+    Algorithm, CONFIG_WORDS, ClockChange, Liveness, Rebase, Ring, StateMachine, Step,
+    sealed::Sealed,
 };
 use crate::decision::{Denied, Permit};
 use crate::quota::{Quota, QuotaError};
@@ -183,14 +184,14 @@ impl Rebase for LeakyQueueParams {
         2
     }
 
-    fn figures(&self, unix_origin_nanos: u64) -> [u64; FIGURES] {
-        let mut figures = self.bucket.figures(unix_origin_nanos);
-        figures[FIGURES - 1] = self.immediate;
-        figures
+    fn config_words(&self, unix_origin_nanos: u64) -> [u64; CONFIG_WORDS] {
+        let mut config = self.bucket.config_words(unix_origin_nanos);
+        config[CONFIG_WORDS - 1] = self.immediate;
+        config
     }
 
-    fn rebase(&self, word: u64, ring: &mut [u64], passage: &Rebased) -> Option<u64> {
-        self.bucket.rebase(word, ring, passage)
+    fn rebase(&self, word: u64, ring: &mut [u64], change: &ClockChange) -> Option<u64> {
+        self.bucket.rebase(word, ring, change)
     }
 }
 

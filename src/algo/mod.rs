@@ -46,7 +46,7 @@ pub mod warm_up;
 mod within_delay;
 
 pub use grid::Grid;
-pub use rebase::{FIGURES, Moment, Rebase, Rebased, Restart};
+pub use rebase::{CONFIG_WORDS, ClockChange, Moment, Rebase, Restart};
 #[cfg(feature = "std")]
 pub(crate) use within_delay::WithinDelay;
 
@@ -137,7 +137,7 @@ pub trait Ring: Copy {
     /// The exclusive or of the content at `place` and `content`, of 54 bits. If the stored word was
     /// written for an earlier key, and so counts for nothing, higher bits may be set.
     #[inline(always)]
-    fn apart(self, place: usize, content: u64) -> u64 {
+    fn xor(self, place: usize, content: u64) -> u64 {
         self.cell(place) ^ content
     }
 
@@ -185,12 +185,12 @@ impl Ring for &[u64] {
 /// use tollgate::{Gcra, Quota, Tick};
 ///
 /// let params = Gcra::new().params(&Quota::per_second(10).burst(1), 0)?;
-/// let seen = params.read(params.fresh(Tick::ZERO), NoRing, Tick::ZERO, 1);
-/// let Step::Admit { next } = params.step(seen, Tick::ZERO, 1) else { panic!() };
-/// assert_eq!(params.permit(seen, Tick::ZERO, 1).remaining(), 0);
-/// let seen = params.read(next, NoRing, Tick::ZERO, 1);
-/// assert_eq!(params.step(seen, Tick::ZERO, 1), Step::Deny);
-/// assert_eq!(params.denied(seen, Tick::ZERO, 1).retry_after().unwrap().as_millis(), 100);
+/// let view = params.read(params.fresh(Tick::ZERO), NoRing, Tick::ZERO, 1);
+/// let Step::Admit { next } = params.step(view, Tick::ZERO, 1) else { panic!() };
+/// assert_eq!(params.permit(view, Tick::ZERO, 1).remaining(), 0);
+/// let view = params.read(next, NoRing, Tick::ZERO, 1);
+/// assert_eq!(params.step(view, Tick::ZERO, 1), Step::Deny);
+/// assert_eq!(params.denied(view, Tick::ZERO, 1).retry_after().unwrap().as_millis(), 100);
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug {
@@ -198,7 +198,7 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
     #[cfg(feature = "std")]
     type Oracle: oracle::Oracle;
 
-    /// What a decision is made and explained from: the word itself where nothing else is needed.
+    /// The data from which a decision is made and reported: the word itself if no more is needed.
     type View: Copy + core::fmt::Debug;
 
     /// Whether a state can have a ring.
@@ -230,8 +230,8 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
     /// Calls the visitor with the concrete algorithm. For [any of several](any) algorithms, this is
     /// the only branch on which one it is.
     #[inline(always)]
-    fn dispatch<V: Visitor>(&self, visit: V) -> V::Out {
-        visit.by(self)
+    fn dispatch<V: Visitor>(&self, visitor: V) -> V::Out {
+        visitor.visit(self)
     }
 
     /// The token bucket, if this is one: the algorithm that supports leases.
@@ -242,8 +242,8 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
 
     /// Calls the visitor with the concrete algorithm if it supports refunds; else returns `None`.
     #[inline(always)]
-    fn dispatch_refund<V: RefundVisitor>(&self, visit: V) -> Option<V::Out> {
-        let _ = visit;
+    fn dispatch_refund<V: RefundVisitor>(&self, visitor: V) -> Option<V::Out> {
+        let _ = visitor;
         None
     }
 
@@ -272,39 +272,39 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
     }
 
     /// Decides about `n` cells. Never panics.
-    fn step(&self, seen: Self::View, now: Tick, n: u64) -> Step;
+    fn step(&self, view: Self::View, now: Tick, n: u64) -> Step;
 
-    /// Passes to `put` each cell that must be in the ring before the word advances. `put` returns
+    /// Passes to `write` each cell that must be in the ring before the word advances. `write` returns
     /// whether the word is unchanged; after a false, this returns false.
     fn publish<R: Ring>(
         &self,
-        seen: Self::View,
+        view: Self::View,
         ring: R,
-        put: impl FnMut(usize, u64) -> bool,
+        write: impl FnMut(usize, u64) -> bool,
     ) -> bool {
-        let _ = (seen, ring, put);
+        let _ = (view, ring, write);
         true
     }
 
     /// The note to write after the word has advanced.
-    fn note(&self, seen: Self::View, n: u64) -> u64 {
-        let _ = (seen, n);
+    fn note(&self, view: Self::View, n: u64) -> u64 {
+        let _ = (view, n);
         0
     }
 
     /// The permit for an admission of `n` cells.
     ///
     /// It is separate from the step, so that a caller who does not ask for it does not pay for it.
-    fn permit(&self, seen: Self::View, now: Tick, n: u64) -> Permit;
+    fn permit(&self, view: Self::View, now: Tick, n: u64) -> Permit;
 
     /// The denial of `n` cells.
-    fn denied(&self, seen: Self::View, now: Tick, n: u64) -> Denied;
+    fn denied(&self, view: Self::View, now: Tick, n: u64) -> Denied;
 
     /// The answer to a request of `n` cells, with nothing charged.
-    fn answer(&self, seen: Self::View, now: Tick, n: u64) -> Decision {
-        match self.step(seen, now, n) {
-            Step::Admit { .. } => Ok(self.permit(seen, now, n)),
-            Step::Deny | Step::DenyCounted { .. } => Err(self.denied(seen, now, n)),
+    fn answer(&self, view: Self::View, now: Tick, n: u64) -> Decision {
+        match self.step(view, now, n) {
+            Step::Admit { .. } => Ok(self.permit(view, now, n)),
+            Step::Deny | Step::DenyCounted { .. } => Err(self.denied(view, now, n)),
         }
     }
 
@@ -441,7 +441,7 @@ pub trait PerKey: StateMachine {
     fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError>;
 }
 
-/// What a refund needs to know of a charge.
+/// The record of a charge that a refund needs.
 ///
 /// ```
 /// use tollgate::Tick;
@@ -471,7 +471,7 @@ pub struct Receipt {
 /// struct Cells;
 /// impl Visitor for Cells {
 ///     type Out = usize;
-///     fn by<M: StateMachine>(self, algo: &M) -> usize {
+///     fn visit<M: StateMachine>(self, algo: &M) -> usize {
 ///         algo.ring_cells()
 ///     }
 /// }
@@ -484,7 +484,7 @@ pub trait Visitor {
     type Out;
 
     /// Applies the operation.
-    fn by<M: StateMachine>(self, algo: &M) -> Self::Out;
+    fn visit<M: StateMachine>(self, algo: &M) -> Self::Out;
 }
 
 /// The operation that [`StateMachine::dispatch_refund`] applies to an algorithm that supports
@@ -495,14 +495,14 @@ pub trait Visitor {
 /// use tollgate::internals::{Refund, StateMachine, RefundVisitor};
 /// use tollgate::{AnyAlgorithm, Quota};
 ///
-/// struct IsRevocable;
-/// impl RefundVisitor for IsRevocable {
+/// struct IsRefundable;
+/// impl RefundVisitor for IsRefundable {
 ///     type Out = ();
-///     fn by<M: Refund>(self, _algo: &M) {}
+///     fn visit<M: Refund>(self, _algo: &M) {}
 /// }
-/// for (name, is_revocable) in [("gcra", true), ("sliding-log", false)] {
+/// for (name, is_refundable) in [("gcra", true), ("sliding-log", false)] {
 ///     let params = name.parse::<AnyAlgorithm>()?.params(&Quota::per_minute(10), 0)?;
-///     assert_eq!(params.dispatch_refund(IsRevocable).is_some(), is_revocable);
+///     assert_eq!(params.dispatch_refund(IsRefundable).is_some(), is_refundable);
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -511,10 +511,10 @@ pub trait RefundVisitor {
     type Out;
 
     /// Applies the operation.
-    fn by<M: Refund>(self, algo: &M) -> Self::Out;
+    fn visit<M: Refund>(self, algo: &M) -> Self::Out;
 }
 
-/// What a state means at an instant.
+/// Whether a state matters at an instant.
 ///
 /// ```
 /// use tollgate::algorithm::Algorithm;
@@ -542,7 +542,7 @@ pub enum Liveness {
     },
 }
 
-/// What a step decided.
+/// The decision of a step.
 ///
 /// ```
 /// use tollgate::algorithm::Algorithm;

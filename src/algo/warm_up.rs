@@ -46,7 +46,7 @@ use super::grid::{Grid, YEAR_NANOS, gcd};
 #[cfg(feature = "std")]
 use super::oracle::Ramp;
 use super::{
-    Algorithm, FIGURES, Liveness, PAYLOAD_BITS, Rebase, Rebased, Ring, StateMachine, Step,
+    Algorithm, CONFIG_WORDS, ClockChange, Liveness, PAYLOAD_BITS, Rebase, Ring, StateMachine, Step,
     sealed::Sealed,
 };
 use crate::decision::{Denied, NEVER, Permit, Reading};
@@ -310,7 +310,7 @@ impl WarmUpParams {
         View { wait: view.wait + cost, warmth: warmed.min(self.period) }
     }
 
-    /// What warming up from `before` to `after` costs above the cells.
+    /// The cost of warming up from `before` to `after`, above that of the cells.
     #[inline(always)]
     fn extra(&self, before: u64, after: u64) -> u64 {
         let from = self.ramp.saturating_sub(before);
@@ -339,7 +339,7 @@ impl Rebase for WarmUpParams {
         4
     }
 
-    fn figures(&self, _: u64) -> [u64; FIGURES] {
+    fn config_words(&self, _: u64) -> [u64; CONFIG_WORDS] {
         let (units, nanos) = self.grid.ratio();
         let Self { burst, cell, refill, cold_factor, period, max_wait, .. } = *self;
         [units, nanos, burst, cell, refill, cold_factor, period, max_wait]
@@ -347,14 +347,14 @@ impl Rebase for WarmUpParams {
 
     /// The time to go is rounded up, and *cold again* is rounded down: neither a turn nor warmth
     /// comes early.
-    fn rebase(&self, word: u64, _: &mut [u64], passage: &Rebased) -> Option<u64> {
+    fn rebase(&self, word: u64, _: &mut [u64], change: &ClockChange) -> Option<u64> {
         let warmth = self.warmth.of(word).min(self.period);
-        let (more, less) = passage.left(&self.grid, self.cold_at.of(word));
+        let (more, less) = change.left(&self.grid, self.cold_at.of(word));
         let (until_cold, warmth) = match warmth {
             0 => (more, 0),
             _ => (less, warmth - (more - less)),
         };
-        let cold_at = self.grid.later_in(self.cold_at, passage.now(), until_cold);
+        let cold_at = self.grid.later_in(self.cold_at, change.now(), until_cold);
         (until_cold > 0).then(|| self.cold_at.set(warmth, cold_at))
     }
 }
@@ -550,8 +550,8 @@ mod tests {
         let moment = |nanos| Moment { tick: Tick::from_nanos(nanos), unix_origin_nanos: 0 };
         let (then, now) = (moment(1_000_000_000), moment(77_000_000_000 + part));
         let rebased = |word: u64, elapsed| {
-            let passage = params.passage(&Restart { then, elapsed, now });
-            params.rebase(word, &mut [], &passage)
+            let change = params.clock_change(&Restart { then, elapsed, now });
+            params.rebase(word, &mut [], &change)
         };
         let cold = params.fresh(then.tick);
         assert_eq!(rebased(cold, Duration::ZERO), None);

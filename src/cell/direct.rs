@@ -6,7 +6,7 @@
 //! without keys between threads.
 
 use super::head::{Head, HeadCell};
-use super::receipt::Paid;
+use super::receipt::ChargeReceipt;
 use super::ring::SlotRing;
 use super::state_cell::{Request, Ruling, StateWord};
 use crate::algo::{Refund, StateMachine, Step, Visitor};
@@ -67,7 +67,12 @@ impl DirectCell {
     }
 
     /// Charges `n` cells so that they can be refunded.
-    pub(crate) fn charge<M: Refund>(&self, machine: &M, now: Tick, n: u64) -> Result<Paid, Denied> {
+    pub(crate) fn charge<M: Refund>(
+        &self,
+        machine: &M,
+        now: Tick,
+        n: u64,
+    ) -> Result<ChargeReceipt, Denied> {
         let request = Request { now, cells: n };
         let (ruling, generation) = self.rule(machine, request);
         ruling.receipt(machine, request, generation, 0)
@@ -87,7 +92,7 @@ impl DirectCell {
     pub(crate) fn refund<M: Refund>(
         &self,
         machine: &M,
-        paid: &Paid,
+        paid: &ChargeReceipt,
         now: impl Fn() -> Tick,
         n: u64,
     ) {
@@ -95,7 +100,7 @@ impl DirectCell {
     }
 
     /// Replaces the state that was charged by `next` of it, unless the bucket was reset.
-    pub(crate) fn revise_charged(&self, paid: &Paid, next: impl Fn(u64) -> u64) {
+    pub(crate) fn revise_charged(&self, paid: &ChargeReceipt, next: impl Fn(u64) -> u64) {
         self.head.revise_in(paid.generation, next);
     }
 
@@ -185,7 +190,7 @@ impl DirectCell {
     }
 
     /// Restores a state into a bucket that has not been used.
-    pub(crate) fn put_back<M: StateMachine>(&self, state: u64, contents: &[u64]) {
+    pub(crate) fn restore<M: StateMachine>(&self, state: u64, contents: &[u64]) {
         let unused = self.head.load();
         self.ring::<M>().fill(unused.generation(), contents);
         let put = self.head.swap(unused, Head::committed(unused.generation(), state));
@@ -211,7 +216,7 @@ impl Visitor for Check<'_> {
     type Out = Decision;
 
     #[inline(always)]
-    fn by<M: StateMachine>(self, machine: &M) -> Decision {
+    fn visit<M: StateMachine>(self, machine: &M) -> Decision {
         self.cell.decide(machine, Request { now: self.now, cells: self.n })
     }
 }
@@ -223,7 +228,7 @@ impl Visitor for Allow<'_> {
     type Out = bool;
 
     #[inline(always)]
-    fn by<M: StateMachine>(self, machine: &M) -> bool {
+    fn visit<M: StateMachine>(self, machine: &M) -> bool {
         let Check { cell, now, n } = self.0;
         let request = Request { now, cells: n };
         let seen = cell.head.load();
@@ -244,7 +249,7 @@ impl Visitor for Admit<'_> {
     type Out = Option<Permit>;
 
     #[inline(always)]
-    fn by<M: StateMachine>(self, machine: &M) -> Option<Permit> {
+    fn visit<M: StateMachine>(self, machine: &M) -> Option<Permit> {
         let Check { cell, now, n } = self.0;
         let seen = cell.head.load();
         match seen.is_provisional() {

@@ -18,7 +18,7 @@ mod versioned;
 pub(crate) use compact_word::{CompactCell, CompactWord, Fingerprint};
 pub(crate) use direct::DirectCell;
 pub(crate) use head::{GENERATION_BITS, Head, HeadCell};
-pub(crate) use receipt::Paid;
+pub(crate) use receipt::ChargeReceipt;
 pub(crate) use ring::SlotRing;
 pub(crate) use state_cell::{MaxAhead, Request, Ruling, StateCell, StateWord};
 #[cfg(not(tollgate_loom))]

@@ -6,16 +6,16 @@
 //! exact:
 //!
 //! 1. Publish, then advance. Before advancing the head, a thread copies into the ring whatever only
-//!    the head recorded ([`StateCell::put`]). That value is a function of the head, so all threads
+//!    the head recorded ([`StateCell::publish_cell`]). That value is a function of the head, so all threads
 //!    that race to advance it write the same value.
 //! 2. While a head is current, no cell that it counts by changes.
 //!
 //! So cells that were read after a head belong to it if it is still current afterwards. An
 //! admission learns that from its compare-and-swap; a denial loads the head again.
 //!
-//! # Why a late `put` does no harm
+//! # Why a late write does no harm
 //!
-//! `put` loads the cell, then checks that the head is still current, then swaps the cell from the
+//! `publish_cell` loads the cell, then checks that the head is still current, then swaps the cell from the
 //! value that it loaded. That value was written for this head or an earlier one: if it had been
 //! written for a later head, the load would have synchronised with a thread that had seen that
 //! head, and the check would have failed. The head may advance between the check and the swap. Then
@@ -38,7 +38,7 @@ use crate::algo::Ring;
 use crate::sync::{AtomicU64, Fault, Ordering, planted};
 use crate::word::Field;
 
-/// What the algorithm keeps in a cell; 0 is nothing.
+/// The algorithm's content of a cell; 0 means empty.
 const CONTENT: Field = Field::new(0, 64 - GENERATION_BITS);
 /// The generation of the head that it was written for.
 const GENERATION: Field = CONTENT.above(GENERATION_BITS);
@@ -106,12 +106,12 @@ pub(super) struct LiveRing<'a> {
 impl Ring for LiveRing<'_> {
     #[inline(always)]
     fn cell(self, place: usize) -> u64 {
-        let content = self.apart(place, 0);
+        let content = self.xor(place, 0);
         if content <= CONTENT.max() { content } else { 0 }
     }
 
     #[inline(always)]
-    fn apart(self, place: usize, content: u64) -> u64 {
+    fn xor(self, place: usize, content: u64) -> u64 {
         self.cells[place].load(Ordering::Acquire) ^ self.life ^ content
     }
 
@@ -128,7 +128,13 @@ impl Ring for LiveRing<'_> {
 impl<W: StateWord> StateCell<W> {
     /// Makes `content` the content of the cell at `place`, as the word `seen` demands. False: that
     /// word is not current any more.
-    pub(super) fn put(&self, seen: W, ring: SlotRing<'_>, place: usize, content: u64) -> bool {
+    pub(super) fn publish_cell(
+        &self,
+        seen: W,
+        ring: SlotRing<'_>,
+        place: usize,
+        content: u64,
+    ) -> bool {
         debug_assert!(content <= CONTENT.max());
         if planted(Fault::PublishLeftOut) {
             return true;
@@ -137,7 +143,7 @@ impl<W: StateWord> StateCell<W> {
         let cell = &ring.0[place];
         let mut there = cell.load(Ordering::Acquire);
         while there != word {
-            if !planted(Fault::PutUnchecked) && self.load() != seen {
+            if !planted(Fault::PublishUnchecked) && self.load() != seen {
                 return false;
             }
             match cell.compare_exchange(there, word, Ordering::AcqRel, Ordering::Acquire) {
@@ -152,7 +158,7 @@ impl<W: StateWord> StateCell<W> {
     /// left there. False: the word `seen` is not current any more.
     pub(super) fn clear(&self, seen: W, ring: SlotRing<'_>, count: usize) -> bool {
         let live = ring.of_generation(seen.generation());
-        (0..count).all(|place| live.cell(place) == 0 || self.put(seen, ring, place, 0))
+        (0..count).all(|place| live.cell(place) == 0 || self.publish_cell(seen, ring, place, 0))
     }
 
     /// Appends the first `count` cells of the ring of the word `seen`. False, and nothing appended:
@@ -199,14 +205,14 @@ mod tests {
             let ring = SlotRing::new(&words);
             let seen = Head::committed(generation, payload);
             let head = HeadCell::new(seen);
-            prop_assert!(head.put(seen, ring, 1, content));
+            prop_assert!(head.publish_cell(seen, ring, 1, content));
             prop_assert_eq!(ring.of_generation(generation).cell(1), content);
             let elsewhere = if other == generation { content } else { 0 };
             prop_assert_eq!(ring.of_generation(other).cell(1), elsewhere);
             prop_assert_eq!(words[0].load(Ordering::Relaxed), left);
-            // Once the head has advanced, `put` writes nothing.
+            // Once the head has advanced, a publication writes nothing.
             let late = Head::committed(generation, !payload);
-            prop_assert!(!head.put(late, ring, 1, content ^ 1));
+            prop_assert!(!head.publish_cell(late, ring, 1, content ^ 1));
             prop_assert_eq!(ring.of_generation(generation).cell(1), content);
             prop_assert!(head.clear(seen, ring, 2));
             prop_assert_eq!(ring.of_generation(generation).cell(1), 0);

@@ -72,9 +72,9 @@ pub(crate) trait StateWord: Copy + Eq + core::fmt::Debug {
     }
 }
 
-/// A request to a state: so many cells, at an instant.
+/// A request to a state: cells, at an instant.
 ///
-/// Two registers, so that calls of cold functions leave nothing of it in the hot path's memory.
+/// It fits two registers, so that calls of cold functions do not spill it to memory on the hot path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) now: Tick,
@@ -339,8 +339,8 @@ impl<W: StateWord> StateCell<W> {
         }
         if has_ring {
             let live = ring.of_generation(word.generation());
-            let put = |place, content| self.put(word, ring, place, content);
-            if !machine.publish(view, live, put) {
+            let write = |place, content| self.publish_cell(word, ring, place, content);
+            if !machine.publish(view, live, write) {
                 return Err(self.load());
             }
         }
@@ -450,9 +450,9 @@ impl<W: StateWord> StateCell<W> {
             return Some(ruling);
         }
         if M::RINGED {
-            let put = |place, content| self.put(claim, ring, place, content);
+            let write = |place, content| self.publish_cell(claim, ring, place, content);
             if !self.clear(claim, ring, machine.cells_to_clear())
-                || !machine.publish(view, NoRing, put)
+                || !machine.publish(view, NoRing, write)
             {
                 return None;
             }

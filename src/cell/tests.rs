@@ -16,7 +16,7 @@ use crate::{Gcra, Quota, SlidingLog};
 #[derive(Clone)]
 pub(crate) struct Interrupted<'a, M> {
     pub(crate) machine: M,
-    /// What the other thread does.
+    /// The action of the other thread.
     pub(crate) meanwhile: &'a (dyn Fn() + Sync),
 }
 
@@ -55,34 +55,34 @@ impl<M: StateMachine> StateMachine for Interrupted<'_, M> {
     }
 
     fn read<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> M::View {
-        let seen = self.machine.read(word, ring, now, n);
+        let view = self.machine.read(word, ring, now, n);
         (self.meanwhile)();
-        seen
+        view
     }
 
-    fn step(&self, seen: M::View, now: Tick, n: u64) -> Step {
-        self.machine.step(seen, now, n)
+    fn step(&self, view: M::View, now: Tick, n: u64) -> Step {
+        self.machine.step(view, now, n)
     }
 
     fn publish<R: Ring>(
         &self,
-        seen: M::View,
+        view: M::View,
         ring: R,
-        put: impl FnMut(usize, u64) -> bool,
+        write: impl FnMut(usize, u64) -> bool,
     ) -> bool {
-        self.machine.publish(seen, ring, put)
+        self.machine.publish(view, ring, write)
     }
 
-    fn note(&self, seen: M::View, n: u64) -> u64 {
-        self.machine.note(seen, n)
+    fn note(&self, view: M::View, n: u64) -> u64 {
+        self.machine.note(view, n)
     }
 
-    fn permit(&self, seen: M::View, now: Tick, n: u64) -> Permit {
-        self.machine.permit(seen, now, n)
+    fn permit(&self, view: M::View, now: Tick, n: u64) -> Permit {
+        self.machine.permit(view, now, n)
     }
 
-    fn denied(&self, seen: M::View, now: Tick, n: u64) -> Denied {
-        self.machine.denied(seen, now, n)
+    fn denied(&self, view: M::View, now: Tick, n: u64) -> Denied {
+        self.machine.denied(view, now, n)
     }
 
     fn instant(&self, now: Tick) -> u64 {
@@ -115,8 +115,8 @@ fn bucket() -> impl StateMachine {
 
 /// The state after `n` cells of a key never seen.
 fn charged(machine: &impl StateMachine, n: u64) -> u64 {
-    let seen = machine.read(machine.fresh(NOW), NoRing, NOW, n);
-    let Step::Admit { next } = machine.step(seen, NOW, n) else { panic!("{n} cells are free") };
+    let view = machine.read(machine.fresh(NOW), NoRing, NOW, n);
+    let Step::Admit { next } = machine.step(view, NOW, n) else { panic!("{n} cells are free") };
     next
 }
 

@@ -27,8 +27,8 @@
 //!
 //! # Guarded by
 //!
-//! `loom-tests/tests/live.rs`, run by `ci/check.sh loom`, with a model of a torn read. Ordinary tests do
-//! not notice a wrong fence here.
+//! `loom-tests/tests/dynamic_quota.rs`, run by `ci/check.sh loom`, with a model of a torn read. Ordinary
+//! tests do not notice a wrong fence here.
 
 use crate::sync::{AtomicU64, Fault, Ordering, fence, planted};
 

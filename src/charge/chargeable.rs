@@ -5,7 +5,7 @@ use core::hash::Hash;
 use core::time::Duration;
 
 use crate::algo::{Algorithm, Refund};
-use crate::charge::refund::Taken;
+use crate::charge::refund::RefundableCharge;
 use crate::decision::{Decision, Denied};
 use crate::limiter::Limiter;
 use crate::limiter::ask::{self, Ask};
@@ -34,7 +34,7 @@ pub trait Chargeable: sealed::Charge {}
 impl<G: sealed::Charge> Chargeable for G {}
 
 pub(super) mod sealed {
-    use super::{Ask, Debug, Decision, Denied, Duration, Refund, Taken, Tick, ask};
+    use super::{Ask, Debug, Decision, Denied, Duration, Refund, RefundableCharge, Tick, ask};
 
     pub trait Charge: ask::sealed::Gate<Params: Refund> + Sized {
         /// Where a key's state is found.
@@ -52,7 +52,7 @@ pub(super) mod sealed {
             spot: Self::Spot,
             n: u64,
             now: Tick,
-        ) -> Result<Taken, Option<Denied>>;
+        ) -> Result<RefundableCharge, Option<Denied>>;
         /// Charges the cells of a reservation; a key without a slot is treated by the limiter's policy.
         fn take(
             &self,
@@ -60,7 +60,7 @@ pub(super) mod sealed {
             spot: Self::Spot,
             n: u64,
             now: Tick,
-        ) -> Result<Taken, Denied>;
+        ) -> Result<RefundableCharge, Denied>;
         /// Charges cells that are spent already, and returns how long until no more is owed than the
         /// burst.
         fn charge_spent(
@@ -73,7 +73,7 @@ pub(super) mod sealed {
         /// Gives the key `n` cells more.
         fn add(&self, algo: &Self::Params, spot: Self::Spot, n: u64, now: Tick);
         /// If no time is given, the clock is read after the state that is replaced.
-        fn refund(&self, algo: &Self::Params, taken: &Taken, n: u64, at: Option<Tick>);
+        fn refund(&self, algo: &Self::Params, taken: &RefundableCharge, n: u64, at: Option<Tick>);
     }
 }
 
@@ -112,11 +112,22 @@ where
         self.decide_begun(probe, n, now)
     }
 
-    fn charge_lease(&self, probe: Probe, n: u64, now: Tick) -> Result<Taken, Option<Denied>> {
-        self.charge(self.params(), probe, n, now).map(|paid| Taken::Slot(probe, paid))
+    fn charge_lease(
+        &self,
+        probe: Probe,
+        n: u64,
+        now: Tick,
+    ) -> Result<RefundableCharge, Option<Denied>> {
+        self.charge(self.params(), probe, n, now).map(|paid| RefundableCharge::Slot(probe, paid))
     }
 
-    fn take(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) -> Result<Taken, Denied> {
+    fn take(
+        &self,
+        algo: &A::Params,
+        probe: Probe,
+        n: u64,
+        now: Tick,
+    ) -> Result<RefundableCharge, Denied> {
         self.take_by(algo, probe, n, now).map(|(taken, _)| taken)
     }
 
@@ -129,7 +140,7 @@ where
         self.table().add(probe, algo, now, n);
     }
 
-    fn refund(&self, algo: &A::Params, taken: &Taken, n: u64, at: Option<Tick>) {
+    fn refund(&self, algo: &A::Params, taken: &RefundableCharge, n: u64, at: Option<Tick>) {
         self.refund_by(algo, taken, n, || self.or_now(at));
     }
 }
@@ -162,12 +173,12 @@ impl<A: Algorithm<Params: Refund>, C: Clock> sealed::Charge for Direct<A, C> {
         self.decide_at(n, now)
     }
 
-    fn charge_lease(&self, (): (), n: u64, now: Tick) -> Result<Taken, Option<Denied>> {
+    fn charge_lease(&self, (): (), n: u64, now: Tick) -> Result<RefundableCharge, Option<Denied>> {
         let paid = self.cell().charge(self.params(), now, n);
-        paid.map(Taken::Bucket).map_err(Some)
+        paid.map(RefundableCharge::Bucket).map_err(Some)
     }
 
-    fn take(&self, _: &A::Params, (): (), n: u64, now: Tick) -> Result<Taken, Denied> {
+    fn take(&self, _: &A::Params, (): (), n: u64, now: Tick) -> Result<RefundableCharge, Denied> {
         self.take(n, now).map(|(taken, _)| taken)
     }
 
@@ -179,7 +190,7 @@ impl<A: Algorithm<Params: Refund>, C: Clock> sealed::Charge for Direct<A, C> {
         self.cell().add(algo, now, n);
     }
 
-    fn refund(&self, _: &A::Params, taken: &Taken, n: u64, at: Option<Tick>) {
+    fn refund(&self, _: &A::Params, taken: &RefundableCharge, n: u64, at: Option<Tick>) {
         self.refund(taken, n, || self.or_now(at));
     }
 }

@@ -5,9 +5,9 @@ use core::hash::Hash;
 use core::time::Duration;
 
 use crate::algo::{Ahead, Algorithm, Refund, StateMachine};
-use crate::cell::{Paid, Request};
+use crate::cell::{ChargeReceipt, Request};
 use crate::charge::chargeable::Chargeable;
-use crate::charge::refund::Taken;
+use crate::charge::refund::RefundableCharge;
 use crate::decision::{Decision, Denied};
 use crate::limiter::ask::Ask;
 use crate::limiter::direct::Direct;
@@ -62,16 +62,16 @@ impl<G: Chargeable> Ask<'_, '_, G> {
         charge_available(self.cells, |n| G::peek(ask.cells(n)), |n| G::check(ask.cells(n)))
     }
 
-    /// Gives the key up to so many cells more, but no more than the burst: as a gift, beyond what the
-    /// quota grants. What was [charged](Self::charge) beyond the burst is paid first. A key that has no
+    /// Adds up to the asked cells to those that the key has, but no more than the burst: a gift beyond the
+    /// quota. Cells [charged](Self::charge) beyond the burst are paid first. A key that has no
     /// state has all its cells already.
     ///
     /// **Not guaranteed.**
     ///
     /// - A key that [starts empty](crate::Gcra::start_empty) and was never asked about has no state,
-    ///   nor has a key that finds no slot: what they are given is lost.
+    ///   nor has a key that finds no slot: a gift to it is lost.
     /// - While a fixed window's count is at its maximum, the limiter does not know how much debt it
-    ///   forgave: nothing can be given until the window ends.
+    ///   forgave: it can add no cells until the window ends.
     /// - A [reservation](crate::reservation::Reservation) from before the gift that is refunded after
     ///   it counts as if its cells had still been owed: both together may come to as much as the two
     ///   gifts, though never beyond the burst.
@@ -128,11 +128,11 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Limiter<K, A, C> 
         probe: Probe,
         n: u64,
         now: Tick,
-    ) -> Result<Paid, Option<Denied>> {
+    ) -> Result<ChargeReceipt, Option<Denied>> {
         let request = Request { now, cells: n };
         let asked = KeyRequest { probe, machine: algo, request, may_evict: self.evicts() };
         match self.table().charge(&asked) {
-            Charged::Paid(paid) => Ok(paid),
+            Charged::Admitted(paid) => Ok(paid),
             Charged::Denied(denied) => Err(Some(denied)),
             Charged::Full(_) => Err(None),
         }
@@ -140,28 +140,41 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Limiter<K, A, C> 
 
     /// Charges `n` cells that are spent already, as far as a state can hold them. Returns what was
     /// charged.
-    pub(super) fn charge_anyway(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) -> Taken {
+    pub(super) fn charge_anyway(
+        &self,
+        algo: &A::Params,
+        probe: Probe,
+        n: u64,
+        now: Tick,
+    ) -> RefundableCharge {
         let overdrawn = algo.overdrawn();
         anyway(n, |n| match self.charge(&overdrawn, probe, n, now) {
             Err(None) => self.charge_shared(n, now),
-            charged => charged.map(|paid| Taken::Slot(probe, paid)),
+            charged => charged.map(|paid| RefundableCharge::Slot(probe, paid)),
         })
     }
 
     /// Charges `n` cells that are spent already to the limiter that keys without a slot share.
     /// `Err(None)`: there is none.
     #[cold]
-    fn charge_shared(&self, n: u64, now: Tick) -> Result<Taken, Option<Denied>> {
+    fn charge_shared(&self, n: u64, now: Tick) -> Result<RefundableCharge, Option<Denied>> {
         let WhenFull::Share(shared) = self.when_full() else { return Err(None) };
         self.table().counters().count(Event::Overflowed);
-        Ok(Taken::Bucket(shared.1.charge(&shared.0.overdrawn(), now, n)?))
+        Ok(RefundableCharge::Bucket(shared.1.charge(&shared.0.overdrawn(), now, n)?))
     }
 
     /// How long until a charge could have been made in the usual way.
-    pub(super) fn turn_of(&self, algo: &A::Params, taken: &Taken, now: Tick) -> Duration {
+    pub(super) fn turn_of(
+        &self,
+        algo: &A::Params,
+        taken: &RefundableCharge,
+        now: Tick,
+    ) -> Duration {
         match (taken, self.when_full()) {
-            (Taken::Slot(_, paid), _) => turn_of(algo, paid, now),
-            (Taken::Bucket(paid), WhenFull::Share(shared)) => turn_of(&shared.0, paid, now),
+            (RefundableCharge::Slot(_, paid), _) => turn_of(algo, paid, now),
+            (RefundableCharge::Bucket(paid), WhenFull::Share(shared)) => {
+                turn_of(&shared.0, paid, now)
+            }
             _ => Duration::ZERO,
         }
     }
@@ -176,7 +189,7 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: Ahead>, C: Clock> Limiter<K, A, C> {
         n: u64,
         now: Tick,
         wait: Duration,
-    ) -> Result<(Paid, Duration), Option<Denied>> {
+    ) -> Result<(ChargeReceipt, Duration), Option<Denied>> {
         let algo = self.params();
         match self.charge(&algo.within(now, wait), probe, n, now) {
             Ok(paid) => Ok(with_turn(algo, paid, now)),
@@ -196,9 +209,9 @@ impl<A: Algorithm<Params: Refund>, C: Clock> Direct<A, C> {
     /// until the charge could have been made in the usual way.
     pub(super) fn charge_anyway(&self, algo: &A::Params, n: u64, now: Tick) -> Duration {
         let overdrawn = algo.overdrawn();
-        match anyway(n, |n| Ok(Taken::Bucket(self.cell().charge(&overdrawn, now, n)?))) {
-            Taken::Bucket(paid) => turn_of(algo, &paid, now),
-            Taken::Slot(..) | Taken::Nothing => Duration::ZERO,
+        match anyway(n, |n| Ok(RefundableCharge::Bucket(self.cell().charge(&overdrawn, now, n)?))) {
+            RefundableCharge::Bucket(paid) => turn_of(algo, &paid, now),
+            RefundableCharge::Slot(..) | RefundableCharge::Nothing => Duration::ZERO,
         }
     }
 }
@@ -211,7 +224,7 @@ impl<A: Algorithm<Params: Ahead>, C: Clock> Direct<A, C> {
         n: u64,
         now: Tick,
         wait: Duration,
-    ) -> Result<(Paid, Duration), Denied> {
+    ) -> Result<(ChargeReceipt, Duration), Denied> {
         let algo = self.params();
         match self.cell().charge(&algo.within(now, wait), now, n) {
             Ok(paid) => Ok(with_turn(algo, paid, now)),
@@ -221,7 +234,7 @@ impl<A: Algorithm<Params: Ahead>, C: Clock> Direct<A, C> {
 }
 
 /// A charge that counts as made when its turn comes, and how long that is.
-fn with_turn(algo: &impl Refund, mut paid: Paid, now: Tick) -> (Paid, Duration) {
+fn with_turn(algo: &impl Refund, mut paid: ChargeReceipt, now: Tick) -> (ChargeReceipt, Duration) {
     let wait = algo.turn(paid.receipt.next, now);
     paid.receipt.at = now.saturating_add(wait);
     (paid, wait)
@@ -229,21 +242,24 @@ fn with_turn(algo: &impl Refund, mut paid: Paid, now: Tick) -> (Paid, Duration) 
 
 /// Charges all of `n` cells, or as many as there is room for. The last attempt is for no cells: it
 /// returns the state.
-fn anyway(mut n: u64, charge: impl Fn(u64) -> Result<Taken, Option<Denied>>) -> Taken {
+fn anyway(
+    mut n: u64,
+    charge: impl Fn(u64) -> Result<RefundableCharge, Option<Denied>>,
+) -> RefundableCharge {
     if n == 0 {
-        return Taken::Nothing;
+        return RefundableCharge::Nothing;
     }
     loop {
         match charge(n) {
             Ok(taken) => return taken,
             Err(Some(denied)) if n > 0 => n = denied.remaining().min(n - 1),
-            Err(_) => return Taken::Nothing,
+            Err(_) => return RefundableCharge::Nothing,
         }
     }
 }
 
 /// How long until a charge could have been made in the usual way.
-fn turn_of(algo: &impl Refund, paid: &Paid, now: Tick) -> Duration {
-    let nowhere = paid.generation == Paid::NO_LIFE;
+fn turn_of(algo: &impl Refund, paid: &ChargeReceipt, now: Tick) -> Duration {
+    let nowhere = paid.generation == ChargeReceipt::NO_LIFE;
     if nowhere { Duration::ZERO } else { algo.turn(paid.receipt.next, now) }
 }

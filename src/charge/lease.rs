@@ -3,7 +3,7 @@
 //! # Why it stays exact
 //!
 //! A lease takes `k` cells by one charge, and spends them within `L`, the time in which the rate
-//! restores `k` cells. What is spent in a span `w` was therefore charged in a span of at most
+//! restores `k` cells. Cells spent in a span `w` were therefore charged in a span of at most
 //! `w + L`, by any worker. All charges of the limiter, by leases or not, are held to a burst of
 //! `b - k`, and `rate * L` is at most `k`. So at most `(b - k) + rate * (w + L) <= b + rate * w`
 //! cells are spent in `w`, over any number of leases.
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::algo::gcra::{Gcra, GcraParams};
 use crate::charge::chargeable::{Chargeable, sealed::Charge};
-use crate::charge::refund::Taken;
+use crate::charge::refund::RefundableCharge;
 use crate::decision::Denied;
 use crate::limiter::Limiter;
 use crate::limiter::ask::sealed::Gate;
@@ -248,7 +248,7 @@ where
     /// From here on they may not be spent.
     expires: Tick,
     /// The charge that took them.
-    taken: Option<Taken>,
+    taken: Option<RefundableCharge>,
     /// Cells to take at a time.
     take: u64,
     /// How long they may be spent.
@@ -315,7 +315,7 @@ impl<H: Deref<Target: Chargeable<Params = GcraParams>>> Lease<H> {
         self.gate.check_spot(self.spot, n, now).map(|_| ())
     }
 
-    fn hold(&mut self, taken: Taken, cells: u64, now: Tick) {
+    fn hold(&mut self, taken: RefundableCharge, cells: u64, now: Tick) {
         self.taken = Some(taken);
         self.cells = cells;
         self.expires = now.saturating_add(self.life);

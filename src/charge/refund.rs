@@ -12,7 +12,7 @@
 use core::hash::Hash;
 
 use crate::algo::{Algorithm, NoRing, Refund, RefundVisitor, StateMachine};
-use crate::cell::{DirectCell, Paid, Request};
+use crate::cell::{ChargeReceipt, DirectCell, Request};
 use crate::decision::{Denied, Permit};
 use crate::limiter::direct::Direct;
 use crate::limiter::{Limiter, WhenFull};
@@ -20,36 +20,36 @@ use crate::sync::{Fault, planted};
 use crate::table::{Charged, Event, KeyRequest, Probe};
 use crate::time::{Clock, Tick};
 
-/// A charge, and where it was made.
+/// A charge that can be refunded, and its place.
 #[derive(Clone, Copy, Debug)]
-pub enum Taken {
-    /// From the key's slot.
-    Slot(Probe, Paid),
-    /// From the only bucket, or the one that keys without a slot share.
-    Bucket(Paid),
-    /// From nowhere: the key found no slot, and was admitted all the same.
+pub enum RefundableCharge {
+    /// A charge of the key's slot.
+    Slot(Probe, ChargeReceipt),
+    /// A charge of the only bucket, or of the bucket that keys without a slot share.
+    Bucket(ChargeReceipt),
+    /// No charge: the key found no slot, and was admitted without one.
     Nothing,
 }
 
-impl Taken {
+impl RefundableCharge {
     /// Cells that were charged.
     pub(crate) fn cells(&self) -> u64 {
         match self {
-            Self::Slot(_, paid) | Self::Bucket(paid) => paid.cells(),
+            Self::Slot(_, receipt) | Self::Bucket(receipt) => receipt.cells(),
             Self::Nothing => 0,
         }
     }
 }
 
-type Take = Result<(Taken, Permit), Denied>;
+type ChargeResult = Result<(RefundableCharge, Permit), Denied>;
 
 /// Whether an algorithm's charges can be refunded: `Some` if so.
-pub(crate) struct IsRevocable;
+pub(crate) struct IsRefundable;
 
-impl RefundVisitor for IsRevocable {
+impl RefundVisitor for IsRefundable {
     type Out = ();
 
-    fn by<M: Refund>(self, _: &M) {}
+    fn visit<M: Refund>(self, _: &M) {}
 }
 
 const CHECKED: &str = "the builder has checked that charges can be refunded";
@@ -57,38 +57,44 @@ const CHECKED: &str = "the builder has checked that charges can be refunded";
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// Charges `n` cells so that they can be refunded. A key that finds no slot is treated by the
     /// limiter's policy. The decision is not counted.
-    pub(crate) fn take(&self, probe: Probe, n: u64, now: Tick) -> Take {
+    pub(crate) fn take(&self, probe: Probe, n: u64, now: Tick) -> ChargeResult {
         self.take_by(self.params(), probe, n, now)
     }
 
     /// The same by an algorithm that works on the same states as the limiter's own.
-    pub(super) fn take_by(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) -> Take {
-        let take = TakeFromSlot { limiter: self, probe, n, now };
-        algo.dispatch_refund(take).expect(CHECKED)
+    pub(super) fn take_by(
+        &self,
+        algo: &A::Params,
+        probe: Probe,
+        n: u64,
+        now: Tick,
+    ) -> ChargeResult {
+        let charge = ChargeSlot { limiter: self, probe, n, now };
+        algo.dispatch_refund(charge).expect(CHECKED)
     }
 
     /// Refunds `n` cells of a charge, as far as time has not restored them.
-    pub(crate) fn refund(&self, taken: &Taken, n: u64, now: impl Fn() -> Tick) {
-        self.refund_by(self.params(), taken, n, now);
+    pub(crate) fn refund(&self, charge: &RefundableCharge, n: u64, now: impl Fn() -> Tick) {
+        self.refund_by(self.params(), charge, n, now);
     }
 
     /// The same for a charge by this algorithm.
     pub(super) fn refund_by(
         &self,
         algo: &A::Params,
-        taken: &Taken,
+        charge: &RefundableCharge,
         n: u64,
         now: impl Fn() -> Tick,
     ) {
-        match (taken, self.when_full()) {
+        match (charge, self.when_full()) {
             _ if n == 0 => {}
-            (Taken::Slot(probe, paid), _) => {
-                let give = GiveToSlot { limiter: self, probe: *probe, paid, n, now };
-                algo.dispatch_refund(give).expect(CHECKED);
+            (RefundableCharge::Slot(probe, receipt), _) => {
+                let refund = RefundSlot { limiter: self, probe: *probe, receipt, n, now };
+                algo.dispatch_refund(refund).expect(CHECKED);
             }
-            (Taken::Bucket(paid), WhenFull::Share(shared)) => {
-                let give = GiveToBucket { cell: &shared.1, paid, n, now };
-                shared.0.dispatch_refund(give).expect(CHECKED);
+            (RefundableCharge::Bucket(receipt), WhenFull::Share(shared)) => {
+                let refund = RefundBucket { cell: &shared.1, receipt, n, now };
+                shared.0.dispatch_refund(refund).expect(CHECKED);
             }
             _ => {}
         }
@@ -97,115 +103,119 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// Charges where all candidate slots hold live keys of others, and none may be evicted.
     #[cold]
     #[inline(never)]
-    fn take_full(&self, nearest: u64, n: u64, now: Tick) -> Take {
+    fn take_full(&self, nearest_idle: u64, n: u64, now: Tick) -> ChargeResult {
         match self.when_full() {
             WhenFull::Share(shared) => {
                 self.table().counters().count(Event::Overflowed);
-                let take = TakeFromBucket { cell: &shared.1, n, now };
-                shared.0.dispatch_refund(take).expect(CHECKED)
+                let charge = ChargeBucket { cell: &shared.1, n, now };
+                shared.0.dispatch_refund(charge).expect(CHECKED)
             }
-            _ => self.decide_unseated(nearest, n, now).map(|permit| (Taken::Nothing, permit)),
+            _ => self
+                .decide_without_slot(nearest_idle, n, now)
+                .map(|permit| (RefundableCharge::Nothing, permit)),
         }
     }
 }
 
 impl<A: Algorithm, C: Clock> Direct<A, C> {
     /// Charges `n` cells so that they can be refunded.
-    pub(crate) fn take(&self, n: u64, now: Tick) -> Take {
-        let take = TakeFromBucket { cell: self.cell(), n, now };
-        self.params().dispatch_refund(take).expect(CHECKED)
+    pub(crate) fn take(&self, n: u64, now: Tick) -> ChargeResult {
+        let charge = ChargeBucket { cell: self.cell(), n, now };
+        self.params().dispatch_refund(charge).expect(CHECKED)
     }
 
     /// Refunds `n` cells of a charge, as far as time has not restored them.
-    pub(crate) fn refund(&self, taken: &Taken, n: u64, now: impl Fn() -> Tick) {
-        if let (Taken::Bucket(paid), 1..) = (taken, n) {
-            let give = GiveToBucket { cell: self.cell(), paid, n, now };
-            self.params().dispatch_refund(give).expect(CHECKED);
+    pub(crate) fn refund(&self, charge: &RefundableCharge, n: u64, now: impl Fn() -> Tick) {
+        if let (RefundableCharge::Bucket(receipt), 1..) = (charge, n) {
+            let refund = RefundBucket { cell: self.cell(), receipt, n, now };
+            self.params().dispatch_refund(refund).expect(CHECKED);
         }
     }
 }
 
 /// The permit of a charge, by the state that it left.
-fn permit_after(algo: &impl Refund, paid: &Paid, now: Tick) -> Permit {
-    algo.permit(algo.read(paid.receipt.next, NoRing, now, 0), now, 0)
+fn permit_after(algo: &impl Refund, receipt: &ChargeReceipt, now: Tick) -> Permit {
+    algo.permit(algo.read(receipt.receipt.next, NoRing, now, 0), now, 0)
 }
 
-struct TakeFromSlot<'a, K: ?Sized, A: Algorithm, C> {
+struct ChargeSlot<'a, K: ?Sized, A: Algorithm, C> {
     limiter: &'a Limiter<K, A, C>,
     probe: Probe,
     n: u64,
     now: Tick,
 }
 
-impl<K: Hash + ?Sized, A: Algorithm, C: Clock> RefundVisitor for TakeFromSlot<'_, K, A, C> {
-    type Out = Take;
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> RefundVisitor for ChargeSlot<'_, K, A, C> {
+    type Out = ChargeResult;
 
     #[inline]
-    fn by<M: Refund>(self, algo: &M) -> Take {
+    fn visit<M: Refund>(self, algo: &M) -> ChargeResult {
         let Self { limiter, probe, n, now } = self;
         let request = Request { now, cells: n };
         let may_evict = limiter.evicts();
         match limiter.table().charge(&KeyRequest { probe, machine: algo, request, may_evict }) {
-            Charged::Paid(paid) => Ok((Taken::Slot(probe, paid), permit_after(algo, &paid, now))),
+            Charged::Admitted(receipt) => {
+                Ok((RefundableCharge::Slot(probe, receipt), permit_after(algo, &receipt, now)))
+            }
             Charged::Denied(denied) => Err(denied),
-            Charged::Full(full) => limiter.take_full(full.nearest, n, now),
+            Charged::Full(full) => limiter.take_full(full.nearest_idle, n, now),
         }
     }
 }
 
-struct TakeFromBucket<'a> {
+struct ChargeBucket<'a> {
     cell: &'a DirectCell,
     n: u64,
     now: Tick,
 }
 
-impl RefundVisitor for TakeFromBucket<'_> {
-    type Out = Take;
+impl RefundVisitor for ChargeBucket<'_> {
+    type Out = ChargeResult;
 
     #[inline]
-    fn by<M: Refund>(self, algo: &M) -> Take {
-        let paid = self.cell.charge(algo, self.now, self.n)?;
-        Ok((Taken::Bucket(paid), permit_after(algo, &paid, self.now)))
+    fn visit<M: Refund>(self, algo: &M) -> ChargeResult {
+        let receipt = self.cell.charge(algo, self.now, self.n)?;
+        Ok((RefundableCharge::Bucket(receipt), permit_after(algo, &receipt, self.now)))
     }
 }
 
-struct GiveToSlot<'a, K: ?Sized, A: Algorithm, C, N> {
+struct RefundSlot<'a, K: ?Sized, A: Algorithm, C, N> {
     limiter: &'a Limiter<K, A, C>,
     probe: Probe,
-    paid: &'a Paid,
+    receipt: &'a ChargeReceipt,
     n: u64,
     now: N,
 }
 
-impl<K: ?Sized, A: Algorithm, C, N: Fn() -> Tick> RefundVisitor for GiveToSlot<'_, K, A, C, N> {
+impl<K: ?Sized, A: Algorithm, C, N: Fn() -> Tick> RefundVisitor for RefundSlot<'_, K, A, C, N> {
     type Out = ();
 
-    fn by<M: Refund>(self, algo: &M) {
-        let Self { limiter, probe, paid, n, now } = self;
-        let now = clock_of(paid, now);
-        let next = |state| algo.refund(state, &paid.receipt, now(), n);
-        limiter.table().revise_charged(probe, paid, next);
+    fn visit<M: Refund>(self, algo: &M) {
+        let Self { limiter, probe, receipt, n, now } = self;
+        let now = clock_of(receipt, now);
+        let next = |state| algo.refund(state, &receipt.receipt, now(), n);
+        limiter.table().revise_charged(probe, receipt, next);
     }
 }
 
-struct GiveToBucket<'a, N> {
+struct RefundBucket<'a, N> {
     cell: &'a DirectCell,
-    paid: &'a Paid,
+    receipt: &'a ChargeReceipt,
     n: u64,
     now: N,
 }
 
-impl<N: Fn() -> Tick> RefundVisitor for GiveToBucket<'_, N> {
+impl<N: Fn() -> Tick> RefundVisitor for RefundBucket<'_, N> {
     type Out = ();
 
-    fn by<M: Refund>(self, algo: &M) {
-        let Self { cell, paid, n, now } = self;
-        cell.refund(algo, paid, clock_of(paid, now), n);
+    fn visit<M: Refund>(self, algo: &M) {
+        let Self { cell, receipt, n, now } = self;
+        cell.refund(algo, receipt, clock_of(receipt, now), n);
     }
 }
 
 /// The time of a refund.
-fn clock_of(paid: &Paid, now: impl Fn() -> Tick) -> impl Fn() -> Tick {
-    let charged_at = paid.receipt.at;
+fn clock_of(receipt: &ChargeReceipt, now: impl Fn() -> Tick) -> impl Fn() -> Tick {
+    let charged_at = receipt.receipt.at;
     move || if planted(Fault::RefundedAtOldTime) { charged_at } else { now() }
 }

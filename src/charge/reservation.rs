@@ -5,7 +5,7 @@ use core::ops::Deref;
 use std::sync::Arc;
 
 use crate::charge::chargeable::{Chargeable, sealed::Charge};
-use crate::charge::refund::Taken;
+use crate::charge::refund::RefundableCharge;
 use crate::decision::Denied;
 use crate::limiter::ask::{Ask, sealed::Gate};
 use crate::time::Tick;
@@ -206,7 +206,7 @@ where
     /// The algorithm that charged, if not the limiter's own.
     plan: Option<ParamsOf<H>>,
     /// `None`: settled.
-    taken: Option<Taken>,
+    taken: Option<RefundableCharge>,
     cells: u64,
 }
 

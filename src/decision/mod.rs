@@ -1,4 +1,4 @@
-//! What a limiter answers: a [`Permit`] or a [`Denied`].
+//! The answer of a limiter: a [`Permit`] or a [`Denied`].
 //!
 //! Both are plain values of at most one cache line. They hold what the algorithm measured in its
 //! own units, and convert it to durations only on request: the conversion takes a division that
@@ -24,7 +24,7 @@ const _: () = assert!(size_of::<Decision>() == 64);
 /// in memory, so that the hot path keeps its result in registers.
 pub(crate) struct OutOfLine<T>(pub(crate) T);
 
-/// What the algorithm measured, in units of its own time grid.
+/// The measurements of an algorithm, in units of its own time grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reading {
     /// Cells a fully restored key may spend at once.

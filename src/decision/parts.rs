@@ -6,7 +6,7 @@ use core::time::Duration;
 use crate::decision::{Denied, NEVER, Permit, Reading, Scale};
 use crate::quota::CELLS_MAX;
 
-/// What a limiter outside this crate knows of a key, to be answered as [`Permit`] or [`Denied`].
+/// The answer of a limiter outside this crate, to be converted to a [`Permit`] or a [`Denied`].
 ///
 /// With it, a limiter whose state is elsewhere, for example on a server that several processes
 /// share, answers as the limiters of this crate do.

@@ -17,9 +17,9 @@ pub trait Gate: sealed::Gate {}
 impl<G: sealed::Gate> Gate for G {}
 
 pub(crate) mod sealed {
-    /// What a request names, by the kind of gate.
+    /// The key of a request, by the kind of gate.
     pub trait Gate {
-        /// What a request is for: a key, or a whole request where several keys are in it.
+        /// The key of a request, or a whole request that contains several keys.
         type Key: ?Sized;
         /// An algorithm with a quota worked in, where a request may bring its own.
         type Params;
@@ -86,11 +86,11 @@ impl<'g, 'k, G: Gate> Ask<'g, 'k, G> {
 
     /// Asks by an algorithm that works on the same states as the gate's own.
     #[inline(always)]
-    pub(crate) fn by(self, params: &'k G::Params) -> Self {
+    pub(crate) fn with_params(self, params: &'k G::Params) -> Self {
         Self { plan: Some(params), ..self }
     }
 
-    /// Asks for so many cells, all of them or none, and not for one.
+    /// Sets how many cells are asked for, all of them or none. Without it, one cell is asked for.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};

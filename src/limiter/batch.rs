@@ -56,7 +56,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock, T, F> AskEach<'_, K, A, C, T, F>
 where
     F: Fn(&T) -> &K,
 {
-    /// Asks for so many cells for each item, and not for one.
+    /// Sets how many cells are asked for each item. Without it, one cell is asked for.
     #[inline(always)]
     pub fn cells(self, cells: u64) -> Self {
         Self { cells, ..self }

@@ -16,7 +16,7 @@ use crate::table::{HugePages, RingLayout, Table, Tally};
 use crate::time::Clock;
 use crate::time::clocks::QuantaClock;
 
-/// Live keys that a limiter has room for unless told otherwise.
+/// The default number of live keys that a limiter has room for.
 const CAPACITY_DEFAULT: u64 = 100_000;
 /// Far above the 4 microseconds that two cores' counters were seen to differ by.
 const SKEW_DEFAULT: Duration = Duration::from_millis(1);
@@ -266,8 +266,8 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     /// called.
     ///
     /// Each of up to 64 threads at a time counts on a cache line of its own (8 KB in all),
-    /// without a locked instruction; further threads share one. What [leases](crate::lease) take is
-    /// counted, what they spend is not.
+    /// without a locked instruction; further threads share one. Cells that
+    /// [leases](crate::lease) take are counted; cells that they spend are not.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
@@ -288,8 +288,8 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     /// It does what a [`LocalLease`](crate::lease::LocalLease) does, without a handle. A thread whose
     /// charge of a key loses a race to another thread takes up to `k` cells at once (but at most a
     /// quarter of those that are left), and decides its next requests for that key without touching
-    /// shared memory. Requests for a key without contention are decided as usual, at the price of a look
-    /// at a cache line of the thread's own. [`Gcra::leases`] says what `k` is; the limiter must be built
+    /// shared memory. Requests for a key without contention are decided as usual, and also
+    /// read a cache line of the thread's own. [`Gcra::leases`] says what `k` is; the limiter must be built
     /// with it.
     ///
     /// **Guarantee.** The same as without leases: at most `burst + rate * (span + u)` cells in any span.

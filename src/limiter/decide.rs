@@ -208,20 +208,20 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     }
 
     /// As [`decide_full`](Self::decide_full), where keys without a slot share no limiter.
-    pub(crate) fn decide_unseated(&self, nearest: u64, n: u64, now: Tick) -> Decision {
-        let OutOfLine(decision) = self.decide_full(nearest, n, now);
+    pub(crate) fn decide_without_slot(&self, nearest_idle: u64, n: u64, now: Tick) -> Decision {
+        let OutOfLine(decision) = self.decide_full(nearest_idle, n, now);
         decision
     }
 
     /// Decides where all candidate slots hold live keys of others, and none may be evicted.
     #[cold]
     #[inline(never)]
-    fn decide_full(&self, nearest: u64, n: u64, now: Tick) -> OutOfLine<Decision> {
+    fn decide_full(&self, nearest_idle: u64, n: u64, now: Tick) -> OutOfLine<Decision> {
         let counters = self.table.counters();
         OutOfLine(match &self.when_full {
             WhenFull::Evict | WhenFull::Deny => {
                 counters.count(Event::DeniedFull);
-                Err(self.params.no_slot(nearest, now, self.table.skew()))
+                Err(self.params.no_slot(nearest_idle, now, self.table.skew()))
             }
             WhenFull::Admit => {
                 counters.count(Event::AdmittedFull);
@@ -270,14 +270,14 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Decide<'_, K, A, C> {
     type Out = Decision;
 
     #[inline(always)]
-    fn by<M: StateMachine>(self, algo: &M) -> Decision {
+    fn visit<M: StateMachine>(self, algo: &M) -> Decision {
         let Self { limiter, probe, lookup, now, n, evict } = self;
         let request = Request { now, cells: n };
         let asked = KeyRequest { probe, machine: algo, request, may_evict: evict };
         let decision = match lookup.decide(asked) {
             Ok(decision) => decision,
-            Err(Full { nearest }) => {
-                let OutOfLine(decision) = limiter.decide_full(nearest, n, now);
+            Err(Full { nearest_idle }) => {
+                let OutOfLine(decision) = limiter.decide_full(nearest_idle, n, now);
                 decision
             }
         };
@@ -295,8 +295,8 @@ struct DecideWithin<'a, K: ?Sized, A: Algorithm, C> {
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for DecideWithin<'_, K, A, C> {
     type Out = Decision;
 
-    fn by<M: StateMachine>(self, algo: &M) -> Decision {
-        self.decide.by(&WithinDelay::new(algo.clone(), self.max_delay))
+    fn visit<M: StateMachine>(self, algo: &M) -> Decision {
+        self.decide.visit(&WithinDelay::new(algo.clone(), self.max_delay))
     }
 }
 
@@ -307,14 +307,14 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Allow<'_, K, A, C> {
     type Out = bool;
 
     #[inline(always)]
-    fn by<M: StateMachine>(self, algo: &M) -> bool {
+    fn visit<M: StateMachine>(self, algo: &M) -> bool {
         let Decide { limiter, probe, lookup, now, n, evict } = self.0;
         let request = Request { now, cells: n };
         let asked = KeyRequest { probe, machine: algo, request, may_evict: evict };
         let allowed = match lookup.allow(asked) {
             Ok(allowed) => allowed,
-            Err(Full { nearest }) => {
-                let OutOfLine(decision) = limiter.decide_full(nearest, n, now);
+            Err(Full { nearest_idle }) => {
+                let OutOfLine(decision) = limiter.decide_full(nearest_idle, n, now);
                 decision.is_ok()
             }
         };
@@ -334,7 +334,7 @@ impl Visitor for Admit<'_> {
     type Out = Option<Permit>;
 
     #[inline(always)]
-    fn by<M: StateMachine>(self, algo: &M) -> Option<Permit> {
+    fn visit<M: StateMachine>(self, algo: &M) -> Option<Permit> {
         self.lookup.admit(algo, self.now, self.n)
     }
 }

@@ -339,7 +339,7 @@ impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
         &self.table
     }
 
-    /// What happens to a key that finds no slot.
+    /// The treatment of a key that finds no slot.
     #[inline(always)]
     pub(crate) fn when_full(&self) -> &WhenFull<A::Params> {
         &self.when_full

@@ -111,8 +111,8 @@ impl Algorithm for DynamicGcra {
 
     fn params(&self, quota: &Quota, _: u64) -> Result<DynamicGcraParams, QuotaError> {
         let first = GcraEpoch::new(quota, self.start_empty)?;
-        let shelf = Arc::new(VersionedCell::new(&to_words(first, quota)));
-        Ok(DynamicGcraParams { kind: Kind::Live(shelf), first })
+        let versions = Arc::new(VersionedCell::new(&to_words(first, quota)));
+        Ok(DynamicGcraParams { kind: Kind::Live(versions), first })
     }
 }
 
@@ -159,7 +159,7 @@ impl DynamicGcraParams {
     #[inline(always)]
     fn now(&self) -> GcraEpoch {
         match &self.kind {
-            Kind::Live(shelf) => from_words(&shelf.read()),
+            Kind::Live(versions) => from_words(&versions.read()),
             Kind::Still(params) => *params,
         }
     }
@@ -174,8 +174,8 @@ impl DynamicGcraParams {
         Self { kind: Kind::Still(params), first: self.first }
     }
 
-    /// Replaces the quota. First, if there were so many changes that old states would be taken for live
-    /// ones, `renew` renews all idle states.
+    /// Replaces the quota. If, after many changes, old states could be taken for live ones, `renew` first
+    /// renews all idle states.
     fn change(
         &self,
         quota: &Quota,
@@ -183,13 +183,13 @@ impl DynamicGcraParams {
         now: Tick,
         renew: impl FnOnce(&GcraEpoch),
     ) -> Result<(), QuotaError> {
-        let Kind::Live(shelf) = &self.kind else { return Err(QuotaError::ChangeUnderWay) };
+        let Kind::Live(versions) = &self.kind else { return Err(QuotaError::ChangeUnderWay) };
         let before = self.now();
         let is_worn = before.change(quota, inherit, now)?.is_worn();
         if is_worn {
             renew(&before);
         }
-        let changed = shelf.replace(|words| {
+        let changed = versions.replace(|words| {
             let current = from_words(words);
             let current = if is_worn { current.renewed_by(&before) } else { current };
             Ok(to_words(current.change(quota, inherit, now)?, quota))
@@ -199,8 +199,8 @@ impl DynamicGcraParams {
 
     /// The quota that holds now.
     fn quota(&self) -> Quota {
-        let Kind::Live(shelf) = &self.kind else { unreachable!("a live limiter's is live") };
-        let words = shelf.read();
+        let Kind::Live(versions) = &self.kind else { unreachable!("a live limiter's is live") };
+        let words = versions.read();
         let [.., limit, period] = words;
         Quota::new(limit, Duration::from_nanos(period)).burst(from_words(&words).burst())
     }
@@ -338,19 +338,19 @@ impl<C: Clock> Direct<DynamicGcra, C> {
 impl Sealed for DynamicGcraParams {}
 
 /// Each of these uses the quota in force when it is called. A state is judged by one quota only within
-/// one of them, or within [`dispatch`](Machine::meet).
+/// one of them, or within [`dispatch`](StateMachine::dispatch).
 impl StateMachine for DynamicGcraParams {
     type Oracle = Level;
     type View = u64;
 
     #[inline(always)]
-    fn dispatch<V: Visitor>(&self, visit: V) -> V::Out {
-        visit.by(&self.now())
+    fn dispatch<V: Visitor>(&self, visitor: V) -> V::Out {
+        visitor.visit(&self.now())
     }
 
     #[inline(always)]
-    fn dispatch_refund<V: RefundVisitor>(&self, visit: V) -> Option<V::Out> {
-        Some(visit.by(&self.now()))
+    fn dispatch_refund<V: RefundVisitor>(&self, visitor: V) -> Option<V::Out> {
+        Some(visitor.visit(&self.now()))
     }
 
     fn fresh(&self, now: Tick) -> u64 {

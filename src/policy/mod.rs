@@ -1,4 +1,4 @@
-//! What is built on limiters: several at once, penalties, shadows, and quotas that differ by key or
+//! Policies over limiters: several at once, penalties, shadows, and quotas that differ by key or
 //! change while in use.
 
 pub(crate) mod composite;

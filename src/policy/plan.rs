@@ -112,7 +112,7 @@ impl<'k, K: Hash + ?Sized, A: Algorithm<Params: PerKey>, C: Clock> Ask<'_, 'k, L
     /// let (one, two) = (gate.plan(Quota::per_second(1))?, gate.plan(Quota::per_second(2))?);
     /// let ask = || gate.ask("a").at(Tick::ZERO);
     /// assert!(ask().plan(&one).check().is_ok());
-    /// // What the key owes takes a second to be paid, whatever the plan.
+    /// // The key's debt takes a second to be paid, whatever the plan.
     /// let denied = ask().plan(&two).check().unwrap_err();
     /// assert_eq!(denied.retry_after().unwrap().as_millis(), 500);
     /// # Ok::<(), tollgate::BuildError>(())
@@ -121,6 +121,6 @@ impl<'k, K: Hash + ?Sized, A: Algorithm<Params: PerKey>, C: Clock> Ask<'_, 'k, L
     pub fn plan(self, plan: &'k Plan<A>) -> Self {
         let (its, own) = (plan.params.grid(), self.gate.params().grid());
         assert!(its.counts_as(own), "a plan is for the limiter that made it");
-        self.by(&plan.params)
+        self.with_params(&plan.params)
     }
 }

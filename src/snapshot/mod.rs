@@ -36,7 +36,7 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Limiter<K, A, C> {
     ///
     /// **Not guaranteed.**
     ///
-    /// - The whole is not of one moment. What is charged during the call may be in it or not, and a
+    /// - The whole is not of one moment. Cells charged during the call may be in it or not, and a
     ///   key that moves to another slot meanwhile may be missing. To have all charges, stop the
     ///   requests first.
     /// - A key with a ring is read again if it was charged while its ring was read. If that fails

@@ -163,7 +163,7 @@ fn fill<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
 ) -> Result<(), RestoreError> {
     let restart = restart(gate.clock(), header);
     let (params, table) = (gate.params(), gate.table());
-    let passage = params.passage(&restart);
+    let change = params.clock_change(&restart);
     let instant = params.instant(restart.now.tick);
     let (words_in_slot, ring_cells) = (table.words_in_slot(), params.kept_cells());
     let mut keys = 0;
@@ -174,9 +174,9 @@ fn fill<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
         for (slot, words) in slots.zip(row.words().chunks_exact(words_in_slot)) {
             let (ring, others) = rest.split_at_mut(ring_cells);
             rest = others;
-            let rebase = |word, ring: &mut [u64]| params.rebase(word, ring, &passage);
+            let rebase = |word, ring: &mut [u64]| params.rebase(word, ring, &change);
             table
-                .put_back(
+                .restore(
                     SavedSlot { bucket: row.bucket, place: slot, words, ring },
                     params,
                     instant,
@@ -196,8 +196,8 @@ fn fill<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
                 return Err(damaged("its overflow state is invalid"));
             }
             let mut ring = ring.clone();
-            if let Some(state) = params.rebase(*state, &mut ring, &params.passage(&restart)) {
-                cell.put_back::<A::Params>(state, &ring);
+            if let Some(state) = params.rebase(*state, &mut ring, &params.clock_change(&restart)) {
+                cell.restore::<A::Params>(state, &ring);
             }
             Ok(())
         }

@@ -1,6 +1,6 @@
 //! The parameters that two limiters must share so that a snapshot of one fits the other.
 
-use crate::algo::{Algorithm, FIGURES, Rebase};
+use crate::algo::{Algorithm, CONFIG_WORDS, Rebase};
 use crate::limiter::{Limiter, WhenFull};
 use crate::time::Clock;
 
@@ -14,16 +14,16 @@ pub(super) struct Shape {
     /// Words of a slot's ring that are saved.
     pub(super) ring_cells: u64,
     /// Quota, time grid and options, as the algorithm encodes them.
-    figures: [u64; FIGURES],
+    config: [u64; CONFIG_WORDS],
     /// 1 if keys without a slot share a bucket.
     has_overflow: u64,
-    /// The same figures for that bucket.
+    /// The configuration of that bucket.
     pub(super) overflow_ring_cells: u64,
-    overflow_figures: [u64; FIGURES],
+    overflow_config: [u64; CONFIG_WORDS],
 }
 
 impl Shape {
-    pub(super) const WORDS: usize = 6 + 2 * FIGURES;
+    pub(super) const WORDS: usize = 6 + 2 * CONFIG_WORDS;
 
     pub(super) fn of<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
         gate: &Limiter<K, A, C>,
@@ -38,19 +38,19 @@ impl Shape {
             buckets: gate.table().bucket_count().into(),
             algorithm: gate.params().algorithm(),
             ring_cells: gate.params().kept_cells() as u64,
-            figures: gate.params().figures(origin),
+            config: gate.params().config_words(origin),
             has_overflow: shared.is_some().into(),
             overflow_ring_cells: shared.map_or(0, |params| params.kept_cells() as u64),
-            overflow_figures: shared.map_or([0; FIGURES], |params| params.figures(origin)),
+            overflow_config: shared.map_or([0; CONFIG_WORDS], |params| params.config_words(origin)),
         }
     }
 
     pub(super) fn words(&self) -> [u64; Self::WORDS] {
         let mut words = [self.words_in_slot, self.buckets, self.algorithm, self.ring_cells]
             .into_iter()
-            .chain(self.figures)
+            .chain(self.config)
             .chain([self.has_overflow, self.overflow_ring_cells])
-            .chain(self.overflow_figures);
+            .chain(self.overflow_config);
         core::array::from_fn(|_| words.next().expect("WORDS counts them all"))
     }
 
@@ -58,18 +58,18 @@ impl Shape {
         let mut words = words.into_iter();
         let mut next = || words.next().expect("WORDS counts them all");
         let [words_in_slot, buckets, algorithm, ring_cells] = core::array::from_fn(|_| next());
-        let figures = core::array::from_fn(|_| next());
+        let config = core::array::from_fn(|_| next());
         let [has_overflow, overflow_ring_cells] = core::array::from_fn(|_| next());
-        let overflow_figures = core::array::from_fn(|_| next());
+        let overflow_config = core::array::from_fn(|_| next());
         Self {
             words_in_slot,
             buckets,
             algorithm,
             ring_cells,
-            figures,
+            config,
             has_overflow,
             overflow_ring_cells,
-            overflow_figures,
+            overflow_config,
         }
     }
 
@@ -78,11 +78,11 @@ impl Shape {
         let is_same = [
             (self.algorithm == other.algorithm, "the algorithm"),
             (self.words_in_slot == other.words_in_slot, "the kind of slots (Builder::slots)"),
-            (self.figures == other.figures, "the quota, or an option of the algorithm"),
+            (self.config == other.config, "the quota, or an option of the algorithm"),
             (self.ring_cells == other.ring_cells, "how long a key's ring is"),
             (self.buckets == other.buckets, "the capacity"),
             (self.has_overflow == other.has_overflow, "whether keys share an overflow (on_full)"),
-            (self.overflow_figures == other.overflow_figures, "the quota of the shared overflow"),
+            (self.overflow_config == other.overflow_config, "the quota of the shared overflow"),
             (
                 self.overflow_ring_cells == other.overflow_ring_cells,
                 "how long the shared overflow's ring is",

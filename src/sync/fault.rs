@@ -11,20 +11,20 @@
 )]
 #[allow(clippy::exhaustive_enums, reason = "for the models only")]
 pub enum Fault {
-    /// A thread commits a claim without a survey of the other candidates.
-    SurveySkipped,
-    /// The survey is not ordered after the claim.
+    /// A thread commits a claim without a scan of the other candidates.
+    RescanSkipped,
+    /// The scan is not ordered after the claim.
     FenceLeftOut,
     /// A slot changes hands without a new generation.
     GenerationKept,
     /// All claims of a key in compact slots have the same nonce.
     NonceKept,
-    /// A thread commits a claim that it first saw in the survey itself.
+    /// A thread commits a claim that it first saw in the scan itself.
     ClaimJustSeen,
     /// A thread advances a head before what only the head records is in the ring.
     PublishLeftOut,
     /// A thread writes to the ring for a head that may have advanced.
-    PutUnchecked,
+    PublishUnchecked,
     /// A denial, or a peek, by a ring does not load the head again.
     RecheckSkipped,
     /// A refund goes to the key that has the slot by then.
@@ -76,7 +76,7 @@ pub(crate) const fn planted(_: Fault) -> bool {
     false
 }
 
-/// What the loads of a model may return.
+/// The values that the loads of a model may return.
 #[cfg(tollgate_loom)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "for the models only")]

@@ -17,16 +17,16 @@
 //! 2. writes the key. Wide: it swaps `owner` to (fingerprint, the state word's generation). Exactly
 //!    one thread wins a generation, because the owner that it expects is used up. Compact: step 1
 //!    has done it.
-//! 3. surveys: after a sequentially consistent fence it reads all candidates for the key. If the
+//! 3. scans: after a sequentially consistent fence it reads all candidates for the key. If the
 //!    key has a committed slot, the thread gives up every claim of the key. If the key has several
 //!    claims, the thread gives up all but the first in probing order. After any such step it
-//!    surveys again. To give a claim up is to swap its state word to a vacant one: the next
+//!    scans again. To give a claim up is to swap its state word to a vacant one: the next
 //!    generation, not provisional (wide); zero (compact).
 //! 4. commits: it swaps the state word from provisional to the charged state.
 //!
 //! Any thread that works for the key may do steps 3 and 4 for any claim of it, after its own
 //! fence, if it had written the claim, or read it, *before* that fence. A claim that a thread first
-//! sees in its survey is surveyed for again. No step waits for another thread.
+//! sees in its scan is scanned for again. No step waits for another thread.
 //!
 //! # Why a key never has two live slots
 //!
@@ -44,9 +44,9 @@
 //! In wide slots, what the two threads have written or read is the claim's owner, and a thread that
 //! has read an owner sees a state word at least as new as that owner (see [`cell`](crate::cell)).
 //!
-//! A thread that commits a claim which it first saw in its survey has no such guarantee: it may
+//! A thread that commits a claim which it first saw in its scan has no such guarantee: it may
 //! have passed a slot that another thread claims and commits, without having seen that claim
-//! either. Hence the second survey.
+//! either. Hence the second scan.
 //!
 //! # Claims of other keys
 //!
@@ -67,17 +67,17 @@
 //! **Compact.** Vacant words, and those of idle keys, recur, and it does no harm: the word holds all
 //! that makes the slot free to take. (An idle word read long ago, whose time has come round, is
 //! beyond the clock skew that a limiter allows.) If a charged word recurs, the charge is as right
-//! as it was, since the word names the key. A claim must not recur: a thread that has surveyed for
+//! as it was, since the word names the key. A claim must not recur: a thread that has scanned for
 //! one and then sleeps would commit a later claim of the key in the same slot, although the key has
 //! another slot by then. So each claim has a nonce: a count, striped over the threads, that comes
 //! round after 2^34 claims by the threads of one stripe. For a wrong commit all of those would have
-//! to fall between one thread's survey and its commit, and the claim with the same nonce would have
+//! to fall between one thread's scan and its commit, and the claim with the same nonce would have
 //! to be of the same key and in the same slot.
 //!
 //! # Guarded by
 //!
 //! `loom-tests/tests/claim.rs` (both kinds of slot), `take_over.rs` and `ring_take_over.rs`, run by
-//! `ci/check.sh loom`, with models that fail without the survey, the fence, the second survey, the
+//! `ci/check.sh loom`, with models that fail without the scan, the fence, the second scan, the
 //! generation and the nonce; and by the histories of `ci/check.sh shuttle`. Ordinary tests do not notice
 //! a mistake here: a wrong order of two loads passes all of them.
 
@@ -94,7 +94,7 @@ use crate::time::Tick;
 /// The ruling about a request, unless the key finds no place.
 pub(super) type Outcome<V> = Result<Ruling<V>, Full>;
 
-/// The result of a survey.
+/// The result of a scan.
 enum Scan<'a, W> {
     Absent,
     /// One claim, and nothing committed.
@@ -112,9 +112,9 @@ enum Scan<'a, W> {
 pub(super) enum Choice<C> {
     /// Here, and whether that evicts a live key.
     Take(C, bool),
-    /// Survey first: the key has a slot, or a claim, by now, or other threads were changing the
+    /// Scan again: the key has a slot, or a claim, by now, or other threads were changing the
     /// candidates.
-    Survey,
+    Rescan,
     Full(Full),
 }
 
@@ -129,15 +129,15 @@ impl<K: SlotKind> SlotTable<K> {
         found: Option<SlotRef<'a, K::Word>>,
     ) -> (Outcome<M::View>, Option<SlotRef<'a, K::Word>>) {
         let &KeyRequest { machine, request, .. } = asked;
-        // A lookup that found nothing serves as a first survey: whatever it missed, the survey
+        // A lookup that found nothing serves as a first scan: whatever it missed, the scan
         // after the claim sees.
-        let mut scan = if found.is_none() { Scan::Absent } else { self.survey(asked, found) };
+        let mut scan = if found.is_none() { Scan::Absent } else { self.rescan(asked, found) };
         let mut may_displace = true;
         loop {
             // A claim that this thread has written or read by now.
             let known = match scan {
                 Scan::Surplus { claim, kept } => {
-                    // If the swap fails, the claim was committed or given up. The next survey sees.
+                    // If the swap fails, the claim was committed or given up. The next scan sees.
                     let _ = claim.cell.swap(claim.word, K::vacated(claim.word));
                     kept
                 }
@@ -162,23 +162,23 @@ impl<K: SlotKind> SlotTable<K> {
                     Err(outcome) => return (outcome, None),
                 },
             };
-            scan = self.survey(asked, known);
+            scan = self.rescan(asked, known);
         }
     }
 
     /// Reads all candidates for the key. `known` is a claim of it that this thread had written or
-    /// read before. A claim that it sees now for the first time is surveyed for again.
-    fn survey<'a, M>(
+    /// read before. A claim that it sees now for the first time is scanned for again.
+    fn rescan<'a, M>(
         &'a self,
         asked: &KeyRequest<'_, M>,
         mut known: Option<SlotRef<'a, K::Word>>,
     ) -> Scan<'a, K::Word> {
         loop {
-            match self.survey_once(asked.probe) {
+            match self.scan_once(asked.probe) {
                 Scan::Claimed(claim)
                     if known.is_none_or(|known| !known.is(&claim))
                         && !planted(Fault::ClaimJustSeen)
-                        && !planted(Fault::SurveySkipped) =>
+                        && !planted(Fault::RescanSkipped) =>
                 {
                     known = Some(claim);
                 }
@@ -187,7 +187,7 @@ impl<K: SlotKind> SlotTable<K> {
         }
     }
 
-    fn survey_once(&self, probe: Probe) -> Scan<'_, K::Word> {
+    fn scan_once(&self, probe: Probe) -> Scan<'_, K::Word> {
         // SeqCst: orders the claim that this thread has written or read before the loads of all
         // other candidates. See the argument at the head of this file.
         if !planted(Fault::FenceLeftOut) {
@@ -196,7 +196,7 @@ impl<K: SlotKind> SlotTable<K> {
         let mut claimed: Option<SlotRef<'_, K::Word>> = None;
         let mut committed: Option<SlotRef<'_, K::Word>> = None;
         for slot in self.slots.matching(probe) {
-            if planted(Fault::SurveySkipped) {
+            if planted(Fault::RescanSkipped) {
                 return match slot.word.is_provisional() {
                     true => Scan::Claimed(slot),
                     false => Scan::Committed(slot),
@@ -216,7 +216,7 @@ impl<K: SlotKind> SlotTable<K> {
         }
     }
 
-    /// Steps 1 and 2 for an absent key. `Ok` asks for a survey: it holds the claim, or another
+    /// Steps 1 and 2 for an absent key. `Ok` asks for a scan: it holds the claim, or another
     /// thread was faster. `Err` is the answer: nothing to remember, or no place.
     pub(super) fn claim<M: StateMachine>(
         &self,
@@ -239,7 +239,7 @@ impl<K: SlotKind> SlotTable<K> {
         }
         let (candidate, evicts) = match self.choose(asked, *may_displace) {
             Choice::Take(candidate, evicts) => (candidate, evicts),
-            Choice::Survey => return Ok(None),
+            Choice::Rescan => return Ok(None),
             Choice::Full(full) => return Err(Err(full)),
         };
         let Some(claim) = self.slots.take(candidate, probe, fresh, &self.counters) else {
@@ -266,7 +266,7 @@ impl<K: SlotKind> SlotTable<K> {
         let request = Request { now, cells: 1 };
         match self.choose(&KeyRequest { probe, machine, request, may_evict: false }, true) {
             Choice::Full(full) => Err(full),
-            Choice::Take(..) | Choice::Survey => Ok(()),
+            Choice::Take(..) | Choice::Rescan => Ok(()),
         }
     }
 
@@ -280,7 +280,7 @@ impl<K: SlotKind> SlotTable<K> {
         let instant = machine.instant(now.saturating_sub(self.skew));
         let ranking = Ranking { probe, instant, may_displace };
         let mut buckets = probe.buckets().map(|bucket| self.slots.rank(bucket, machine, &ranking));
-        let Some(mut best) = buckets.next() else { return Choice::Survey };
+        let Some(mut best) = buckets.next() else { return Choice::Rescan };
         // Two-choice hashing, with a preference: the first bucket while it has two places, so that a
         // lookup seldom needs the second.
         if !best.has_own
@@ -290,22 +290,24 @@ impl<K: SlotKind> SlotTable<K> {
             best = best.or(second);
         }
         if best.has_own && !planted(Fault::OwnSlotUnseen) {
-            return Choice::Survey;
+            return Choice::Rescan;
         }
         match (best.free, best.live) {
             (Some(candidate), _) => Choice::Take(candidate, false),
             (None, Some((_, candidate))) if may_evict => {
                 match self.slots.victim(machine, &ranking, candidate) {
                     Some(candidate) => Choice::Take(candidate, true),
-                    None => Choice::Survey,
+                    None => Choice::Rescan,
                 }
             }
             (None, Some((_, candidate))) => {
-                Choice::Full(Full { nearest: candidate.seen().word.state() })
+                Choice::Full(Full { nearest_idle: candidate.seen().word.state() })
             }
             // Nothing but claims, and this request has displaced one already.
-            (None, None) if best.has_claims => Choice::Full(Full { nearest: machine.fresh(now) }),
-            (None, None) => Choice::Survey,
+            (None, None) if best.has_claims => {
+                Choice::Full(Full { nearest_idle: machine.fresh(now) })
+            }
+            (None, None) => Choice::Rescan,
         }
     }
 }

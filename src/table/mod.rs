@@ -45,7 +45,7 @@ pub(crate) use wide::RingLayout;
 use wide::WideSlots;
 
 use crate::algo::{Refund, StateMachine};
-use crate::cell::{CompactWord, Head, MaxAhead, Paid, Request};
+use crate::cell::{ChargeReceipt, CompactWord, Head, MaxAhead, Request};
 use crate::decision::{Decision, Permit};
 use crate::sync::MODEL;
 use crate::time::Tick;
@@ -109,7 +109,7 @@ impl Table {
         u32::try_from(slots.div_ceil(BUCKET as u128).max(BUCKETS_MIN)).ok()
     }
 
-    /// Whether the slots are more than a core has close at hand.
+    /// Whether the slots are larger than a core's second cache.
     #[inline(always)]
     pub(crate) fn is_far(&self) -> bool {
         let lines = match &self.kind {
@@ -209,7 +209,12 @@ impl Table {
 
     /// Replaces the state that was charged by `next` of it, if the key still has the slot that was
     /// charged. Compact slots do not tell one life of a key from another: there, if it has a slot.
-    pub(crate) fn revise_charged(&self, probe: Probe, paid: &Paid, next: impl Fn(u64) -> u64) {
+    pub(crate) fn revise_charged(
+        &self,
+        probe: Probe,
+        paid: &ChargeReceipt,
+        next: impl Fn(u64) -> u64,
+    ) {
         match &self.kind {
             Kind::Wide(table) => table.revise_charged(probe, paid, next),
             Kind::Compact(table) => table.revise_charged(probe, paid, next),
@@ -299,7 +304,7 @@ impl Table {
     /// Restores a key into a slot of a table that no other thread shares yet, with the state that
     /// `rebase` makes of its own and of its ring: bucket after bucket, in ascending order, and each
     /// slot once.
-    pub(crate) fn put_back<M: StateMachine>(
+    pub(crate) fn restore<M: StateMachine>(
         &self,
         saved: SavedSlot<'_>,
         machine: &M,
@@ -310,8 +315,8 @@ impl Table {
             return Err(Misplaced);
         }
         match &self.kind {
-            Kind::Wide(table) => table.slots.put_back(saved, machine, instant, rebase),
-            Kind::Compact(table) => table.slots.put_back(saved, machine, instant, rebase),
+            Kind::Wide(table) => table.slots.restore(saved, machine, instant, rebase),
+            Kind::Compact(table) => table.slots.restore(saved, machine, instant, rebase),
         }
     }
 

@@ -1,7 +1,7 @@
-//! What is asked of a table, and what it answers besides a decision.
+//! A request to a table, and its answers other than a decision.
 
 use super::Probe;
-use crate::cell::{Paid, Request};
+use crate::cell::{ChargeReceipt, Request};
 use crate::decision::{Denied, Permit};
 
 /// A request, the key that it is for, and the machine that decides it.
@@ -27,13 +27,13 @@ impl<M> Copy for KeyRequest<'_, M> {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full {
     /// The state that is nearest to idle.
-    pub(crate) nearest: u64,
+    pub(crate) nearest_idle: u64,
 }
 
 /// The result of a charge that can be refunded.
 #[derive(Debug)]
 pub(crate) enum Charged {
-    Paid(Paid),
+    Admitted(ChargeReceipt),
     Denied(Denied),
     Full(Full),
 }

@@ -1,9 +1,9 @@
-//! What a kind of slot does in its own way: lookup, ranking, and the two steps of a claim.
+//! The operations in which kinds of slots differ: lookup, ranking, and the two steps of a claim.
 
 use super::counters::Counters;
 use super::probe::Probe;
 use crate::algo::StateMachine;
-use crate::cell::{Paid, SlotRing, StateCell, StateWord};
+use crate::cell::{ChargeReceipt, SlotRing, StateCell, StateWord};
 
 /// A slot's state word, and its value when it was read.
 pub(super) struct SlotRef<'a, W> {
@@ -36,7 +36,7 @@ pub(super) trait Candidate<'a, W>: Copy {
     fn is_claim(self) -> bool;
 }
 
-/// By what the slots of a bucket are ranked.
+/// The data by which the slots of a bucket are ranked.
 pub(super) struct Ranking {
     pub(super) probe: Probe,
     /// The request's time put back by the allowed skew: a key that was idle then is idle on every
@@ -50,8 +50,8 @@ pub(super) struct Ranking {
 pub(super) struct BestSlots<C> {
     /// Slots that can be taken without forgetting anything.
     pub(super) reusable: usize,
-    /// The best of those: a vacant one, or the one that has been idle longest; else another key's
-    /// claim, if it may be displaced.
+    /// The best reusable slot: a vacant one, or the one that has been idle longest. If there is none:
+    /// another key's claim that may be displaced.
     pub(super) free: Option<C>,
     /// The slot with the least debt, and that debt.
     pub(super) live: Option<(u64, C)>,
@@ -112,7 +112,7 @@ pub(super) trait SlotKind {
     ) -> BestSlots<Self::Candidate<'_>>;
 
     /// The live slot to evict; `least` has the least debt by its state word. `None`: the key may
-    /// have a slot by now, and the caller surveys again.
+    /// have a slot by now, and the caller scans again.
     fn victim<'a, M: StateMachine>(
         &'a self,
         machine: &M,
@@ -147,5 +147,5 @@ pub(super) trait SlotKind {
     fn place_of(&self, slot: SlotRef<'_, Self::Word>) -> (u64, usize);
 
     /// The slot that was charged, if the key still has it.
-    fn charged_slot(&self, probe: Probe, paid: &Paid) -> Option<SlotRef<'_, Self::Word>>;
+    fn charged_slot(&self, probe: Probe, paid: &ChargeReceipt) -> Option<SlotRef<'_, Self::Word>>;
 }

@@ -8,7 +8,7 @@ use super::probe::Probe;
 use super::request::{Charged, Full, KeyRequest};
 use super::slot_kind::{SlotKind, SlotRef};
 use crate::algo::{Liveness, Refund, StateMachine};
-use crate::cell::{Paid, Request, StateWord};
+use crate::cell::{ChargeReceipt, Request, StateWord};
 use crate::decision::{Decision, OutOfLine};
 use crate::time::Tick;
 
@@ -105,15 +105,21 @@ impl<K: SlotKind> SlotTable<K> {
             }
         };
         // Without a slot nothing was charged.
-        let (generation, place) = slot.map_or((Paid::NO_LIFE, 0), |slot| self.slots.place_of(slot));
+        let (generation, place) =
+            slot.map_or((ChargeReceipt::NO_LIFE, 0), |slot| self.slots.place_of(slot));
         match ruling.receipt(machine, request, generation, place) {
-            Ok(paid) => Charged::Paid(paid),
+            Ok(paid) => Charged::Admitted(paid),
             Err(denied) => Charged::Denied(denied),
         }
     }
 
     /// Replaces the state that was charged, if the key still has that slot, by `next` of it.
-    pub(super) fn revise_charged(&self, probe: Probe, paid: &Paid, next: impl Fn(u64) -> u64) {
+    pub(super) fn revise_charged(
+        &self,
+        probe: Probe,
+        paid: &ChargeReceipt,
+        next: impl Fn(u64) -> u64,
+    ) {
         if let Some(SlotRef { cell, word }) = self.slots.charged_slot(probe, paid) {
             cell.revise(word, next);
         }

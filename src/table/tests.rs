@@ -1,4 +1,4 @@
-//! What a table reports of slots that are filled by hand.
+//! The reports of a table about slots that are filled by hand.
 
 use core::time::Duration;
 
@@ -27,8 +27,8 @@ fn compact_bucket() -> impl StateMachine {
 
 /// The state after `n` cells at `now`.
 fn charged(machine: &impl StateMachine, n: u64, now: Tick) -> u64 {
-    let seen = machine.read(machine.fresh(now), NoRing, now, n);
-    let Step::Admit { next } = machine.step(seen, now, n) else { panic!("{n} cells are free") };
+    let view = machine.read(machine.fresh(now), NoRing, now, n);
+    let Step::Admit { next } = machine.step(view, now, n) else { panic!("{n} cells are free") };
     next
 }
 
@@ -109,12 +109,12 @@ fn slots_that_were_never_used_are_in_no_row_at_any_time() {
 
 /// Restores a key's words into places of the first bucket, one after the other. Returns which of them
 /// is there in the end, and with how much debt.
-fn put_back(table: &Table, machine: &impl StateMachine, words: &[&[u64]]) -> Option<(usize, u64)> {
+fn restore(table: &Table, machine: &impl StateMachine, words: &[&[u64]]) -> Option<(usize, u64)> {
     let instant = machine.instant(NOW);
     for (place, words) in words.iter().enumerate() {
         let rebase = |state: u64, _: &mut [u64]| Some(state);
         let saved = SavedSlot { bucket: 0, place, words, ring: &mut [] };
-        table.put_back(saved, machine, instant, rebase).expect("its place");
+        table.restore(saved, machine, instant, rebase).expect("its place");
     }
     let row = table.rows(machine, instant).next().expect("two buckets");
     let place = Row::places_in(row.places).next()?;
@@ -134,11 +134,11 @@ fn a_key_that_is_restored_twice_keeps_the_larger_debt() {
             let fingerprint = crate::cell::Fingerprint::of(0x77);
             [CompactWord::committed(fingerprint, owes(n)).bits()]
         };
-        let found = put_back(&table, &narrow, &[&word(first), &word(second)]);
+        let found = restore(&table, &narrow, &[&word(first), &word(second)]);
         assert_eq!(found, Some((kept, debt(first.max(second)))));
         let layout = RingLayout::of(&narrow);
         let table = Table::wide(2, layout, skew, pages).expect("memory");
-        let found = put_back(&table, &narrow, &[&[0x77, owes(first)], &[0x77, owes(second)]]);
+        let found = restore(&table, &narrow, &[&[0x77, owes(first)], &[0x77, owes(second)]]);
         assert_eq!(found, Some((kept, debt(first.max(second)))));
     }
 }
@@ -152,7 +152,7 @@ fn words_with_bits_outside_their_fields_are_not_restored() {
         let rebase = |state: u64, _: &mut [u64]| Some(state);
         let ring: &mut [u64] = &mut [];
         let saved = SavedSlot { bucket: 0, place: 0, words: &words, ring };
-        let put = table.put_back(saved, &machine, machine.instant(NOW), rebase);
+        let put = table.restore(saved, &machine, machine.instant(NOW), rebase);
         assert!(matches!(put, Err(Misplaced)), "{words:x?}");
     }
 }

@@ -47,7 +47,7 @@ const ENTRIES_MAX: usize = 1 << 30;
 /// reader waits for notes in progress. The key is copied only when it enters a sketch. Measured
 /// with `u64` keys and 128 entries, in addition to the 23 to 33 ns of a denial: 16 ns if the sketch
 /// has the key, 73 ns if every key is new; 20 and 89 ns with two threads
-/// (`benches/benches/levers/noted.rs`). Memory is at most 8 times the entries, each 45 to 60 bytes
+/// (`benches/benches/levers/top_keys.rs`). Memory is at most 8 times the entries, each 45 to 60 bytes
 /// and the key.
 ///
 /// **Not guaranteed.**

@@ -36,7 +36,7 @@ use std::task::Waker;
 
 use super::error::WaitError;
 use super::source::{KeyProbe, sealed::LimiterOps};
-use crate::cell::Paid;
+use crate::cell::ChargeReceipt;
 use crate::time::Tick;
 
 /// The request of a waiter.
@@ -92,13 +92,13 @@ impl Wakers {
 #[derive(Debug)]
 enum Stage {
     Waiting,
-    Booked { paid: Paid, turn: Tick },
-    Granted { paid: Paid },
+    Booked { paid: ChargeReceipt, turn: Tick },
+    Granted { paid: ChargeReceipt },
     Denied(WaitError),
 }
 
 impl Stage {
-    fn paid(&self) -> Option<Paid> {
+    fn paid(&self) -> Option<ChargeReceipt> {
         match self {
             Self::Booked { paid, .. } | Self::Granted { paid } => Some(*paid),
             Self::Waiting | Self::Denied(_) => None,
@@ -311,9 +311,9 @@ impl KeyQueue {
 /// The result of charging the first waiter.
 enum Booking {
     /// Its turn has come.
-    Due(Paid),
+    Due(ChargeReceipt),
     /// Charged; its turn comes at this time.
-    Ahead(Paid, Tick),
+    Ahead(ChargeReceipt, Tick),
     /// Nothing is charged: a state cannot owe enough until this time.
     TooFar(Tick),
 }
@@ -335,7 +335,7 @@ fn book(call: &Call<'_, impl LimiterOps>, request: Request) -> Result<Booking, W
         }
         // A limiter without a slot for the key has no queue: its policy decides.
         Err(None) => match ops.ask(probe, n, now) {
-            Ok(_) => Ok(Booking::Due(Paid::NOTHING)),
+            Ok(_) => Ok(Booking::Due(ChargeReceipt::NOTHING)),
             Err(denied) => Err(WaitError::NoPlace { retry_after: denied.retry_after() }),
         },
     }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::algo::StateMachine;
 use crate::algo::gcra::{Gcra, GcraParams};
-use crate::cell::Paid;
-use crate::charge::refund::Taken;
+use crate::cell::ChargeReceipt;
+use crate::charge::refund::RefundableCharge;
 use crate::decision::{Decision, Denied};
 use crate::limiter::Limiter;
 use crate::limiter::direct::Direct;
@@ -50,7 +50,7 @@ impl KeyProbe {
 
 pub(super) mod sealed {
     use super::{
-        Cell, Decision, Denied, Duration, GcraParams, KeyProbe, Paid, TURNS_ROUNDED, Tick,
+        Cell, ChargeReceipt, Decision, Denied, Duration, GcraParams, KeyProbe, TURNS_ROUNDED, Tick,
     };
 
     /// Access to the limiter itself, through references and `Arc`s.
@@ -79,11 +79,11 @@ pub(super) mod sealed {
             n: u64,
             now: Tick,
             wait: Duration,
-        ) -> Result<(Paid, Duration), Option<Denied>>;
+        ) -> Result<(ChargeReceipt, Duration), Option<Denied>>;
         /// Refunds a booking, less what time has restored since its turn.
-        fn refund_booking(&self, probe: KeyProbe, paid: &Paid, now: Tick);
+        fn refund_booking(&self, probe: KeyProbe, paid: &ChargeReceipt, now: Tick);
         /// Replaces the state that was charged, if it still belongs to the same life of the slot.
-        fn revise(&self, probe: KeyProbe, paid: &Paid, next: &dyn Fn(u64) -> u64);
+        fn revise(&self, probe: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64);
         /// Decides without waiting.
         fn ask(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision;
 
@@ -107,7 +107,7 @@ pub(super) mod sealed {
         ///
         /// A later refund of the booking counts from its turn, or later by as much as this makes
         /// the state worse: see `refund` of the token bucket.
-        fn defer(&self, probe: KeyProbe, paid: &mut Paid, now: Tick) -> Duration {
+        fn defer(&self, probe: KeyProbe, paid: &mut ChargeReceipt, now: Tick) -> Duration {
             let (algo, cells, worse) = (self.algo(), paid.cells(), Cell::new(Duration::ZERO));
             self.revise(probe, paid, &|word| {
                 let (next, by) = algo.deferred(word, cells, now);
@@ -147,15 +147,15 @@ impl<K: Hash + ?Sized, C: Clock> sealed::LimiterOps for Limiter<K, Gcra, C> {
         n: u64,
         now: Tick,
         wait: Duration,
-    ) -> Result<(Paid, Duration), Option<Denied>> {
+    ) -> Result<(ChargeReceipt, Duration), Option<Denied>> {
         self.charge_within(probe.0, n, now, wait)
     }
 
-    fn refund_booking(&self, probe: KeyProbe, paid: &Paid, now: Tick) {
-        self.refund(&Taken::Slot(probe.0, *paid), paid.cells(), || now);
+    fn refund_booking(&self, probe: KeyProbe, paid: &ChargeReceipt, now: Tick) {
+        self.refund(&RefundableCharge::Slot(probe.0, *paid), paid.cells(), || now);
     }
 
-    fn revise(&self, probe: KeyProbe, paid: &Paid, next: &dyn Fn(u64) -> u64) {
+    fn revise(&self, probe: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64) {
         self.table().revise_charged(probe.0, paid, next);
     }
 
@@ -189,15 +189,15 @@ impl<C: Clock> sealed::LimiterOps for Direct<Gcra, C> {
         n: u64,
         now: Tick,
         wait: Duration,
-    ) -> Result<(Paid, Duration), Option<Denied>> {
+    ) -> Result<(ChargeReceipt, Duration), Option<Denied>> {
         self.charge_within(n, now, wait).map_err(Some)
     }
 
-    fn refund_booking(&self, _: KeyProbe, paid: &Paid, now: Tick) {
-        self.refund(&Taken::Bucket(*paid), paid.cells(), || now);
+    fn refund_booking(&self, _: KeyProbe, paid: &ChargeReceipt, now: Tick) {
+        self.refund(&RefundableCharge::Bucket(*paid), paid.cells(), || now);
     }
 
-    fn revise(&self, _: KeyProbe, paid: &Paid, next: &dyn Fn(u64) -> u64) {
+    fn revise(&self, _: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64) {
         self.cell().revise_charged(paid, next);
     }
 

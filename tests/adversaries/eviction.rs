@@ -42,9 +42,8 @@ fn gate<A: Algorithm>(algorithm: A, slots: SlotLayout, seed: u64) -> Option<Gate
     }
 }
 
-/// Each heavy key spends all its cells, every second one of them cell by cell. Then so many new
-/// keys come that they would fill the table several times over, a millisecond apart and with one
-/// cell each.
+/// Each heavy key spends all its cells, every second key cell by cell. Then new keys come, a millisecond
+/// apart and with one cell each, that would fill the table several times.
 fn assert_that_heavy_offenders_stay<A: Algorithm + Copy + core::fmt::Debug>(
     algorithm: A,
     slots: SlotLayout,

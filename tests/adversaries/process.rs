@@ -1,4 +1,4 @@
-//! What the operating system does to a process and its threads.
+//! Adverse actions of the operating system on a process and its threads.
 
 use std::collections::HashSet;
 use std::process::Command;

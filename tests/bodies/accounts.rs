@@ -16,8 +16,8 @@ use tollgate::{Builder, FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, 
 use super::choice::Cost;
 use super::cursor::Cursor;
 use super::grid::{horizon, nanos};
-use super::ledger::{Held, Ledger, compact_level, level, window};
 use super::mistake::{Mistake, planted};
+use super::refund_model::{Held, RefundModel, compact_level, level, window};
 
 /// For a limiter with few enough keys.
 const PLACES: usize = 16;
@@ -69,10 +69,10 @@ fn play<A, L>(
     quota: Quota,
     slots: SlotLayout,
     cursor: &mut Cursor<'_>,
-    ledger: impl Fn(&A::Params, &Quota) -> L,
+    model: impl Fn(&A::Params, &Quota) -> L,
 ) where
     A: Algorithm<Params: Rebase + Refund> + Copy,
-    L: Ledger + Clone,
+    L: RefundModel + Clone,
 {
     let start = cursor.tick().as_nanos();
     let (seed, skew) = (cursor.byte(), cursor.scaled());
@@ -92,8 +92,8 @@ fn play<A, L>(
     // The first state may be stamped before the start.
     let end = horizon(&params, horizon(&params, start).0).1;
     let mut accounts = Accounts {
-        fresh: ledger(&params, &quota),
-        ledgers: HashMap::new(),
+        fresh: model(&params, &quota),
+        models: HashMap::new(),
         has_lives: matches!(slots, SlotLayout::Wide),
         quota,
         interval: nanos(quota.period()) / quota.limit(),
@@ -143,7 +143,7 @@ impl Time {
 
 struct Accounts<L> {
     fresh: L,
-    ledgers: HashMap<u8, L>,
+    models: HashMap<u8, L>,
     /// Whether the limiter distinguishes a reservation from those of an earlier life of the key.
     has_lives: bool,
     quota: Quota,
@@ -169,13 +169,13 @@ enum Outcome {
     Nothing,
 }
 
-impl<L: Ledger + Clone> Accounts<L> {
-    fn ledger(&self, key: u8) -> &L {
-        self.ledgers.get(&key).unwrap_or(&self.fresh)
+impl<L: RefundModel + Clone> Accounts<L> {
+    fn model_of(&self, key: u8) -> &L {
+        self.models.get(&key).unwrap_or(&self.fresh)
     }
 
     fn cells(&self, key: u8, cost: Cost) -> u64 {
-        cost.cells(self.quota.burst_cells(), self.ledger(key).left(self.time.tick()).0)
+        cost.cells(self.quota.burst_cells(), self.model_of(key).left(self.time.tick()).0)
     }
 
     /// Runs until a snapshot is due, or to the end.
@@ -242,7 +242,7 @@ impl<L: Ledger + Clone> Accounts<L> {
             }
         };
         self.claims_new_slot(gate, key, before.claimed, held);
-        let mut model = self.ledger(key).clone();
+        let mut model = self.model_of(key).clone();
         let left = model.left(now).0;
         let charged = match outcome {
             Outcome::Granted(_) => model.charge(now, n),
@@ -270,7 +270,7 @@ impl<L: Ledger + Clone> Accounts<L> {
             assert_eq!(reservation.cells(), n);
             held.push(Reserved { key, model: charged, reservation });
         }
-        self.ledgers.insert(key, model);
+        self.models.insert(key, model);
         true
     }
 
@@ -289,9 +289,9 @@ impl<L: Ledger + Clone> Accounts<L> {
         if gate.stats().claimed == claimed {
             return;
         }
-        let owed = self.ledger(key).left(self.time.oldest()).1;
+        let owed = self.model_of(key).left(self.time.oldest()).1;
         assert!(owed.is_zero(), "{key} was live, and was given another slot");
-        self.ledgers.remove(&key);
+        self.models.remove(&key);
         let has_lives = self.has_lives;
         for its in held.extract_if(.., |its| its.key == key && !has_lives) {
             leak(its);
@@ -303,10 +303,10 @@ impl<L: Ledger + Clone> Accounts<L> {
     /// thread. Its clock may be behind, and it allows for other clocks behind it.
     fn may_be_full(&self, key: u8) -> bool {
         let judged = Tick::from_nanos(self.time.now.saturating_sub(self.time.skew));
-        let live = |ledger: &&L| !ledger.left(judged).1.is_zero();
+        let live = |model: &&L| !model.left(judged).1.is_zero();
         let oldest = self.time.oldest();
-        let has_slot = !self.ledger(key).left(oldest).1.is_zero();
-        !has_slot && self.ledgers.values().filter(live).count() >= PLACES
+        let has_slot = !self.model_of(key).left(oldest).1.is_zero();
+        !has_slot && self.models.values().filter(live).count() >= PLACES
     }
 
     fn settles<A, S>(
@@ -340,15 +340,15 @@ impl<L: Ledger + Clone> Accounts<L> {
             gate.ask(&key).cells(n.saturating_sub(actual)).at(now).refund();
         }
         self.claims_new_slot(gate, key, claimed, held);
-        let mut ledger = self.ledger(key).clone();
+        let mut model = self.model_of(key).clone();
         if actual > n {
-            ledger.charge_anyway(now, actual - n);
+            model.charge_anyway(now, actual - n);
         } else if let Some(charge) = model {
-            ledger.refund(now, charge, n - actual);
+            model.refund(now, charge, n - actual);
         }
-        let has_slot = !self.may_be_full(key) || peeked_state(gate, key, now) == ledger.left(now);
+        let has_slot = !self.may_be_full(key) || peeked_state(gate, key, now) == model.left(now);
         if has_slot {
-            self.ledgers.insert(key, ledger);
+            self.models.insert(key, model);
         }
         self.check_left(gate, key, has_slot);
     }
@@ -356,21 +356,21 @@ impl<L: Ledger + Clone> Accounts<L> {
     /// Checks that the limiter reports what the model of the key does.
     fn check_left<A: Algorithm>(&self, gate: &Gate<A>, key: u8, has_slot: bool) {
         let now = self.time.tick();
-        let ledger = if has_slot { self.ledger(key) } else { &self.fresh };
-        assert_eq!(peeked_state(gate, key, now), ledger.left(now), "of {key} at {now:?}");
+        let model = if has_slot { self.model_of(key) } else { &self.fresh };
+        assert_eq!(peeked_state(gate, key, now), model.left(now), "of {key} at {now:?}");
     }
 
     fn count<A: Algorithm>(&self, gate: &Gate<A>) {
         let now = self.time.tick();
-        let live = |ledger: &&L| !ledger.left(now).1.is_zero();
-        assert_eq!(gate.len_at(now), self.ledgers.values().filter(live).count());
+        let live = |model: &&L| !model.left(now).1.is_zero();
+        assert_eq!(gate.len_at(now), self.models.values().filter(live).count());
     }
 
     /// Idle keys are left out of a snapshot; all others continue.
     fn restored<A: Algorithm>(&mut self, gate: &Gate<A>) {
         (self.time.now, self.time.oldest) = (self.time.newest, self.time.newest);
         let now = self.time.tick();
-        self.ledgers.retain(|_, ledger| !ledger.left(now).1.is_zero());
+        self.models.retain(|_, model| !model.left(now).1.is_zero());
         self.count(gate);
         for key in 0..KEYS {
             self.check_left(gate, key, true);

@@ -1,18 +1,18 @@
-//! Runs the bodies of the fuzz targets on random bytes, on the corpus that is kept with the
+//! Runs the bodies of the fuzz targets on random bytes, on the seeds that are committed with the
 //! sources, and on generated operations.
 
 #[path = "../bodies/mod.rs"]
 mod bodies;
-#[path = "../../fuzz/kept.rs"]
-mod kept;
 mod model;
+#[path = "../../fuzz/seeds.rs"]
+mod seeds;
 
 use std::panic::catch_unwind;
 
 use bodies::mistake::{Mistake, plant};
-use kept::kept;
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
+use seeds::seeds_of;
 
 /// The number of cases, unless `PROPTEST_CASES` sets another.
 fn config(cases: u32) -> ProptestConfig {
@@ -91,11 +91,11 @@ proptest! {
     }
 }
 
-/// Replays the kept corpus of a target, and returns the number of its files.
+/// Replays the committed seeds of a target, and returns how many there are.
 fn replay(target: &str, body: fn(&[u8])) -> usize {
-    let kept = kept(target);
-    kept.iter().for_each(|data| body(data));
-    kept.len()
+    let seeds = seeds_of(target);
+    seeds.iter().for_each(|data| body(data));
+    seeds.len()
 }
 
 #[test]

@@ -29,12 +29,12 @@ struct Limit {
     is_shadow: bool,
 }
 
-/// After a pause, a request for so many cells with these keys: by the limits' clocks, or at an
-/// instant.
+/// A pause, the cells and keys of a request, and whether it uses the limits' clocks or passes an instant.
 type Act = (u64, u64, Request, bool);
 
-/// Without buckets that start empty: what a denial writes there is tested elsewhere.
-fn revocable() -> impl Strategy<Value = AnyAlgorithm> {
+/// Algorithms that can refund, without buckets that start empty: another test covers what a denial writes
+/// there.
+fn refundable() -> impl Strategy<Value = AnyAlgorithm> {
     prop_oneof![
         2 => Just(Gcra::new().into()),
         1 => Just(FixedWindow::anchored().into()),
@@ -44,7 +44,7 @@ fn revocable() -> impl Strategy<Value = AnyAlgorithm> {
 
 fn any_algorithm() -> impl Strategy<Value = AnyAlgorithm> {
     prop_oneof![
-        3 => revocable(),
+        3 => refundable(),
         1 => Just(LeakyQueue::new().immediate(2).into()),
         1 => Just(WarmUp::new(Duration::from_secs(2)).max_wait(Duration::from_secs(1)).into()),
         1 => Just(SubWindows::new().into()),
@@ -70,7 +70,7 @@ fn limits() -> impl Strategy<Value = Vec<Limit>> {
         )
     };
     let shadows = prop::collection::vec(limit(any_algorithm().boxed(), Just(true)), 0..3);
-    let first = prop::collection::vec(limit(revocable().boxed(), Just(false)), 0..4);
+    let first = prop::collection::vec(limit(refundable().boxed(), Just(false)), 0..4);
     let last = limit(any_algorithm().boxed(), Just(false));
     (first, last, shadows, any::<prop::sample::Index>()).prop_map(|(first, last, shadows, at)| {
         let mut limits: Vec<_> = first.into_iter().chain([last]).collect();

@@ -138,13 +138,13 @@ struct Limit {
 }
 
 fn limits() -> impl Strategy<Value = Vec<Limit>> {
-    let revocable = prop_oneof![
+    let refundable = prop_oneof![
         2 => Just(AnyAlgorithm::from(Gcra::new())),
         1 => Just(FixedWindow::anchored().into()),
         1 => Just(FixedWindow::aligned().into()),
     ];
     let any = prop_oneof![
-        4 => revocable.clone(),
+        4 => refundable.clone(),
         1 => Just(LeakyQueue::new().immediate(2).into()),
         1 => Just(SubWindows::new().into()),
         1 => Just(SlidingCounter::new().into()),
@@ -158,7 +158,7 @@ fn limits() -> impl Strategy<Value = Vec<Limit>> {
     let slots = prop::sample::select(vec![SlotLayout::Wide, SlotLayout::Auto]);
     let limit = |(algorithm, quota, slots)| Limit { algorithm, quota, slots };
     let first = prop::collection::vec(
-        (revocable, quotas.clone(), slots.clone()).prop_map(limit),
+        (refundable, quotas.clone(), slots.clone()).prop_map(limit),
         1..NAMES.len(),
     );
     (first, (any, quotas, slots).prop_map(limit)).prop_map(|(mut limits, last)| {

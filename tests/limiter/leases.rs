@@ -10,16 +10,16 @@ use crate::bodies::span::worst_excess_of_bucket;
 
 const SECOND: u64 = 1_000_000_000;
 const LIMIT: u64 = 20;
-const LANES: usize = 3;
+const LEASES: usize = 3;
 
-/// An action after so many nanoseconds: a lease, or the limiter itself (an index beyond the last
-/// lease), is asked for cells. If it is asked for none, the lease returns what it holds.
+/// Nanoseconds since the last act, the index of a lease (or one more: the limiter itself), and the cells that
+/// it is asked for. If a lease is asked for none, it refunds the cells that it holds.
 type Act = (u64, usize, u64);
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     // Mostly at once; sometimes after a pause that restores some cells, or after an idle time.
     let gaps = prop_oneof![4 => Just(0), 3 => 0..SECOND / 8, 1 => 0..3 * SECOND];
-    prop::collection::vec((gaps, 0..=LANES, 0_u64..8), 1..120)
+    prop::collection::vec((gaps, 0..=LEASES, 0_u64..8), 1..120)
 }
 
 /// The time and the cells of every grant.
@@ -31,7 +31,7 @@ fn spent(take: u64, acts: &[Act]) -> Vec<(u64, u64)> {
         .slots(SlotLayout::Wide)
         .build()
         .expect("in range");
-    let mut leases = [(); LANES].map(|()| gate.lease("key"));
+    let mut leases = [(); LEASES].map(|()| gate.lease("key"));
     let mut now = SECOND;
     let mut spent = Vec::new();
     for &(gap, index, n) in acts {
@@ -68,7 +68,7 @@ fn the_check_detects_leases_that_do_not_lower_the_burst() {
     // The lease takes 10 of a burst of 20. Half a second later all but a nanosecond's worth is
     // restored: the next caller is granted nearly all that may be charged at a time, and the lease
     // spends what it holds.
-    let acts = [(0, 0, 1), (SECOND / 2 - 1, LANES, 9), (0, 0, 7)];
+    let acts = [(0, 0, 1), (SECOND / 2 - 1, LEASES, 9), (0, 0, 7)];
     let spent = spent(10, &acts);
     assert_eq!(spent.len(), 3);
     assert!(worst_excess_of_bucket(&spent, LIMIT, LIMIT) <= 0.0);
@@ -78,8 +78,8 @@ fn the_check_detects_leases_that_do_not_lower_the_burst() {
     );
 }
 
-/// A charge of the key, or a refund of one: after so many nanoseconds, so many cells, and which of
-/// the charges so far.
+/// Nanoseconds since the last event, cells, and the index of the charge to refund; without an index, the event
+/// is a charge.
 type Event = (u64, u64, Option<usize>);
 
 proptest! {

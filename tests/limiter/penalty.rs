@@ -31,8 +31,8 @@ struct Record {
     ban_ends: u64,
 }
 
-/// A key asks, or is pardoned, after so many half seconds. All times coincide with units of the
-/// time that strikes and bans are kept in.
+/// Half seconds since the last act, a key, and whether it asks or is pardoned. All times coincide with
+/// units of the time that strikes and bans are kept in.
 type Act = (u64, u8, bool);
 
 fn agrees_with_the_model(prolonged: bool, acts: &[Act]) {

@@ -10,7 +10,7 @@ use tollgate::limiter::SlotLayout;
 use tollgate::{Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, Tick};
 
 use crate::bodies::grid::nanos;
-use crate::bodies::ledger::{Held, Ledger, compact_level, level, window};
+use crate::bodies::refund_model::{Held, RefundModel, compact_level, level, window};
 
 const KEY: &str = "key";
 
@@ -193,7 +193,7 @@ impl Time {
 /// Checks that every operation answers like the model and leaves its state.
 fn follows(
     gate: &impl Gate,
-    ledger: &mut impl Ledger,
+    model: &mut impl RefundModel,
     quota: &Quota,
     start: u64,
     events: &[Event],
@@ -203,7 +203,7 @@ fn follows(
     let first = Tick::from_nanos(start);
     if gate.left(first).0 == 0 {
         // The model does not say which requests begin the life of a key that starts empty.
-        assert!(!gate.check(1, first) && ledger.charge(first, 1).is_none());
+        assert!(!gate.check(1, first) && model.charge(first, 1).is_none());
     }
     let mut held: Vec<(u64, u64, Held, End<'_>)> = Vec::new();
     for event in events {
@@ -212,11 +212,11 @@ fn follows(
         match event.act {
             Act::Check(n) => {
                 let n = n.of(burst);
-                assert_eq!(gate.check(n, now), ledger.charge(now, n).is_some(), "{event:?}");
+                assert_eq!(gate.check(n, now), model.charge(now, n).is_some(), "{event:?}");
             }
             Act::Reserve(n, actual) => {
                 let n = n.of(burst);
-                let (end, charge) = (gate.reserve(n, now), ledger.charge(now, n));
+                let (end, charge) = (gate.reserve(n, now), model.charge(now, n));
                 assert_eq!(end.is_some(), charge.is_some(), "{event:?}");
                 held.extend(end.zip(charge).map(|(end, held)| (n, actual.of(burst), held, end)));
             }
@@ -224,35 +224,35 @@ fn follows(
                 let (n, actual, charge, end) = held.swap_remove(index);
                 end(Some(actual), now);
                 if actual > n {
-                    ledger.charge_anyway(now, actual - n);
+                    model.charge_anyway(now, actual - n);
                 } else {
-                    ledger.refund(now, charge, n - actual);
+                    model.refund(now, charge, n - actual);
                 }
             }
             Act::Drop(index) if index < held.len() => {
                 let (n, _, charge, end) = held.swap_remove(index);
                 end(None, now);
-                ledger.refund(now, charge, n);
+                model.refund(now, charge, n);
             }
             Act::Settle(_) | Act::Drop(_) => {}
             Act::Charge(n) => {
                 let n = n.of(burst);
-                assert_eq!(gate.charge(n, now), ledger.charge_anyway(now, n), "{event:?}");
+                assert_eq!(gate.charge(n, now), model.charge_anyway(now, n), "{event:?}");
             }
             Act::Drain(max) => {
                 let max = max.of(burst);
-                let left = ledger.left(now).0.min(max);
+                let left = model.left(now).0.min(max);
                 assert_eq!(gate.drain(max, now), left, "{event:?}");
                 // Nothing to ask for if nothing is left.
-                let drained = left == 0 || ledger.charge(now, left).is_some();
+                let drained = left == 0 || model.charge(now, left).is_some();
                 assert!(drained, "what is left can be charged");
             }
             Act::Add(n) => {
                 gate.add(n.of(burst), now);
-                ledger.add(now, n.of(burst));
+                model.add(now, n.of(burst));
             }
         }
-        assert_eq!(gate.left(now), ledger.left(now), "after {event:?} at {now:?}");
+        assert_eq!(gate.left(now), model.left(now), "after {event:?} at {now:?}");
     }
 }
 
@@ -286,10 +286,10 @@ proptest! {
         let quota = quota(text);
         let algorithm = if start_empty { Gcra::start_empty() } else { Gcra::new() };
         let gate = direct(algorithm, quota);
-        let ledger = level(gate.params(), &quota, (0, start_empty));
-        follows(&gate, &mut ledger.clone(), &quota, start, &events);
+        let model = level(gate.params(), &quota, (0, start_empty));
+        follows(&gate, &mut model.clone(), &quota, start, &events);
         let gate = keyed(algorithm, quota, SlotLayout::Wide);
-        follows(&gate, &mut ledger.clone(), &quota, start, &events);
+        follows(&gate, &mut model.clone(), &quota, start, &events);
     }
 
     /// The level follows the lowered burst.
@@ -299,8 +299,8 @@ proptest! {
     ) {
         let quota = Quota::per_second(10);
         let gate = keyed(Gcra::new().leases(leases), quota, SlotLayout::Wide);
-        let mut ledger = level(gate.params(), &quota, (leases, false));
-        follows(&gate, &mut ledger, &quota, start, &events);
+        let mut model = level(gate.params(), &quota, (leases, false));
+        follows(&gate, &mut model, &quota, start, &events);
     }
 
     #[test]
@@ -311,8 +311,8 @@ proptest! {
         let quota = quota(text);
         let algorithm = if start_empty { Gcra::start_empty() } else { Gcra::new() };
         let gate = keyed(algorithm, quota, SlotLayout::Compact);
-        let mut ledger = compact_level(gate.params(), &quota, start_empty);
-        follows(&gate, &mut ledger, &quota, start, &events);
+        let mut model = compact_level(gate.params(), &quota, start_empty);
+        follows(&gate, &mut model, &quota, start, &events);
     }
 
     #[test]
@@ -323,10 +323,10 @@ proptest! {
         let quota = quota(text);
         let algorithm = if aligned { FixedWindow::aligned() } else { FixedWindow::anchored() };
         let gate = direct(algorithm, quota);
-        let ledger = window(gate.params(), &quota, aligned);
-        follows(&gate, &mut ledger.clone(), &quota, start, &events);
+        let model = window(gate.params(), &quota, aligned);
+        follows(&gate, &mut model.clone(), &quota, start, &events);
         let gate = keyed(algorithm, quota, SlotLayout::Wide);
-        follows(&gate, &mut ledger.clone(), &quota, start, &events);
+        follows(&gate, &mut model.clone(), &quota, start, &events);
     }
 
     #[test]
@@ -337,8 +337,8 @@ proptest! {
         let quota = quota(text);
         let algorithm = if aligned { FixedWindow::aligned() } else { FixedWindow::anchored() };
         let gate = keyed(algorithm, quota, SlotLayout::Compact);
-        let mut ledger = window(gate.params(), &quota, aligned);
-        follows(&gate, &mut ledger, &quota, start, &events);
+        let mut model = window(gate.params(), &quota, aligned);
+        follows(&gate, &mut model, &quota, start, &events);
     }
 }
 

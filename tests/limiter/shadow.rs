@@ -12,7 +12,7 @@ use tollgate::{FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, Quota, Slidi
 const SECOND: u64 = 1_000_000_000;
 const KEYS: usize = 3;
 
-/// After so many nanoseconds a key asks for so many cells.
+/// Nanoseconds since the last act, a key, and the cells that it asks for.
 type Act = (u64, usize, u64);
 
 fn agrees_with_the_oracles<A: Algorithm, B: Algorithm>(

@@ -24,7 +24,7 @@ struct Pair<A: Algorithm> {
     second: Limiter<u16, A, ManualClock>,
     /// By the first clock.
     saved: u64,
-    /// The second clock is behind the first by so many nanoseconds.
+    /// Nanoseconds by which the second clock is behind the first.
     behind: i128,
 }
 
@@ -97,7 +97,7 @@ impl<A: Algorithm<Params: Rebase> + Copy> Pair<A> {
         Self { first, second: second.expect("unharmed"), saved, behind: apart.into() }
     }
 
-    /// The times of both clocks, so many nanoseconds after the snapshot by the first.
+    /// The times of both clocks, `since` nanoseconds after the snapshot by the first clock.
     fn times(&self, since: u64) -> (Tick, Tick) {
         let first = self.saved + since;
         let second = u64::try_from(i128::from(first) - self.behind).expect("after its origin");
@@ -365,17 +365,19 @@ fn a_restore_keeps_a_shared_overflow_with_a_ring() {
 /// decision can read.
 fn rebase_of_a_ring_is_total<P: Rebase>(params: &P, word: u64, ring: &[u64], restart: &Restart) {
     let mut ring: Vec<u64> = ring.iter().copied().cycle().take(params.kept_cells()).collect();
-    let Some(carried) = params.rebase(word, &mut ring, &params.passage(restart)) else { return };
-    assert_eq!(carried >> PAYLOAD_BITS, 0);
+    let Some(rebased) = params.rebase(word, &mut ring, &params.clock_change(restart)) else {
+        return;
+    };
+    assert_eq!(rebased >> PAYLOAD_BITS, 0);
     assert!(ring.iter().all(|content| content >> 54 == 0));
     let Restart { now, .. } = *restart;
     let still = Restart { then: now, elapsed: Duration::ZERO, now };
     let mut again = ring.clone();
-    assert_eq!(params.rebase(carried, &mut again, &params.passage(&still)), Some(carried));
+    assert_eq!(params.rebase(rebased, &mut again, &params.clock_change(&still)), Some(rebased));
     assert_eq!(again, ring);
-    assert!(matches!(params.liveness(carried, params.instant(now.tick)), Liveness::Live { .. }));
+    assert!(matches!(params.liveness(rebased, params.instant(now.tick)), Liveness::Live { .. }));
     for n in [0, 1, 5, u64::MAX] {
-        let _ = params.answer(params.read(carried, ring.as_slice(), now.tick, n), now.tick, n);
+        let _ = params.answer(params.read(rebased, ring.as_slice(), now.tick, n), now.tick, n);
     }
 }
 
@@ -424,13 +426,13 @@ proptest! {
 /// Rebasing any word, by any clocks, gives a state that fits the payload, and that owes at most one
 /// unit more than before.
 fn rebase_of_a_word_is_total<P: Rebase>(params: &P, word: u64, restart: &Restart) {
-    let Some(carried) = params.rebase(word, &mut [], &params.passage(restart)) else { return };
-    assert_eq!(carried >> PAYLOAD_BITS, 0);
+    let Some(rebased) = params.rebase(word, &mut [], &params.clock_change(restart)) else { return };
+    assert_eq!(rebased >> PAYLOAD_BITS, 0);
     let weight = |word, tick| match params.liveness(word, params.instant(tick)) {
         Liveness::Idle { .. } => 0,
         Liveness::Live { debt } => debt,
     };
-    let (was, is) = (weight(word, restart.then.tick), weight(carried, restart.now.tick));
+    let (was, is) = (weight(word, restart.then.tick), weight(rebased, restart.now.tick));
     assert!(is <= was.saturating_add(1), "{was} became {is}");
 }
 

@@ -17,9 +17,9 @@ const RATE: u64 = 10;
 /// An action after a number of nanoseconds.
 #[derive(Clone, Debug)]
 enum Act {
-    /// Joins the queue for so many cells, for so many tenths of a second at most.
+    /// Joins the queue for a number of cells, for at most a number of tenths of a second.
     Join(u64, u64),
-    /// Asks for so many cells without waiting.
+    /// Asks for a number of cells without waiting.
     Ask(u64),
     /// One of the waiters leaves.
     Leave(prop::sample::Index),

@@ -1,4 +1,4 @@
-//! What the properties draw: algorithms with quotas, instants, costs.
+//! The values that the properties draw: algorithms with quotas, instants, costs.
 
 use std::time::Duration;
 

@@ -40,7 +40,7 @@ impl Interval {
     const ZERO: Self = Self { low: 0.0, high: 0.0 };
     const ONE: Self = Self { low: 1.0, high: 1.0 };
 
-    /// What a function that never falls makes of it.
+    /// The values of a function that never falls.
     fn map(self, rising: impl Fn(f64) -> f64) -> Self {
         Self { low: rising(self.low), high: rising(self.high) }
     }
@@ -83,7 +83,7 @@ pub(crate) struct Drift {
     warmth: Interval,
     /// The sum of the slopes of the charges since the last pause.
     slopes: Interval,
-    /// What rounding has added to the charges since the last pause.
+    /// The sum that rounding has added to the charges since the last pause.
     rounding: Interval,
 }
 
@@ -128,7 +128,7 @@ impl Drift {
         let warmth = guava.warmth(now);
         let rise = permits * guava.cool_down_interval;
         let ramp = guava.ramp();
-        // What the charge takes of the ramp: the less, the warmer the key.
+        // The part of the ramp that the charge takes. A warmer key takes less.
         let taken = |more: f64| {
             let left = ramp - warmth - more;
             left.max(0.0) - (left - rise).max(0.0)

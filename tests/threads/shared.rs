@@ -1,4 +1,4 @@
-//! What can be shared and sent between threads, and what never changes after the build.
+//! The types that can be shared and sent between threads, and the settings that never change after the build.
 
 use tollgate::clock::{CoarseClock, QuantaClock};
 use tollgate::stats::Stats;

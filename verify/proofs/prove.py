@@ -3,7 +3,7 @@
     prove.py [--vectors PROGRAM] [MODEL ...]
 
 One line for each property (PROVED, FAILED or UNKNOWN), for each planted mistake (CAUGHT or MISSED),
-and for each comparison (EQUAL or DIFFERS). Anything but PROVED, CAUGHT and EQUAL ends it with 1.
+and for each comparison (EQUAL or DIFFERS). The exit status is 1 unless every line says PROVED, CAUGHT or EQUAL.
 """
 
 import argparse
@@ -18,9 +18,9 @@ sys.path.insert(0, str(MODELS))
 import kit
 import vectors
 
-# Every file but the tools that they share.
+# Every file except `kit`, which all of them use.
 NAMES = sorted(file.stem for file in MODELS.glob("*.py") if file.stem != "kit")
-# Property: why it may stay open. There is none.
+# Properties that may stay unproved, each with the reason. There are none.
 OPEN = {}
 
 
@@ -34,7 +34,7 @@ def mutated(name, fault):
     """The model with the mistake planted in its text."""
     text = (MODELS / f"{name}.py").read_text()
     text, faults = text.split("\nFAULTS = ", 1)
-    assert text.count(fault.old) == 1, f"{name}: {fault.old!r} stands {text.count(fault.old)} times"
+    assert text.count(fault.old) == 1, f"{name}: {fault.old!r} occurs {text.count(fault.old)} times"
     module = types.ModuleType(f"{name}_mutated")
     exec(compile(text.replace(fault.old, fault.new), f"{name} with a mistake", "exec"), module.__dict__)
     return module
@@ -60,7 +60,7 @@ def plant_all(name, module):
     for fault in module.FAULTS:
         broken = {p.name: p for p in mutated(name, fault).PROPERTIES}[fault.property]
         verdict, seconds = kit.timed(lambda: kit.prove(broken))
-        caught = verdict.status == "FAILED" and "cannot be" not in verdict.why
+        caught = verdict.status == "FAILED" and "contradict" not in verdict.why
         report("CAUGHT" if caught else "MISSED", name, fault.what, seconds,
                "" if caught else f"{verdict.status} {verdict.why}")
         good &= caught
@@ -69,7 +69,7 @@ def plant_all(name, module):
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    arguments.add_argument("--vectors", help="the program that answers by the Rust")
+    arguments.add_argument("--vectors", help="the program that answers with the Rust code")
     arguments.add_argument("models", nargs="*", choices=[[], *NAMES], default=[])
     given = arguments.parse_args()
     names = given.models or NAMES

@@ -1,5 +1,5 @@
-"""Compares the models with the Rust, request by request. The text of the models that runs here on Python
-integers is the text that the proofs are about."""
+"""Compares the models with the Rust, request by request. Here the models run on Python integers; their text
+is the text that the proofs are about."""
 
 import importlib
 import random
@@ -39,7 +39,7 @@ class Chance(random.Random):
 
 
 def near(chance, at, scale, bits):
-    """A number near another, within the scale, most often at its edges."""
+    """A number near `at`, within `scale` of it, most often at the edges."""
     off = chance.choice([0, 1, -1, scale, scale - 1, scale + 1, -scale, chance.randint(0, 2 * scale + 1), -chance.randint(0, 2 * scale + 1), chance.wide(bits)])
     return (at + off) % 2**bits
 
@@ -48,13 +48,13 @@ def span(scale, units):
     return scale.span(U(units))
 
 
-def told(parts):
+def fields(parts):
     return " ".join(f"{name}={value}" for name, value in parts)
 
 
 class GcraVectors:
     name = "gcra"
-    # All of the answer, unless some parts are named.
+    # The fields of the answer that are compared; none named: all of them.
     compared = ()
 
     def __init__(self, model):
@@ -106,28 +106,28 @@ class GcraVectors:
         if "add" in request:
             return f"word {raw(params.add(word, now, n))}"
         if "cells" in request:
-            return f"word {raw(self.give_back(params, request, word, now, n))}"
+            return f"word {raw(self.refund(params, request, word, now, n))}"
         return self.stepped(params, word, now, n)
 
-    def give_back(self, params, request, word, now, n):
-        return params.give_back(word, U(request["cells"]), U(request["charged"]), now, n)
+    def refund(self, params, request, word, now, n):
+        return params.refund(word, U(request["cells"]), U(request["charged"]), now, n)
 
     def stepped(self, params, word, now, n):
         floor = params.grid.floor(now)
         idle, units = params.idle(word, floor)
         step = params.step(word, now, n)
         common = [("fresh", raw(params.fresh(now))), ("idle" if idle else "live", raw(units))]
-        return self.told(params, params.grid.scale(now, floor), word, now, n, step, common)
+        return self.decision(params, params.grid.scale(now, floor), word, now, n, step, common)
 
-    def told(self, params, scale, word, now, n, step, common):
+    def decision(self, params, scale, word, now, n, step, common):
         left = lambda debt: raw(params.room_after(debt) // params.cell)
         if step.admits:
             debt, delay = self.permit(params, word, now, n)
-            return "admit " + told([*common, ("next", raw(step.next)), ("puts", ""), ("remaining", left(debt)),
+            return "admit " + fields([*common, ("next", raw(step.next)), ("published", ""), ("remaining", left(debt)),
                                     ("reset", span(scale, debt)), ("delay", span(scale, delay))])
         debt, wait = params.debt(word, params.grid.floor(now)), raw(params.wait(word, now, n))
         retry = "never" if wait == NEVER else span(scale, wait)
-        return "deny " + told([*common, ("remaining", left(debt)), ("reset", span(scale, debt)), ("retry", retry)])
+        return "deny " + fields([*common, ("remaining", left(debt)), ("reset", span(scale, debt)), ("retry", retry)])
 
     def permit(self, params, word, now, n):
         return params.debt_after(word, now, n), 0
@@ -157,8 +157,8 @@ class LeakyVectors(GcraVectors):
         return params.queue.permit(word, now, n)
 
 
-class PacedVectors(GcraVectors):
-    name = "paced"
+class DynamicVectors(GcraVectors):
+    name = "dynamic_gcra"
 
     def request(self, chance):
         limit, period, burst = chance.quota()
@@ -173,7 +173,7 @@ class PacedVectors(GcraVectors):
 
     def params(self, request):
         given = [request[name] for name in ("limit", "period", "burst")]
-        made = self.model.Paced.built(*given, "empty" in request)
+        made = self.model.DynamicGcra.built(*given, "empty" in request)
         if "at" in request:
             new = [request[name] for name in ("new_limit", "new_period", "new_burst")]
             made = made.change(*new, request["inherit"], U(request["at"]))
@@ -197,12 +197,12 @@ class PacedVectors(GcraVectors):
         floor = bucket.grid.floor(here)
         idle, units = bucket.idle(word, params.instant(now))
         common = [("fresh", raw(params.fresh(now))), ("idle" if idle else "live", raw(units))]
-        scale = SeenBefore(bucket.grid.scale(here, floor), raw(params.since.saturating_sub(now)))
-        return self.told(bucket, scale, relative, here, n, params.step(word, now, n), common)
+        scale = BehindScale(bucket.grid.scale(here, floor), raw(params.since.saturating_sub(now)))
+        return self.decision(bucket, scale, relative, here, n, params.step(word, now, n), common)
 
 
-class SeenBefore:
-    """The scale of an instant, for a clock that is so many nanoseconds behind it."""
+class BehindScale:
+    """The scale of an instant, for a clock that is `gap` nanoseconds behind it."""
 
     def __init__(self, scale, gap):
         self.scale, self.gap = scale, gap
@@ -241,8 +241,8 @@ class WindowVectors(GcraVectors):
     def most(self, params):
         return raw(params.limit)
 
-    def give_back(self, params, request, word, now, n):
-        return params.give_back(word, U(request["cells"]), U(request["charged"]), U(request["next"]), now, n)
+    def refund(self, params, request, word, now, n):
+        return params.refund(word, U(request["cells"]), U(request["charged"]), U(request["next"]), now, n)
 
     def stepped(self, params, word, now, n):
         floor, counted, ahead = params.view(word, now)
@@ -253,16 +253,16 @@ class WindowVectors(GcraVectors):
         left = lambda counted: raw(params.limit.saturating_sub(counted))
         if step.admits:
             total, until = params.until_idle_after(word, now, n)
-            return "admit " + told([*common, ("next", raw(step.next)), ("puts", ""), ("remaining", left(total)),
+            return "admit " + fields([*common, ("next", raw(step.next)), ("published", ""), ("remaining", left(total)),
                                     ("reset", span(scale, until)), ("delay", 0)])
         wait = raw(params.wait(word, now, n))
         retry = "never" if wait == NEVER else span(scale, wait)
         until = 0 if raw(counted) == 0 else ahead
-        return "deny " + told([*common, ("remaining", left(counted)), ("reset", span(scale, until)), ("retry", retry)])
+        return "deny " + fields([*common, ("remaining", left(counted)), ("reset", span(scale, until)), ("retry", retry)])
 
 
 class RingVectors(GcraVectors):
-    """Sub-windows, and the counter, whose oldest is weighed."""
+    """Sub-windows, and the sliding counter, which weighs the oldest sub-window."""
 
     name = "sub_windows"
 
@@ -304,19 +304,19 @@ class RingVectors(GcraVectors):
         params = self.params(request)
         ring = [U(int(cell)) for cell in request["ring"].split(",")]
         word, now, n = U(request["word"]), U(request["now"]), U(request["n"])
-        seen = params.see(word, ring, now, n)
+        evaluated = params.evaluate(word, ring, now, n)
         idle, units = params.idle(word, params.grid.floor(params.aligned(now)))
         common = [("fresh", raw(params.fresh(now))), ("idle" if idle else "live", raw(units))]
-        if seen.admits:
-            put = raw(seen.put)
-            puts = f"{raw(params.place(params.index.of(U(put))))}:{put}" if put else ""
-            until, scale = params.told_of_permit(seen, now, n)
-            left = params.remaining(seen, n)
-            return "admit " + told([*common, ("next", raw(seen.next)), ("puts", puts), ("remaining", raw(left)),
+        if evaluated.admits:
+            cell = raw(evaluated.published)
+            published = f"{raw(params.place(params.index.of(U(cell))))}:{cell}" if cell else ""
+            until, scale = params.reset_of_permit(evaluated, now, n)
+            left = params.remaining(evaluated, n)
+            return "admit " + fields([*common, ("next", raw(evaluated.next)), ("published", published), ("remaining", raw(left)),
                                     ("reset", span(scale, until)), ("delay", 0)])
-        idle, wait, scale = seen.waits
+        idle, wait, scale = evaluated.waits
         retry = "never" if raw(wait) == NEVER else span(scale, wait)
-        return "deny " + told([*common, ("remaining", raw(params.remaining(seen, U(0)))),
+        return "deny " + fields([*common, ("remaining", raw(params.remaining(evaluated, U(0)))),
                                  ("reset", span(scale, idle)), ("retry", retry)])
 
 
@@ -397,21 +397,21 @@ class WarmVectors(GcraVectors):
         idle, units = params.idle(word, floor)
         common = [("fresh", raw(params.fresh(now))), ("idle" if idle else "live", raw(units))]
         step = params.step(word, now, n)
-        tell = lambda view: [("remaining", raw(params.burst) if view[0] <= params.max_wait else 0),
+        state = lambda view: [("remaining", raw(params.burst) if view[0] <= params.max_wait else 0),
                              ("reset", span(scale, view[0] + view[1]))]
         if step.admits:
             after = view if n == 0 else params.charged(view, n)
             delay = 0 if n == 0 else span(scale, view[0])
-            return "admit " + told([*common, ("next", raw(step.next)), ("puts", ""), *tell(after), ("delay", delay)])
+            return "admit " + fields([*common, ("next", raw(step.next)), ("published", ""), *state(after), ("delay", delay)])
         wait = raw(params.wait(word, now, n))
-        return "deny " + told([*common, *tell(view), ("retry", "never" if wait == NEVER else span(scale, wait))])
+        return "deny " + fields([*common, *state(view), ("retry", "never" if wait == NEVER else span(scale, wait))])
 
 
-KINDS = {kind.name: kind for kind in [GcraVectors, LeakyVectors, PacedVectors, WindowVectors, RingVectors, CounterVectors, LogVectors, WarmVectors]}
+KINDS = {kind.name: kind for kind in [GcraVectors, LeakyVectors, DynamicVectors, WindowVectors, RingVectors, CounterVectors, LogVectors, WarmVectors]}
 
 
 def valid(limit, period, burst, **_):
-    """Whether `Quota::validate` accepts it: the Rust rejects the rest, which would compare nothing."""
+    """Whether `Quota::validate` accepts the quota. The Rust rejects others, so comparing them shows nothing."""
     return (limit <= 1 << 40 and burst <= 1 << 40 and period >= limit and period <= 366 * 86_400 * SECOND * limit and period <= 100 * YEAR
             and burst * period <= (1 << 62) * limit)
 
@@ -473,7 +473,7 @@ def compare_all(program, names, report):
     for name in (name for name in names if name in KINDS):
         begun = monotonic()
         differs, decided = compare(program, name)
-        # A comparison that never denies, or never admits, compares little.
+        # A comparison with few admissions or few denials shows little.
         enough = min(decided.get("admit", 0), decided.get("deny", 0)) >= EACH // 20
         counts = ", ".join(f"{count} {word}" for word, count in sorted(decided.items()))
         report("EQUAL" if not differs and enough else "DIFFERS", name,

@@ -1,4 +1,4 @@
-//! Each algorithm: admitting, denying and peeking, by each clock, compared with the floors.
+//! Each algorithm: admissions, denials and peeks, with each clock, compared with the floors.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const KEYS: usize = 1_000;
 /// The step between two given times.
 const STEP_NANOS: u64 = 16;
 
-/// An algorithm, and the quotas by which it admits all.
+/// An algorithm, and quotas that admit every request.
 #[derive(Clone, Copy)]
 struct Case<A> {
     name: &'static str,

@@ -80,7 +80,7 @@ fn one(options: &Options, count: usize) {
     println!();
 }
 
-/// One by one, and in batches.
+/// The rows of one kind of pages: one call for each key, and batches.
 fn pages<'a>(gate: &'a Limiter<u64>, sequence: &'a [u64], huge: bool) -> Vec<Row<'a>> {
     let mut rows = vec![one_by_one(if huge { HUGE } else { PLAIN }, gate, sequence)];
     for batch in BATCHES {

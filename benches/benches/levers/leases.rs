@@ -18,19 +18,19 @@ const DECISIONS: usize = 400_000;
 const REFRESH: Duration = Duration::from_millis(1);
 const KEY: u64 = 7;
 
-const HOWS: [&str; 3] = ["own clock", "coarse clock", "time given"];
+const CLOCKS: [&str; 3] = ["own clock", "coarse clock", "time given"];
 
 pub(crate) fn run(options: &Options) {
     let coarse = CoarseClock::with_upkeep(REFRESH).expect("a thread");
     let mut rows = vec![
-        without(HOWS[0], limiter(0, QuantaClock::new())),
-        without(HOWS[1], limiter(0, coarse.clone())),
+        without(CLOCKS[0], limiter(0, QuantaClock::new())),
+        without(CLOCKS[1], limiter(0, coarse.clone())),
         without_given(limiter(0, QuantaClock::new())),
     ];
     for cells in CELLS {
-        rows.push(lease(&name(cells, HOWS[0]), limiter(cells, QuantaClock::new())));
-        rows.push(lease(&name(cells, HOWS[1]), limiter(cells, coarse.clone())));
-        rows.push(lease_given(&name(cells, HOWS[2]), limiter(cells, QuantaClock::new())));
+        rows.push(lease(&name(cells, CLOCKS[0]), limiter(cells, QuantaClock::new())));
+        rows.push(lease(&name(cells, CLOCKS[1]), limiter(cells, coarse.clone())));
+        rows.push(lease_given(&name(cells, CLOCKS[2]), limiter(cells, QuantaClock::new())));
     }
     let figures = compare(options, DECISIONS, &rows);
     let title = "One hot key, 2 threads, a lease each";
@@ -40,7 +40,7 @@ pub(crate) fn run(options: &Options) {
          coarse clock moves once in a millisecond.",
     );
     for cells in CELLS {
-        for how in HOWS {
+        for how in CLOCKS {
             compared(title, &figures, [&plain_name(how), &name(cells, how)]);
         }
     }
@@ -68,7 +68,7 @@ fn without<'a, C: Clock + Sync + 'a>(how: &str, gate: Limiter<u64, Gcra, C>) -> 
 }
 
 fn without_given<'a>(gate: Limiter<u64>) -> Row<'a> {
-    Row::new(&plain_name(HOWS[2]), THREADS, move |turn| {
+    Row::new(&plain_name(CLOCKS[2]), THREADS, move |turn| {
         at_times(turn, |at| gate.ask(&KEY).at(at).check().is_ok())
     })
 }

@@ -1,10 +1,10 @@
-//! The options of a user: batches, huge pages, hashers, counting, clocks of two tiers, leases, and
-//! names of who is denied.
+//! The cost and gain of options: batches, huge pages, hashers, counting, tiered clocks, leases, and the
+//! keys that are denied most.
 
-mod companions;
+mod features;
 mod keyed;
 mod leases;
-mod noted;
+mod top_keys;
 
 use std::hint::black_box;
 
@@ -28,9 +28,9 @@ fn main() {
     heading("levers: leases, one hot key, two threads, admitted");
     leases::run(&options);
     heading("levers: TopKeys, all denied");
-    noted::run(&options);
+    top_keys::run(&options);
     heading("levers: what goes with a limiter, admitted");
-    companions::run(&options);
+    features::run(&options);
     heading("levers: hashers");
     hashers(&options);
 }

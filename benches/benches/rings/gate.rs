@@ -1,4 +1,4 @@
-//! The limiters of the rows: ours, which answer in full or yes or no, and those under locks.
+//! The limiters of the rows: ours, with a full answer or with yes or no, and those under locks.
 
 use tollgate::algorithm::Algorithm;
 use tollgate::{Clock, Direct, Limiter, Tick};
@@ -12,7 +12,7 @@ pub(crate) trait Gate: Sync {
     fn check_at(&self, key: u64, n: u64, now: u64) -> bool;
 }
 
-/// One of our limiters, by the calls that answer yes or no only, as locks do.
+/// One of our limiters, asked only for yes or no, as the limiters under locks are.
 pub(crate) struct Brief<G>(pub(crate) G);
 
 impl<A: Algorithm + Sync> Gate for Brief<Limiter<u64, A, Stretched>>
@@ -91,13 +91,13 @@ where
     }
 }
 
-/// A limiter under one lock, or under several, with the clock of ours.
-pub(crate) struct Behind<G> {
+/// A limiter under one lock or several. It reads the same clock as ours.
+pub(crate) struct BehindLock<G> {
     pub(crate) gate: G,
     pub(crate) clock: Stretched,
 }
 
-impl<L: Locked> Gate for Behind<One<L>> {
+impl<L: Locked> Gate for BehindLock<One<L>> {
     fn clock(&self) -> &Stretched {
         &self.clock
     }
@@ -113,7 +113,7 @@ impl<L: Locked> Gate for Behind<One<L>> {
     }
 }
 
-impl<L: Locked> Gate for Behind<Keyed<L>> {
+impl<L: Locked> Gate for BehindLock<Keyed<L>> {
     fn clock(&self) -> &Stretched {
         &self.clock
     }

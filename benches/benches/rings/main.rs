@@ -17,7 +17,7 @@ use tollgate_benches::pace::{Stretched, Supply};
 use tollgate_benches::report::{Bound, compared, heading, table, target};
 use tollgate_benches::rounds::{Figures, Row, Turn, compare};
 
-use gate::{Behind, Brief, Gate};
+use gate::{BehindLock, Brief, Gate};
 
 /// The window of every limiter that admits, in given and in stretched time.
 const PERIOD_NANOS: u64 = 60 * SECOND_NANOS;
@@ -51,7 +51,7 @@ struct Case {
 enum Ask {
     /// The most frequent key asks for this share of its limit, in percent.
     Load(u64),
-    /// All keys are full for the time of the benchmark, with cells of the last two periods.
+    /// All keys are full during the whole benchmark, with cells of the last two periods.
     Full,
 }
 
@@ -177,13 +177,13 @@ impl<'a> Rows<'a> {
         let (limit, period) = (case.limit as usize, case.period_nanos());
         match case.keyed {
             true => {
-                self.both(name, || Behind {
+                self.both(name, || BehindLock {
                     gate: Keyed::<L>::new(limit, period),
                     clock: case.clock(),
                 });
             }
             false => {
-                self.both(name, || Behind {
+                self.both(name, || BehindLock {
                     gate: One::<L>::new(limit, period),
                     clock: case.clock(),
                 });

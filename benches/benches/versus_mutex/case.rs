@@ -8,10 +8,10 @@ use tollgate_benches::keys::Draw;
 use tollgate_benches::locked::{Keyed, Kind, Locked, One};
 use tollgate_benches::report::Bound;
 
-use crate::rows::Behind;
+use crate::rows::BehindLock;
 
 pub(crate) const SECOND_NANOS: u64 = 1_000_000_000;
-/// The window, which no event leaves while the benchmark runs.
+/// The length of a window. No event leaves it while the benchmark runs.
 pub(crate) const HOUR_NANOS: u64 = 3_600 * SECOND_NANOS;
 /// The step between two given times.
 pub(crate) const STEP_NANOS: u64 = 32;
@@ -68,7 +68,7 @@ impl Case {
         format!("{what}, {}, {ask}, {} thread(s)", self.name, self.threads)
     }
 
-    /// With one thread and two, admitted and denied.
+    /// The case with one thread and with two, admitted and denied.
     pub(crate) fn each(self) -> impl Iterator<Item = Self> {
         let threads = [(1, self.decisions), (2, self.decisions.max(100_000))];
         threads.into_iter().flat_map(move |(threads, decisions)| {
@@ -76,7 +76,7 @@ impl Case {
         })
     }
 
-    /// Always in debt and never full; or full for the next hour.
+    /// A bucket that is always in debt and never full, or one that is full for the next hour.
     pub(crate) fn bucket(self) -> Limit {
         match self.ask {
             Ask::Admit => Limit { cells: 4_000_000_000, period_nanos: 40_000 * SECOND_NANOS },
@@ -127,13 +127,13 @@ impl Limit {
         Duration::from_nanos(self.period_nanos)
     }
 
-    pub(crate) fn one<L: Locked, K: Kind>(self) -> Behind<One<L, K>> {
+    pub(crate) fn one<L: Locked, K: Kind>(self) -> BehindLock<One<L, K>> {
         let Self { cells, period_nanos } = black_box(self);
-        Behind::new(One::new(cells, period_nanos))
+        BehindLock::new(One::new(cells, period_nanos))
     }
 
-    pub(crate) fn maps<L: Locked, K: Kind>(self, shards: usize) -> Behind<Keyed<L, K>> {
+    pub(crate) fn maps<L: Locked, K: Kind>(self, shards: usize) -> BehindLock<Keyed<L, K>> {
         let Self { cells, period_nanos } = black_box(self);
-        Behind::new(Keyed::with_shards(shards, cells, period_nanos))
+        BehindLock::new(Keyed::with_shards(shards, cells, period_nanos))
     }
 }

@@ -1,4 +1,4 @@
-//! The same algorithms under locks: only the cell differs.
+//! tollgate compared with the same algorithms under locks, which differ only in the cell.
 
 mod case;
 mod rows;
@@ -8,7 +8,7 @@ use std::hint::black_box;
 use tollgate::clock::QuantaClock;
 use tollgate::{Clock, FixedWindow, Gcra, LeakyQueue, Limiter, SlidingLog, SubWindows};
 use tollgate_benches::locked::{
-    Arrival, Log, OurStep, ParkingLot, Std, SubWindowCounts, Told, WindowCount, textbook,
+    Answer, Arrival, Log, OurStep, ParkingLot, Std, SubWindowCounts, WindowCount, textbook,
 };
 use tollgate_benches::options::Options;
 use tollgate_benches::report::{compared, heading, quartiles, target};
@@ -26,7 +26,7 @@ fn main() {
     }
     heading("versus_mutex: both tell what remains and how long to wait");
     let keys = Keys::new(ZIPF);
-    ZIPF.each().for_each(|case| tell(&options, case, &keys));
+    ZIPF.each().for_each(|case| full_answers(&options, case, &keys));
     heading("versus_mutex: as people write them, with std's Instant");
     for case in [BUCKET, HOT, ZIPF] {
         let keys = Keys::new(case);
@@ -34,7 +34,7 @@ fn main() {
     }
 }
 
-/// Each algorithm beside the same under locks.
+/// Compares each algorithm with the same algorithm under locks.
 fn beside_locks(options: &Options, case: Case, keys: &Keys) {
     let (bucket, window) = (case.bucket(), case.window());
     let mut rows = Rows::new(options, "GCRA", case, keys);
@@ -86,21 +86,21 @@ fn best<'a>(figures: &'a [Figures], how: &str) -> Option<&'a str> {
 
 /// Both sides compute what remains and how long to wait; locks do so after releasing the lock. Here
 /// the full answer has the target.
-fn tell(options: &Options, case: Case, keys: &Keys) {
+fn full_answers(options: &Options, case: Case, keys: &Keys) {
     let (limit, clock) = (case.bucket(), QuantaClock::new());
     let now = || clock.now().as_nanos();
     let mut rows = Rows::new(options, "GCRA told", case, keys);
     let gate = Limiter::<u64>::builder(limit.quota()).capacity(case.keys as u64).build();
     let gate = gate.expect("in range");
-    rows.own("tollgate", move |key| black_box(Told::from(gate.check(&key))).admitted);
+    rows.own("tollgate", move |key| black_box(Answer::from(gate.check(&key))).admitted);
     let maps = limit.maps::<OurStep, ParkingLot>(64);
     let name = "tollgate's step, 64 parking_lot Mutex maps";
-    rows.own(name, move |key| black_box(maps.gate.tell(key, now())).admitted);
+    rows.own(name, move |key| black_box(maps.gate.answer(key, now())).admitted);
     let maps = limit.maps::<Arrival, Std>(64);
-    rows.own("64 std Mutex maps", move |key| black_box(maps.gate.tell(key, now())).admitted);
+    rows.own("64 std Mutex maps", move |key| black_box(maps.gate.answer(key, now())).admitted);
     let maps = limit.maps::<Arrival, ParkingLot>(64);
     rows.own("64 parking_lot Mutex maps", move |key| {
-        black_box(maps.gate.tell(key, now())).admitted
+        black_box(maps.gate.answer(key, now())).admitted
     });
     let title = case.title("GCRA told");
     let figures = rows.figures(&title);
@@ -111,7 +111,7 @@ fn tell(options: &Options, case: Case, keys: &Keys) {
     println!();
 }
 
-/// The designs of textbooks, each with its own clock.
+/// Compares with textbook designs, each with its own clock.
 fn beside_textbooks(options: &Options, case: Case, keys: &Keys) {
     let mut rows = Rows::new(options, "textbook", case, keys);
     let (bucket, window) = (case.bucket(), case.window());

@@ -26,7 +26,7 @@ pub(crate) trait Decide: Sync {
     fn check_at(&self, key: u64, now_nanos: u64) -> bool;
 }
 
-/// One of our limiters, by the calls that answer yes or no only, as locks do.
+/// One of our limiters, asked only for yes or no, as the limiters under locks are.
 pub(crate) struct Brief<G>(G);
 
 impl<A: Algorithm + Sync> Decide for Brief<Limiter<u64, A>> {
@@ -77,19 +77,19 @@ impl<A: Algorithm + Sync> Decide for Direct<A> {
     }
 }
 
-/// A limiter under a lock, with the clock of ours, which is read before the lock is taken.
-pub(crate) struct Behind<G> {
+/// A limiter under a lock. It reads the same clock as ours, before it takes the lock.
+pub(crate) struct BehindLock<G> {
     pub(crate) gate: G,
     clock: QuantaClock,
 }
 
-impl<G> Behind<G> {
+impl<G> BehindLock<G> {
     pub(crate) fn new(gate: G) -> Self {
         Self { gate, clock: QuantaClock::new() }
     }
 }
 
-impl<G: Gate> Decide for Behind<G> {
+impl<G: Gate> Decide for BehindLock<G> {
     #[inline]
     fn check(&self, key: u64) -> bool {
         self.gate.check(key, self.clock.now().as_nanos())
@@ -154,7 +154,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// One state under either lock, or the usual numbers of maps.
+    /// One state under each kind of lock, or the usual numbers of maps.
     pub(crate) fn locked<L: Locked + 'a>(&mut self, limit: Limit) {
         if !self.case.keyed {
             self.both(Std::NAME, || limit.one::<L, Std>());
@@ -172,12 +172,12 @@ impl<'a> Rows<'a> {
             self.both("256 parking_lot Mutex maps", || limit.maps::<L, ParkingLot>(256));
             self.both("std RwLock map of Mutexes", || {
                 let Limit { cells, period_nanos } = black_box(limit);
-                Behind::new(ReadThenLock::<L>::new(cells, period_nanos))
+                BehindLock::new(ReadThenLock::<L>::new(cells, period_nanos))
             });
         }
     }
 
-    /// Possible for a bucket only: tollgate's step under a lock, and an atomic in a locked map.
+    /// Rows that exist for buckets only: tollgate's step under a lock, and an atomic in a locked map.
     pub(crate) fn locked_buckets(&mut self, limit: Limit) {
         if !self.case.keyed {
             let name = format!("tollgate's step, {}", ParkingLot::NAME);
@@ -187,7 +187,7 @@ impl<'a> Rows<'a> {
         self.both(name, || limit.maps::<OurStep, ParkingLot>(64));
         self.both("std RwLock map of atomics", || {
             let Limit { cells, period_nanos } = black_box(limit);
-            Behind::new(ReadThenSwap::new(cells, period_nanos))
+            BehindLock::new(ReadThenSwap::new(cells, period_nanos))
         });
     }
 

@@ -11,15 +11,15 @@ pub trait Keyed: Send + Sync + Sized + 'static {
     /// table of over-grants shows what was measured.
     const EXACT: bool;
     /// How its memory is bounded if that is wanted; `None` if that is impossible.
-    const TENDED: Option<&'static str>;
+    const BOUNDED_BY: Option<&'static str>;
     /// The type of its keys.
     type Key: Form + ?Sized;
 
     /// With one plan for all keys, of which `keys` are expected.
     fn new(plan: Plan, keys: usize) -> Self;
 
-    /// Like [`new`](Self::new), with the crate's mechanism to forget idle keys.
-    fn tended(plan: Plan, keys: usize) -> Self {
+    /// Like [`new`](Self::new), with the crate's mechanism that forgets idle keys.
+    fn bounded(plan: Plan, keys: usize) -> Self {
         Self::new(plan, keys)
     }
 

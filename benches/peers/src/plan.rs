@@ -15,7 +15,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A plan that the compiler cannot see through.
+    /// A plan whose numbers the compiler does not know.
     #[must_use]
     pub fn new(rate: u32, period: Duration, burst: u32) -> Self {
         black_box(Self { rate, period, burst })

@@ -29,9 +29,9 @@ const KINDS: [Kind; 29] = [
     ("keyed-gcra-peek", keyed_peek),
     ("keyed-gcra-claim", keyed_claim),
     ("keyed-gcra-batch", keyed_batch),
-    ("direct-live-admit", direct_live),
-    ("keyed-live-admit", keyed_live),
-    ("compact-gcra-admit", |count| compact(count, gentle())),
+    ("direct-dynamic-gcra-admit", direct_dynamic),
+    ("keyed-dynamic-gcra-admit", keyed_dynamic),
+    ("compact-gcra-admit", |count| compact(count, compact_quota())),
     ("compact-gcra-deny", |count| compact(count, black_box(Quota::per_hour(1)))),
     ("compact-gcra-claim", compact_claim),
     ("lease-admit", lease_admit),
@@ -138,26 +138,27 @@ fn keyed_peek(count: usize) {
     decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.ask(key).at(now).peek().is_ok());
 }
 
-/// A quota that can be changed, of the largest rate possible.
-fn lively() -> Quota {
+/// The largest quota that can be changed at run time.
+fn dynamic_quota() -> Quota {
     black_box(Quota::per_second(100_000).burst(400_000_000))
 }
 
-fn direct_live(count: usize) {
-    let builder = Direct::builder(lively()).algorithm(DynamicGcra::new()).clock(ManualClock::new());
+fn direct_dynamic(count: usize) {
+    let builder =
+        Direct::builder(dynamic_quota()).algorithm(DynamicGcra::new()).clock(ManualClock::new());
     let gate = builder.build().expect("in range");
     decide(count, KEYS, STEP_NANOS, START_NANOS, |_, now| gate.ask().at(now).check().is_ok());
 }
 
-fn keyed_live(count: usize) {
-    let gate = keyed(lively(), DynamicGcra::new(), KEYS);
+fn keyed_dynamic(count: usize) {
+    let gate = keyed(dynamic_quota(), DynamicGcra::new(), KEYS);
     for rank in 0..KEYS {
         assert!(gate.ask(&keys::key(rank)).at(Tick::from_nanos(START_NANOS)).check().is_ok());
     }
     decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.ask(key).at(now).check().is_ok());
 }
 
-/// The capacity of the table for claims: far more than the keys that come.
+/// The capacity of the table for claims, far above the number of keys.
 const ROOM: usize = 200_000;
 
 fn keyed_claim(count: usize) {
@@ -179,8 +180,8 @@ fn keyed_batch(count: usize) {
     assert_eq!(admitted, count / batch.len() * batch.len());
 }
 
-/// Never used up, and small enough for compact slots.
-fn gentle() -> Quota {
+/// A quota that is never used up, and fits compact slots.
+fn compact_quota() -> Quota {
     black_box(Quota::per_second(10_000).burst(2_000_000_000))
 }
 
@@ -199,7 +200,7 @@ fn compact(count: usize, quota: Quota) {
 }
 
 fn compact_claim(count: usize) {
-    let gate = compact_gate(gentle(), ROOM);
+    let gate = compact_gate(compact_quota(), ROOM);
     decide(count, ROOM, STEP_NANOS, START_NANOS, |key, now| gate.ask(key).at(now).check().is_ok());
 }
 
@@ -220,7 +221,8 @@ fn log_claim(count: usize) {
     decide(count, ROOM, STEP_NANOS, START_NANOS, |key, now| gate.ask(key).at(now).check().is_ok());
 }
 
-/// Windows end, and must end a whole number of times: a count is a multiple of `KEYS * LIMIT / 2`.
+/// Makes decisions about keys whose windows end. Windows must end a whole number of times, so a count is a
+/// multiple of `KEYS * LIMIT / 2`.
 fn windows_admit<A: Algorithm>(algorithm: A, count: usize) {
     half_asked(algorithm, count, |gate, key, now| gate.ask(key).at(now).check().is_ok());
 }

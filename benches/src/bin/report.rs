@@ -1,5 +1,5 @@
-//! Makes the page and the plots of each processor's results, and the table of the front page; or
-//! prints all tables of a bench.
+//! Makes the page and the plots of each processor's results, and the table of the README; or prints all
+//! tables of a bench.
 //!
 //! ```sh
 //! cargo run --release -p tollgate-benches --bin report -- benches/results

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 
 /// A lock around a value.
 pub trait Lock<T>: Send + Sync + Debug {
-    /// A free lock around `value`.
+    /// An unlocked lock around `value`.
     fn new(value: T) -> Self;
 
     /// Runs `act` on the value, with the lock held.

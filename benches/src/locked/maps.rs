@@ -1,4 +1,4 @@
-//! Where the states under a lock are kept: one alone, or one for each key, in maps.
+//! Containers of states under a lock: one state alone, or maps with one state for each key.
 
 #![allow(clippy::disallowed_types, reason = "a lock is what is measured")]
 
@@ -10,7 +10,7 @@ use std::sync::{Mutex, RwLock};
 
 use ahash::RandomState;
 
-use super::{Arrival, Kind, Lock, Locked, Std, Telling, Told};
+use super::{Answer, Arrival, FullAnswer, Kind, Lock, Locked, Std};
 
 /// The default number of maps.
 const SHARDS: usize = 64;
@@ -101,12 +101,12 @@ impl<L: Locked, K: Kind> Keyed<L, K> {
     }
 }
 
-impl<L: Telling, K: Kind> Keyed<L, K> {
+impl<L: FullAnswer, K: Kind> Keyed<L, K> {
     /// Asks for one cell for a key, and computes the whole answer after releasing the lock.
     #[inline]
-    pub fn tell(&self, key: u64, now_nanos: u64) -> Told {
+    pub fn answer(&self, key: u64, now_nanos: u64) -> Answer {
         let answer = self.with(key, |state| state.charge(&self.rule, now_nanos));
-        L::tell(&self.rule, answer, now_nanos)
+        L::answer(&self.rule, answer, now_nanos)
     }
 }
 
@@ -279,9 +279,9 @@ mod tests {
     #[test]
     fn a_map_returns_the_whole_answer() {
         let gate = Keyed::<Arrival, ParkingLot>::new(1, 100);
-        let granted = Told { admitted: true, remaining: 0, retry_after_nanos: 0 };
-        assert_eq!(gate.tell(1, 1_000), granted);
-        let denied = Told { admitted: false, remaining: 0, retry_after_nanos: 70 };
-        assert_eq!(gate.tell(1, 1_030), denied);
+        let granted = Answer { admitted: true, remaining: 0, retry_after_nanos: 0 };
+        assert_eq!(gate.answer(1, 1_000), granted);
+        let denied = Answer { admitted: false, remaining: 0, retry_after_nanos: 70 };
+        assert_eq!(gate.answer(1, 1_030), denied);
     }
 }

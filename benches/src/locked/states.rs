@@ -7,7 +7,7 @@ use tollgate::algorithm::Algorithm;
 use tollgate::internals::{NoRing, StateMachine, Step};
 use tollgate::{Gcra, Quota, Tick};
 
-use super::{Locked, Telling, Told};
+use super::{Answer, FullAnswer, Locked};
 
 /// At most `limit` cells in a period.
 #[derive(Clone, Copy, Debug)]
@@ -171,7 +171,7 @@ impl Locked for Arrival {
     }
 }
 
-impl Telling for Arrival {
+impl FullAnswer for Arrival {
     /// The arrival time after the decision.
     type View = u64;
 
@@ -183,11 +183,11 @@ impl Telling for Arrival {
     }
 
     #[inline]
-    fn tell(rule: &ArrivalRate, (admitted, tat_nanos): (bool, u64), now_nanos: u64) -> Told {
+    fn answer(rule: &ArrivalRate, (admitted, tat_nanos): (bool, u64), now_nanos: u64) -> Answer {
         let debt = tat_nanos.saturating_sub(now_nanos);
         let remaining = rule.capacity_nanos.saturating_sub(debt) / rule.cell_nanos;
         let wait = (debt + rule.cell_nanos).saturating_sub(rule.capacity_nanos);
-        Told { admitted, remaining, retry_after_nanos: if admitted { 0 } else { wait } }
+        Answer { admitted, remaining, retry_after_nanos: if admitted { 0 } else { wait } }
     }
 }
 
@@ -213,7 +213,7 @@ impl Locked for OurStep {
     }
 }
 
-impl Telling for OurStep {
+impl FullAnswer for OurStep {
     type View = <<Gcra as Algorithm>::Params as StateMachine>::View;
 
     #[inline]
@@ -230,7 +230,7 @@ impl Telling for OurStep {
     }
 
     #[inline]
-    fn tell(rule: &Self::Rule, (admitted, seen): (bool, Self::View), now_nanos: u64) -> Told {
+    fn answer(rule: &Self::Rule, (admitted, seen): (bool, Self::View), now_nanos: u64) -> Answer {
         let now = Tick::from_nanos(now_nanos);
         let decision =
             if admitted { Ok(rule.permit(seen, now, 1)) } else { Err(rule.denied(seen, now, 1)) };
@@ -238,7 +238,7 @@ impl Telling for OurStep {
     }
 }
 
-impl From<tollgate::Decision> for Told {
+impl From<tollgate::Decision> for Answer {
     /// # Panics
     ///
     /// If the wait is longer than 584 years, or infinite.
@@ -309,9 +309,12 @@ mod tests {
         ] {
             let answer = state.charge(&rule, now);
             let our_answer = ours.charge(&our_rule, now);
-            let told = Arrival::tell(&rule, answer, now);
-            assert_eq!(told, OurStep::tell(&our_rule, our_answer, now));
-            assert_eq!((told.admitted, told.remaining, told.retry_after_nanos), expected);
+            let answered = Arrival::answer(&rule, answer, now);
+            assert_eq!(answered, OurStep::answer(&our_rule, our_answer, now));
+            assert_eq!(
+                (answered.admitted, answered.remaining, answered.retry_after_nanos),
+                expected
+            );
         }
     }
 }

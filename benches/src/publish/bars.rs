@@ -1,22 +1,22 @@
-//! Nanoseconds a decision as bars, with the quartiles as whiskers: a panel for each table.
+//! Draws nanoseconds a decision as bars, with the quartiles as whiskers: a panel for each table.
 
 use super::losses::sides;
 use super::plot::{Anchor, INK, Svg, colour, round_above};
 use crate::saved::TimedRow;
 
-/// How long the longest bar may be.
+/// The maximum length of a bar.
 const LENGTH: f64 = 420.0;
-/// What follows a bar: its figure.
+/// The room for the figure behind a bar.
 const FIGURE: f64 = 110.0;
-/// Of a letter in a name, at most.
+/// The maximum width of a letter.
 const LETTER: f64 = 6.8;
 const ROW: f64 = 20.0;
 const BAR: f64 = 12.0;
 const TITLE: f64 = 26.0;
-/// Below each panel, for its scale.
+/// The room for the scale below a panel.
 const SCALE: f64 = 34.0;
 
-/// Draws tables, each with its title. A panel's scale is its own.
+/// Draws tables, each with its title and its own scale.
 pub(super) fn draw(tables: &[(&str, &[TimedRow])]) -> String {
     let names = tables.iter().flat_map(|(_, rows)| rows.iter().map(|row| row.name.as_str()));
     let left = names.map(width).fold(0.0, f64::max) + 16.0;
@@ -29,14 +29,14 @@ pub(super) fn draw(tables: &[(&str, &[TimedRow])]) -> String {
     bars.svg.finish(top)
 }
 
-/// How much room a text takes, at most.
+/// The maximum width of a text.
 fn width(text: &str) -> f64 {
     text.chars().fold(0.0, |width, _| width + LETTER)
 }
 
 struct Bars {
     svg: Svg,
-    /// Where bars begin.
+    /// The left end of the bars.
     left: f64,
 }
 

@@ -1,9 +1,9 @@
-//! Ours beside the fastest other that does the same.
+//! Compares our rows with the fastest other row that does the same.
 
 use super::losses::{Side, algorithm, alike, sides, time};
 use crate::saved::TimedRow;
 
-/// By which clock rows are compared.
+/// The source of time by which rows are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     OwnClock,
@@ -24,13 +24,13 @@ pub(super) struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// How many times as long the other takes.
+    /// The other row's time divided by ours.
     pub(super) fn times(&self) -> f64 {
         self.theirs.median_nanos / self.ours.median_nanos
     }
 }
 
-/// Of all pairs of a table by one clock, the one that is worst for us.
+/// The pair of a table, by one clock, that is worst for us.
 pub(super) fn worst(rows: &[TimedRow], by: By) -> Option<Pair<'_>> {
     let sides = sides(rows);
     let of =
@@ -68,12 +68,12 @@ fn plain<'a>(ours: impl Iterator<Item = &'a TimedRow>) -> Vec<&'a TimedRow> {
 }
 
 /// The limiter that a row measures: the row's name without the clock and without the table's prefix.
-pub(super) fn who(name: &str) -> &str {
+pub(super) fn limiter_of(name: &str) -> &str {
     let name = [", own clock", ", time given", ", FakeRelativeClock"]
         .iter()
         .find_map(|clock| name.split_once(clock))
-        .map_or(name, |(who, _)| who);
-    name.split_once(": ").map_or(name, |(_, who)| who)
+        .map_or(name, |(limiter, _)| limiter);
+    name.split_once(": ").map_or(name, |(_, limiter)| limiter)
 }
 
 #[cfg(test)]
@@ -104,7 +104,7 @@ pub(super) mod tests {
         ];
         let pair = worst(&rows, By::OwnClock).expect("a pair");
         assert_eq!((pair.ours.median_nanos, pair.times()), (20.0, 0.75));
-        assert_eq!(who(&pair.theirs.name), "governor");
+        assert_eq!(limiter_of(&pair.theirs.name), "governor");
         assert!(worst(&rows, By::TimeGiven).is_none());
     }
 

@@ -1,15 +1,15 @@
-//! The measured part of the front page: five rows beside the fastest other, lost ones among them.
+//! The measured part of the README: five rows beside the fastest other row, including lost ones.
 
-use super::compare::{By, who, worst};
+use super::compare::{By, limiter_of, worst};
 use crate::markdown::table;
 use crate::peer::GOVERNOR;
 use crate::saved::{Item, Saved, TimedRow};
 
-/// Around the part.
+/// The marks around the part.
 const BEGIN: &str = "<!-- measured -->\n";
 const END: &str = "<!-- /measured -->\n";
 
-/// Where a row of the table comes from.
+/// The source of a row of the table.
 struct Line {
     label: &'static str,
     bench: &'static str,
@@ -59,11 +59,11 @@ pub(super) fn link(folder: &str) -> String {
     format!("benches/results/{folder}/README.md")
 }
 
-/// The part of the front page that the results make.
+/// Makes the part of the README from the results.
 ///
 /// # Errors
 ///
-/// Where a figure is not among the results.
+/// A figure is not among the results.
 pub(super) fn part(folder: &str, all: &[Saved]) -> Result<String, String> {
     let [crates, flood] = [CRATES, "flood"].map(|bench| find(all, bench));
     let (crates, flood) = (crates?, flood?);
@@ -110,18 +110,18 @@ fn cells(all: &[Saved], line: &Line) -> Result<Vec<String>, String> {
         line.label.to_owned(),
         cell(ours),
         governor.map_or_else(String::new, cell),
-        format!("{}, {}", cell(theirs), described(who(&pair.theirs.name))),
+        format!("{}, {}", cell(theirs), described(limiter_of(&pair.theirs.name))),
     ])
 }
 
 /// Describes another limiter's row to a reader who has not seen the method.
-fn described(who: &str) -> &str {
-    match who {
+fn described(limiter: &str) -> &str {
+    match limiter {
         "bucket" => "a bare atomic word",
         "bucket in papaya" => "a bare word in papaya's map",
         "governor, ahash" => "governor",
         "parking_lot Mutex" => "parking_lot's mutex",
-        who => who,
+        limiter => limiter,
     }
 }
 
@@ -158,7 +158,7 @@ fn thousands(digits: &str) -> String {
     text
 }
 
-/// In lines of at most 100 characters, where words are not longer.
+/// Wraps a text into lines of at most 100 characters, unless a word is longer.
 fn wrapped(text: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -173,11 +173,11 @@ fn wrapped(text: &str) -> String {
     lines.join("\n")
 }
 
-/// The page with another part between its marks.
+/// Replaces the part between the marks of a page.
 ///
 /// # Errors
 ///
-/// Where there is not one pair of marks.
+/// The page does not have exactly one pair of marks.
 pub(super) fn replaced(page: &str, part: &str) -> Result<String, String> {
     let halves = |text: &str, mark: &str| -> Option<(String, String)> {
         let (before, after) = text.split_once(mark)?;

@@ -56,7 +56,7 @@ fn lost_row(loss: &Loss) -> Vec<String> {
     ]
 }
 
-/// With a decimal where that says something.
+/// Writes a figure, with a decimal if it is small.
 pub(super) fn figure(figure: f64) -> String {
     if figure < 1_000.0 { format!("{figure:.1}") } else { format!("{figure:.0}") }
 }

@@ -1,10 +1,10 @@
-//! The targets that the project set itself, in one table: each is found by its name in the results.
+//! The project's targets, in one table. Each target is found in the results by its name.
 
 use crate::markdown::table;
 use crate::saved::{Item, Saved, Section};
 use crate::target::{Bound, Target};
 
-/// Where a row of the table comes from.
+/// The source of a row of the table.
 struct Line {
     what: &'static str,
     how: &'static str,
@@ -58,7 +58,7 @@ const HOT_LOCKS: &str = "beside the best mutex, one hot key or bucket, denied, 2
 const RINGS: &str = "rings beside std's mutex, every row but those of the next line";
 const HOT_RINGS: &str = "rings beside std's mutex, one hot key or bucket, denied, 2 threads";
 
-/// Ours beside the best exact peer, unless said otherwise.
+/// Ours compared with the best exact peer, unless the line says otherwise.
 const LINES: [Line; 26] = [
     line(ONE_BUCKET, OWN, CRATES, "direct-admit-1, own clock"),
     line(ONE_BUCKET, BOTH, CRATES, "direct-admit-1, time given to both"),
@@ -93,7 +93,7 @@ const LINES: [Line; 26] = [
     locks(HOT_RINGS, "both clocks", "rings", 3.0, "under a lock"),
 ];
 
-/// The section: a row for each target. A target that was not run says so.
+/// The section, with a row for each target. The row of a target that was not run says so.
 pub(super) fn section(all: &[Saved]) -> String {
     let rows: Vec<Vec<String>> = LINES.iter().map(|line| cells(all, line)).collect();
     let header = ["what", "how", "wanted", "measured", "quartiles", "", "rows"];

@@ -1,5 +1,5 @@
-//! How long single calls took, as lines over the share of calls: a panel for each table. Both axes
-//! are logarithmic, the one below in the share of calls that took longer.
+//! Draws the durations of single calls as lines over the share of calls: a panel for each table. Both axes
+//! are logarithmic. The horizontal axis is the share of calls that took longer.
 
 use super::losses::sides_of_calls;
 use super::plot::{Anchor, INK, Svg, colour};
@@ -11,16 +11,16 @@ const LEFT: f64 = 60.0;
 const LENGTH: f64 = 450.0;
 const HEIGHT: f64 = 210.0;
 const TITLE: f64 = 30.0;
-/// Below each panel, for its scale.
+/// The room for the scale below a panel.
 const SCALE: f64 = 40.0;
-/// Between the names of two lines.
+/// The distance between the names of two lines.
 const NAME: f64 = 15.0;
 
-/// Labels of the axis below: one call in ten to the power of the index took longer. From there on
-/// where a percentage is hard to read, that share itself.
+/// Labels of the horizontal axis: one call in ten to the power of the index took longer. Shares whose
+/// percentile is hard to read are written as powers of ten.
 const SHARES: [&str; 11] =
     ["all", "p90", "p99", "p99.9", "p99.99", "10⁻⁵", "10⁻⁶", "10⁻⁷", "10⁻⁸", "10⁻⁹", "10⁻¹⁰"];
-/// Labels of the axis on the left: ten to the power of the index.
+/// Labels of the vertical axis: ten to the power of the index.
 const NANOS: [&str; 11] = [
     "1 ns", "10 ns", "100 ns", "1 µs", "10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s", "10 s",
 ];
@@ -39,9 +39,9 @@ pub(super) fn draw(tables: &[(&str, &[CallsRow])]) -> String {
     svg.finish(top)
 }
 
-/// In powers of ten.
+/// The ends of the axes, in powers of ten.
 struct Axes {
-    /// Of the share of calls; it begins at all of them.
+    /// The end of the axis of shares, which begins at all calls.
     shares_end: usize,
     nanos_begin: usize,
     nanos_end: usize,
@@ -64,7 +64,7 @@ impl Axes {
         LEFT + share / float(self.shares_end) * LENGTH
     }
 
-    /// From the top of the panel.
+    /// The distance from the top of the panel.
     fn y(&self, nanos: f64) -> f64 {
         let [begin, end] = [self.nanos_begin, self.nanos_end].map(float);
         HEIGHT * (end - nanos) / (end - begin)
@@ -85,7 +85,7 @@ impl Axes {
     }
 }
 
-/// The least whole number that is not below.
+/// The smallest whole number that is not below `power`.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 20")]
 fn above(power: f64) -> usize {
     power.ceil().clamp(0.0, 20.0) as usize
@@ -96,8 +96,8 @@ fn float(number: usize) -> f64 {
     number as f64
 }
 
-/// The points of a line, as powers of ten: one in how many calls took longer, and nanoseconds.
-/// The last is the slowest call.
+/// The points of a line, as powers of ten: the number of calls of which one took longer, and nanoseconds.
+/// The last point is the slowest call.
 fn points(row: &CallsRow) -> Vec<[f64; 2]> {
     let log = |nanos: u64| float(usize::try_from(nanos.max(1)).expect("64 bits")).log10();
     let point = |percent: f64, nanos| [-(1.0 - percent / 100.0).log10(), log(nanos)];

@@ -1,8 +1,8 @@
-//! Where we lose, by the figures.
+//! Finds the figures in which tollgate loses.
 //!
-//! A row's name says its owner and its rivals. It reads "who, how" or "what: who, how": "who" is
-//! `tollgate` or the name of one of its types, or else a peer or a lock; "how" is "time given" or
-//! "own clock". Where a name leaves something open, the row is compared with every row that it may
+//! A row's owner and its rivals follow from its name, which reads "limiter, clock" or "table: limiter,
+//! clock". The limiter is `tollgate`, the name of one of its types, a peer, or a lock; the clock is "time
+//! given" or "own clock". If a name leaves something open, the row is compared with every row that it may
 //! belong to: a loss may be listed twice, but none is left out.
 
 use crate::saved::{CallsRow, Item, SHOWN, Saved, TimedRow};
@@ -10,14 +10,14 @@ use crate::saved::{CallsRow, Item, SHOWN, Saved, TimedRow};
 /// The owner of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// Decides nothing; a lower bound to compare with.
+    /// A floor: a lower bound that decides nothing.
     Floor,
     Ours,
     /// A peer's, or a lock's.
     Theirs,
 }
 
-/// Types that rows are named by.
+/// Our types that occur in names of rows.
 const OUR_TYPES: [&str; 11] = [
     "tollgate",
     "AnyAlgorithm",
@@ -33,15 +33,17 @@ const OUR_TYPES: [&str; 11] = [
 ];
 
 fn is_ours(name: &str) -> bool {
-    let who = name.split_once(", ").map_or(name, |(who, _)| who);
-    let who = who.rsplit_once(": ").map_or(who, |(_, who)| who);
-    let who = who.strip_prefix("any ").unwrap_or(who);
+    let limiter = name.split_once(", ").map_or(name, |(limiter, _)| limiter);
+    let limiter = limiter.rsplit_once(": ").map_or(limiter, |(_, limiter)| limiter);
+    let limiter = limiter.strip_prefix("any ").unwrap_or(limiter);
     OUR_TYPES.into_iter().any(|kind| {
-        who.strip_prefix(kind).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '(']))
+        limiter
+            .strip_prefix(kind)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '(']))
     })
 }
 
-/// The owner of each row of a comparison. Where no name is ours, all rows that decide are ours.
+/// The owner of each row of a comparison. If no name is ours, all rows that decide are ours.
 pub(super) fn sides(rows: &[TimedRow]) -> Vec<Side> {
     let all_ours = !rows.iter().any(|row| is_ours(&row.name));
     let side = |row: &TimedRow| match (row.admitted, all_ours || is_ours(&row.name)) {
@@ -64,7 +66,7 @@ pub(super) fn sides_of_calls(rows: &[CallsRow]) -> Vec<Side> {
     rows.iter().map(side).collect()
 }
 
-/// Whether two names say that the rows do the same.
+/// Whether two rows do the same, by their names.
 pub(super) fn alike(ours: &str, theirs: &str) -> bool {
     let agree = |one: Option<usize>, other: Option<usize>| match (one, other) {
         (Some(one), Some(other)) => one == other,
@@ -76,12 +78,12 @@ pub(super) fn alike(ours: &str, theirs: &str) -> bool {
         && reads(ours) == reads(theirs)
 }
 
-/// The clock that decides, where a name says it.
+/// The clock of a row, if its name says it.
 pub(super) fn time(name: &str) -> Option<usize> {
     first_of(name, &[&["own clock"], &["time given", "FakeRelativeClock"], &["coarse clock"]])
 }
 
-/// The algorithm, where a name says it.
+/// The algorithm of a row, if its name says it.
 pub(super) fn algorithm(name: &str) -> Option<usize> {
     let words: [&[&str]; 6] = [
         &["SubWindows", "sub-windows"],
@@ -179,7 +181,7 @@ fn of_calls(title: &str, rows: &[CallsRow]) -> Vec<Loss> {
     losses
 }
 
-/// Each row of ours with each of theirs.
+/// Pairs each of our rows with each row of a peer.
 fn pairs<'a, R>(rows: &'a [R], sides: &'a [Side]) -> impl Iterator<Item = (&'a R, &'a R)> {
     let of = move |wanted: Side| {
         rows.iter().zip(sides).filter(move |(_, side)| **side == wanted).map(|(row, _)| row)

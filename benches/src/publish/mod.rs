@@ -19,12 +19,12 @@ mod page;
 mod plot;
 mod ratios;
 
-/// A file that the results make.
+/// A file that is generated from the results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generated {
-    /// Where it is to be.
+    /// The path of the file.
     pub path: PathBuf,
-    /// All that is to be in it.
+    /// The content of the file.
     pub text: String,
 }
 
@@ -36,11 +36,11 @@ struct Results {
     all: Vec<Saved>,
 }
 
-/// All files that the results in `root` make; with a `readme`, that file with its table replaced.
+/// Generates all files from the results in `root`, and with a `readme`, that file with a new table.
 ///
 /// # Errors
 ///
-/// Where results are missing or of another form, or the marks in `readme` are.
+/// Results, or the marks in `readme`, are missing or malformed.
 pub fn generate(root: &Path, readme: Option<&Path>) -> Result<Vec<Generated>, String> {
     let processors = read(root)?;
     let mut files = Vec::new();
@@ -65,7 +65,7 @@ pub fn generate(root: &Path, readme: Option<&Path>) -> Result<Vec<Generated>, St
 ///
 /// # Errors
 ///
-/// Where there are no such results.
+/// There are no such results.
 pub fn tables(root: &Path, name: &str) -> Result<String, String> {
     let (processor, bench) = name.split_once('/').unwrap_or((name, ""));
     let all = Saved::read_all(&root.join(processor))?;
@@ -121,7 +121,7 @@ fn index(processors: &[Results]) -> String {
 ///
 /// # Errors
 ///
-/// Where that is not possible.
+/// A file cannot be written or removed.
 pub fn write(root: &Path, files: &[Generated]) -> Result<(), String> {
     for path in superfluous(root, files)? {
         fs::remove_file(&path).map_err(|error| format!("{path:?}: {error}"))?;
@@ -132,18 +132,19 @@ pub fn write(root: &Path, files: &[Generated]) -> Result<(), String> {
     Ok(())
 }
 
-/// What is wrong with the files as they are: a line for each that is not what the results make.
+/// Compares the files on disk with the generated ones. Returns a line for each file that differs.
 ///
 /// # Errors
 ///
-/// Where the directory cannot be read.
+/// The directory cannot be read.
 pub fn check(root: &Path, files: &[Generated]) -> Result<Vec<String>, String> {
     let superfluous = superfluous(root, files)?.into_iter();
-    let superfluous = superfluous.map(|path| format!("{path:?}: the results make no such plot"));
+    let superfluous = superfluous.map(|path| format!("{path:?}: no results generate this plot"));
     let is_stale =
         |file: &&Generated| fs::read_to_string(&file.path).ok() != Some(file.text.clone());
     let stale = files.iter().filter(is_stale);
-    let stale = stale.map(|file| format!("{:?}: is not what the results make", file.path));
+    let stale =
+        stale.map(|file| format!("{:?}: differs from what the results generate", file.path));
     Ok(superfluous.chain(stale).collect())
 }
 

@@ -1,29 +1,28 @@
-//! The page of one processor: what was aimed at, where tollgate loses, and one line for each
-//! comparison. All other tables are printed by `report --tables`.
+//! The page of one processor: the targets, the rows in which tollgate loses, and a line for each comparison.
+//! `report --tables` prints all other tables.
 
 use std::fmt::Write as _;
 
-use super::compare::{By, Pair, who, worst};
+use super::compare::{By, Pair, limiter_of, worst};
 use super::full::{figure, targets};
 use super::losses::{Loss, Side, losses, sides};
 use super::{bars, goals, lines, ratios};
 use crate::markdown::table;
 use crate::saved::{CallsRow, Item, SHOWN, Saved, Section, TimedRow};
 
-/// A section with more comparisons than the first lists those that tollgate loses, and no more of them
-/// than the second.
+/// A section with more than `MANY_COMPARISONS` lists only those that tollgate loses, at most `MANY_LOST`.
 const MANY_COMPARISONS: usize = 10;
 const MANY_LOST: usize = 12;
-/// A table of text with more rows than this is left to `--tables`.
+/// A table of text with more rows than this is printed by `--tables` only.
 const MANY_ROWS: usize = 14;
-/// A section of our own rows is a plot, or with more rows than this a table, whose columns are of one
-/// clock only where there are many.
+/// A section of our own rows is a plot. With more rows than `MANY_BARS` it is a table; with more columns than
+/// `MANY_COLUMNS`, only the columns of one clock are shown.
 const MANY_BARS: usize = 40;
 const MANY_COLUMNS: usize = 9;
-/// Of each bench, so many of the worst losses are listed.
+/// The number of worst losses that are listed for each bench.
 const WORST: usize = 2;
 
-/// The plots of a processor's page: the name of each file, and what is in it.
+/// The plots of a processor's page: the name and the content of each file.
 pub(super) fn plots(all: &[Saved]) -> Vec<(String, String)> {
     let mut plots = Vec::new();
     for saved in all {
@@ -57,7 +56,7 @@ struct Parts<'a> {
     calls: Vec<(&'a str, &'a [CallsRow])>,
 }
 
-/// A comparison: its title, and the worst pair by the own clock and with the time given.
+/// A comparison: its title, and the worst pairs with the own clock and with the time given.
 type Compared<'a> = (&'a str, [Option<Pair<'a>>; 2]);
 
 impl<'a> Parts<'a> {
@@ -73,7 +72,7 @@ impl<'a> Parts<'a> {
         Self { timed, calls }
     }
 
-    /// The tables in which there are other rows than ours.
+    /// The tables with rows of others.
     fn compared(&self) -> Vec<Compared<'a>> {
         let beside = self.timed.iter().filter(|(_, rows)| sides(rows).contains(&Side::Theirs));
         beside
@@ -218,7 +217,7 @@ fn part(text: &mut String, saved: &Saved, index: usize, section: &Section) {
     }
 }
 
-/// Comparisons with others: all of them, or where there are many those that are lost.
+/// Writes the comparisons with others: all of them, or of many, those that are lost.
 fn beside(text: &mut String, compared: &[Compared<'_>]) {
     let least = |(_, pairs): &Compared<'_>| {
         pairs.iter().flatten().map(Pair::times).fold(f64::INFINITY, f64::min)
@@ -260,7 +259,7 @@ fn beside(text: &mut String, compared: &[Compared<'_>]) {
     text.push_str(&table("", &header, &rows));
 }
 
-/// Our figure, the other's, and the ratio, in bold where the other is ahead.
+/// Our figure, the other's, and the ratio, in bold if the other is ahead.
 fn cells_of(pair: &Option<Pair<'_>>) -> [String; 3] {
     let Some(pair) = pair else { return Default::default() };
     let cell = |row: &TimedRow| {
@@ -269,15 +268,15 @@ fn cells_of(pair: &Option<Pair<'_>>) -> [String; 3] {
             1 => ", 1 thread".to_owned(),
             threads => format!(", {threads} threads"),
         };
-        format!("{:.1} {}{threads}", row.median_nanos, who(&row.name))
+        format!("{:.1} {}{threads}", row.median_nanos, limiter_of(&row.name))
     };
     let times = pair.times();
     let ratio = if times < 1.0 { format!("**{times:.2}**") } else { format!("{times:.2}") };
     [cell(pair.ours), cell(pair.theirs), ratio]
 }
 
-/// Tables of our own rows: a line for each table, and a column for each row. Tables whose rows have
-/// the same names are one.
+/// Writes the tables of our own rows: a line for each table, and a column for each row. Tables whose rows
+/// have the same names are merged.
 fn our_rows(text: &mut String, parts: &Parts<'_>) {
     let mut tables: Vec<(Vec<&str>, Vec<Vec<String>>)> = Vec::new();
     for (title, rows) in &parts.timed {
@@ -287,7 +286,7 @@ fn our_rows(text: &mut String, parts: &Parts<'_>) {
             rows.iter().filter(|row| is_narrow || by_own_clock(row)).collect();
         let names: Vec<&str> = columns
             .iter()
-            .map(|row| if is_narrow { row.name.as_str() } else { who_does(&row.name) })
+            .map(|row| if is_narrow { row.name.as_str() } else { without_clock(&row.name) })
             .collect();
         let mut line = vec![(*title).to_owned()];
         line.extend(columns.iter().map(|row| format!("{:.1}", row.median_nanos)));
@@ -303,9 +302,9 @@ fn our_rows(text: &mut String, parts: &Parts<'_>) {
     }
 }
 
-/// A name without its clock, which the columns share.
-fn who_does(name: &str) -> &str {
-    name.split_once(", own clock").map_or(name, |(who, _)| who)
+/// A row's name without its clock.
+fn without_clock(name: &str) -> &str {
+    name.split_once(", own clock").map_or(name, |(limiter, _)| limiter)
 }
 
 fn calls(text: &mut String, parts: &Parts<'_>) {

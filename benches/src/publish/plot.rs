@@ -1,18 +1,18 @@
-//! Drawings as SVG. Colours are of middle lightness and nothing is painted behind them, so that
-//! they are read on a light page and on a dark one.
+//! Drawings as SVG. Colours have a middle lightness and no background is painted, so drawings are legible on
+//! light and dark pages.
 
 use std::fmt::Write as _;
 
 use super::losses::Side;
 
-/// Of letters, and of thin lines.
+/// The colour of letters and thin lines.
 pub(super) const INK: &str = "#76808c";
 const OURS: &str = "#2f81e0";
-/// Of peers and locks, in turn.
+/// The colours of peers and locks, used in turn.
 const THEIRS: [&str; 4] = ["#d0762a", "#b565c9", "#3d9a50", "#c9566a"];
 const FLOOR: &str = "#8b949e";
 
-/// Where a text is held.
+/// The point of a text that lies at its coordinates.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Anchor {
     Start,
@@ -20,7 +20,7 @@ pub(super) enum Anchor {
     End,
 }
 
-/// A drawing under way. Lengths are in pixels, from the top left.
+/// A drawing that is being made. Lengths are in pixels, from the top left.
 #[derive(Debug)]
 pub(super) struct Svg {
     width: f64,
@@ -98,7 +98,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// The colour of a row; `turn` tells peers apart, as far as there are colours.
+/// The colour of a row. Peers with different values of `turn` have different colours until these repeat.
 pub(super) fn colour(side: Side, turn: usize) -> &'static str {
     match side {
         Side::Floor => FLOOR,
@@ -107,7 +107,7 @@ pub(super) fn colour(side: Side, turn: usize) -> &'static str {
     }
 }
 
-/// The least of 1, 2, 5, 10, 20, ... that is not below `least`.
+/// The smallest of 1, 2, 5, 10, 20, ... that is at least `least`.
 pub(super) fn round_above(least: f64) -> f64 {
     let mut decade = 1.0;
     loop {
@@ -124,8 +124,7 @@ pub(super) fn round_above(least: f64) -> f64 {
 pub(super) mod tests {
     use super::*;
 
-    /// Whether every element is closed in its turn, every attribute is quoted, and no sign of the
-    /// markup is in a text.
+    /// Whether all elements are nested and closed, all attributes are quoted, and texts contain no markup.
     pub(crate) fn is_well_formed(svg: &str) -> bool {
         let mut open = Vec::new();
         let mut pieces = svg.split('<');

@@ -1,16 +1,16 @@
-//! How many times as long the fastest other takes, as dots on a logarithmic axis: a line for each
-//! comparison, filled by the own clock, hollow with the time given.
+//! Draws the time of the fastest other row divided by ours, as dots on a logarithmic axis: a line for each
+//! comparison. Dots are filled for the own clock, hollow for the time given.
 
 use super::losses::Side;
 use super::plot::{Anchor, INK, Svg, colour};
 
-/// Where the axis begins and how long it is.
+/// The left end and the length of the axis.
 const LEFT: f64 = 380.0;
 const LENGTH: f64 = 360.0;
 const ROW: f64 = 15.0;
 const TOP: f64 = 24.0;
 const SCALE: f64 = 34.0;
-/// The axis ends here, on both sides.
+/// The largest ratio on the axis; the smallest is its inverse.
 const MOST: f64 = 16.0;
 
 /// One comparison: its title, and the ratios by the own clock and with the time given.

@@ -130,7 +130,7 @@ where
         Self { policy, penalties, key, is_failure, on_no_key }
     }
 
-    /// What to do with requests that have no key; the default is [`OnNoKey::Deny`].
+    /// Sets the treatment of requests that have no key; the default is [`OnNoKey::Deny`].
     ///
     /// ```
     /// # use std::{net::IpAddr, sync::Arc, time::Duration};

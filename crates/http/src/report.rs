@@ -1,4 +1,4 @@
-//! What limits report about a request, for the response and for metrics.
+//! The reports of limits about a request, for the response and for metrics.
 
 use core::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::headers::{Fields, Wanted};
 use crate::key::KeyError;
 use crate::policy::Policy;
 
-/// What one limit decided about a request.
+/// One limit's decision about a request.
 ///
 /// ```
 /// # use {tollgate::Quota, tollgate_http::{Policy, Reading}};
@@ -83,7 +83,7 @@ impl Reading {
     }
 }
 
-/// What all limits decided about a request, in the order in which they were asked.
+/// The decisions of all limits about a request, in the order in which the limits were asked.
 ///
 /// ```
 /// # use {tollgate::Quota, tollgate_http::{Policy, Reading, Report}};
@@ -145,7 +145,7 @@ impl Report {
         self.key_errors.push(error);
     }
 
-    /// What the limits decided, except those in shadow.
+    /// The decisions of the limits, except those in shadow.
     pub fn readings(&self) -> impl Iterator<Item = &Reading> {
         self.first.iter().chain(&self.others)
     }

@@ -50,7 +50,7 @@ pub struct Stats {
     pub key_unavailable: u64,
 }
 
-/// What is counted.
+/// The counters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     Admitted,

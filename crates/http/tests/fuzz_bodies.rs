@@ -1,8 +1,8 @@
 //! The bodies of the fuzz targets, on random bytes and on the corpus in the repository.
 
 mod bodies;
-#[path = "../../../fuzz/kept.rs"]
-mod kept;
+#[path = "../../../fuzz/seeds.rs"]
+mod seeds;
 
 use std::panic::catch_unwind;
 
@@ -10,8 +10,8 @@ use bodies::fields::fields;
 use bodies::forwarded::forwarded;
 use bodies::mistake::{Mistake, plant};
 use bodies::structured::{Item, Value, list};
-use kept::kept;
 use proptest::prelude::*;
+use seeds::seeds_of;
 
 /// Bytes among which the significant ones are frequent.
 fn bytes(significant: &'static [u8], max: usize) -> impl Strategy<Value = Vec<u8>> {
@@ -53,9 +53,9 @@ type Body = fn(&[u8]);
 fn the_kept_corpus_passes() {
     let bodies: [(&str, Body); 2] = [("forwarded", forwarded), ("fields", fields)];
     for (target, body) in bodies {
-        let kept = kept(target);
-        kept.iter().for_each(|data| body(data));
-        assert!(kept.len() >= 8, "{} for {target}", kept.len());
+        let seeds = seeds_of(target);
+        seeds.iter().for_each(|data| body(data));
+        assert!(seeds.len() >= 8, "{} for {target}", seeds.len());
     }
 }
 
@@ -78,7 +78,7 @@ fn every_planted_mistake_is_found() {
     for (mistake, target, body) in planted {
         plant(Some(mistake));
         let passes = |data: &Vec<u8>| catch_unwind(|| body(data)).is_ok();
-        let found = kept(target).iter().any(|data| !passes(data));
+        let found = seeds_of(target).iter().any(|data| !passes(data));
         plant(None);
         assert!(found, "{mistake:?} was not found");
     }

@@ -81,7 +81,7 @@ fn deny() -> GateDecision {
     Err(Reason::OverLimit)
 }
 
-/// A limit of this process: so many requests an hour over all keys, refunded if others deny.
+/// A limit of this process: a number of requests an hour over all keys, refunded if others deny.
 fn local(cells: u64) -> impl Gate {
     let one_for_all = from_fn(|_| Some(()));
     Limit::gcra("local", Quota::per_hour(cells), one_for_all).expect("in range").returnable()

@@ -179,7 +179,7 @@ fn after(left: &[u8], right: &str) -> Vec<u8> {
 }
 
 proptest! {
-    /// Whatever the client sends, on the line of the proxies or on earlier lines, the entries of the
+    /// Whether the client writes on the line of the proxies or on earlier lines, the entries of the
     /// proxies decide.
     #[test]
     fn no_forged_bytes_choose_the_key(forged in forged(), before in forged(), client: [u8; 4]) {

@@ -1,4 +1,4 @@
-//! What a tracing subscriber receives.
+//! The events that a tracing subscriber receives.
 
 #![allow(clippy::disallowed_types, reason = "a subscriber of a test may block")]
 

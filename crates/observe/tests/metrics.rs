@@ -1,4 +1,4 @@
-//! What a metrics recorder receives.
+//! The metrics that a recorder receives.
 
 use std::collections::BTreeMap;
 

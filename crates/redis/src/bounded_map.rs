@@ -64,7 +64,7 @@ pub(crate) struct BoundedMap<E> {
     evict_at_nanos: RelaxedCounter,
 }
 
-/// What an eviction dropped.
+/// The entries and cells that evictions dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dropped {
     /// Unspent cells, too old to be used, in the dropped entries.
@@ -156,7 +156,7 @@ impl<E: Entry> BoundedMap<E> {
         let ended = now();
         let took = ended.since(begun);
         let pause = (took * 19).max(Duration::from_nanos(EVICT_PAUSE_NANOS));
-        self.evict_at_nanos.put(ended.saturating_add(pause).as_nanos());
+        self.evict_at_nanos.set(ended.saturating_add(pause).as_nanos());
         dropped
     }
 }
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn idle_entries_make_room_and_busy_ones_stay() {
         let map = BoundedMap::<Note>::new(2);
-        map.get_or_insert(b"busy", at(0)).0.expect("room").busy.put(1);
+        map.get_or_insert(b"busy", at(0)).0.expect("room").busy.set(1);
         assert!(map.get_or_insert(b"idle", at(0)).0.is_some());
         let (new, dropped) = map.get_or_insert(b"new", at(200));
         assert!(new.is_some(), "the idle one made room");
@@ -273,7 +273,7 @@ mod tests {
                     for key in 0..100_u64 {
                         let key = (key * 7 + thread % 2).to_be_bytes();
                         if let (Some(note), _) = map.get_or_insert(&key, at(0)) {
-                            note.busy.put(1);
+                            note.busy.set(1);
                         }
                     }
                 });

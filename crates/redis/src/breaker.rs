@@ -22,7 +22,7 @@ pub(crate) struct BreakerSettings {
     pub(crate) pause_max: Duration,
 }
 
-/// What a caller must do.
+/// The breaker's instruction to a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Call the server.

@@ -33,7 +33,7 @@ impl Script {
         Self::new(script!("log.lua"))
     }
 
-    /// What keys have used in fixed windows. This script and the next two have arguments of their
+    /// Counts the cells that keys use in fixed windows. This script and the next two have arguments of their
     /// own.
     pub(crate) fn batch() -> Self {
         Self::new(concat!(include_str!("lua/now.lua"), include_str!("lua/batch.lua")))

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What happened to the calls of one [`Store`](crate::Store) since it was built.
+/// Counts of the calls of one [`Store`](crate::Store), and of their outcomes, since it was built.
 ///
 /// ```
 /// use tollgate_redis::Store;

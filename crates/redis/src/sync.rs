@@ -36,7 +36,7 @@ impl RelaxedCounter {
         self.0.compare_exchange(old, new, relaxed, relaxed).is_ok()
     }
 
-    pub(crate) fn put(&self, count: u64) {
+    pub(crate) fn set(&self, count: u64) {
         self.0.store(count, core::sync::atomic::Ordering::Relaxed);
     }
 }

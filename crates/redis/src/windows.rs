@@ -13,7 +13,7 @@ use crate::{Charge, CounterStore, Unavailable, WindowCount};
 /// Keys in one call. The server does nothing else during the call.
 const KEYS_MAX: usize = 500;
 
-/// What keys have used in fixed windows, on a server: the [`CounterStore`] of a
+/// The counts of keys in fixed windows, on a server: the [`CounterStore`] of a
 /// [`Batched`](crate::Batched) limiter.
 ///
 /// It adds what it receives and denies nothing. Windows follow the server's clock. In a cluster

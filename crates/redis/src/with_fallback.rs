@@ -16,7 +16,7 @@ use crate::stats::count;
 /// The retry time of a denial without the server, which cannot know the real one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What decides while the server gives no decision.
+/// Decides while the server gives no decision.
 ///
 /// ```
 /// use tollgate::Quota;
@@ -32,7 +32,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Fallback {
-    /// A limiter in this process, best built by [`local`](Self::local). What the server admits is
+    /// A limiter in this process, best built by [`local`](Self::local). Cells that the server admits are
     /// charged to it as well, so it does not begin with a fresh burst.
     Local(Box<Limiter<[u8], AnyAlgorithm>>),
     /// Denies everything, with a retry time of one second.

@@ -1,14 +1,14 @@
 //! The body of the fuzz target, on random bytes and on the corpus in the repository.
 
 mod bodies;
-#[path = "../../../fuzz/kept.rs"]
-mod kept;
+#[path = "../../../fuzz/seeds.rs"]
+mod seeds;
 
 use std::panic::catch_unwind;
 
 use bodies::replies::{plant, replies};
-use kept::kept;
 use proptest::prelude::*;
+use seeds::seeds_of;
 
 proptest! {
     #![proptest_config(ProptestConfig {
@@ -24,15 +24,15 @@ proptest! {
 
 #[test]
 fn the_kept_corpus_passes() {
-    let kept = kept("replies");
-    kept.iter().for_each(|data| replies(data));
-    assert!(kept.len() >= 8, "{}", kept.len());
+    let seeds = seeds_of("replies");
+    seeds.iter().for_each(|data| replies(data));
+    assert!(seeds.len() >= 8, "{}", seeds.len());
 }
 
 /// A body that finds no mistake would pass any input.
 #[test]
 fn a_planted_mistake_is_found() {
-    let found = kept("replies").into_iter().filter(|data| {
+    let found = seeds_of("replies").into_iter().filter(|data| {
         plant(true);
         let passes = catch_unwind(|| replies(data)).is_ok();
         plant(false);

@@ -20,7 +20,7 @@ pub struct Outcome {
     pub(crate) contenders: Vec<Box<dyn Contender>>,
     /// The rules file and its counts, if there is one.
     pub(crate) rules_replay: Option<RulesReplay>,
-    /// What the log says about other limits, for `--suggest` and `--html`.
+    /// The suggestion of other limits from the log, for `--suggest` and `--html`.
     pub(crate) analysis: Option<Analysis>,
     pub(crate) tally: Tally,
     pub(crate) time: LogTime,

@@ -79,7 +79,7 @@ impl<'s> SplitPath<'s> {
     }
 }
 
-/// What at least one rule matches by.
+/// The data that at least one rule matches by.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Needs {
     path: Option<Spelling>,

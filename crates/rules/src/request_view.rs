@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// What rules read from a request.
+/// The parts of a request that rules read.
 ///
 /// Implement it for the request type of a server. The limiter calls a method only if a rule needs
 /// its answer.

@@ -1,4 +1,4 @@
-//! What rules require of a request: a replay checks that its log has it.
+//! The parts of a request that rules require. A replay checks that its log has them.
 
 use crate::key::Part;
 use crate::path::Fit;

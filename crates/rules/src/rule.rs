@@ -134,13 +134,13 @@ impl Rule {
         &self.name
     }
 
-    /// What the rule counts requests by.
+    /// The key by which the rule counts requests.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// What happens to a request that lacks a part of the key.
+    /// The treatment of a request that lacks a part of the key.
     #[must_use]
     pub fn on_no_key(&self) -> OnNoKey {
         self.on_no_key
@@ -167,7 +167,7 @@ impl Rule {
         self.capacity
     }
 
-    /// What happens to a key that finds no free slot.
+    /// The treatment of a key that finds no free slot.
     #[must_use]
     pub fn on_full(&self) -> OnFull {
         self.on_full

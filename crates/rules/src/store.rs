@@ -30,7 +30,7 @@ pub struct Store {
     pub(crate) prefix: Option<String>,
 }
 
-/// What decides a request while the server does not answer: `fallback` in a rules file.
+/// Decides a request while the server does not answer: `fallback` in a rules file.
 ///
 /// ```
 /// assert_eq!(tollgate_rules::Fallback::default(), tollgate_rules::Fallback::Local);
@@ -63,7 +63,7 @@ impl Store {
         &self.url
     }
 
-    /// What decides requests while the server does not answer.
+    /// The fallback that decides while the server does not answer.
     #[must_use]
     pub fn fallback(&self) -> Fallback {
         self.fallback

@@ -89,7 +89,7 @@ fn serve(listen: &str, upstream: &str, rules: &str) -> Result<Server, String> {
         ReloadError::Rules(wrong) => wrong.with_source(),
         other => other.to_string(),
     })?;
-    in_this_process(file.live().load().rules())?;
+    check_stores(file.live().load().rules())?;
     let proxy = Proxy { upstream, limits: RulesFilter::live(file.live()) };
     std::thread::spawn(move || follow(file));
 
@@ -102,10 +102,13 @@ fn serve(listen: &str, upstream: &str, rules: &str) -> Result<Server, String> {
     Ok(server)
 }
 
-/// Says which rule has its limits on a server, which this filter does not ask.
-fn in_this_process<'r>(mut rules: impl Iterator<Item = &'r Rule>) -> Result<(), String> {
+/// Rejects a rule whose limits are on a server, since this filter asks no server.
+fn check_stores<'r>(mut rules: impl Iterator<Item = &'r Rule>) -> Result<(), String> {
     match rules.find(|rule| rule.store().is_some()) {
-        Some(rule) => Err(format!("the rule \"{}\" has a store: leave that out here", rule.name())),
+        Some(rule) => Err(format!(
+            "the rule \"{}\" has a store, which this filter does not support",
+            rule.name()
+        )),
         None => Ok(()),
     }
 }
@@ -114,9 +117,9 @@ fn in_this_process<'r>(mut rules: impl Iterator<Item = &'r Rule>) -> Result<(), 
 fn follow(mut file: RulesFile) {
     loop {
         std::thread::sleep(POLL_INTERVAL);
-        match file.poll_if(|rules| in_this_process(rules.rules().iter())) {
+        match file.poll_if(|rules| check_stores(rules.rules().iter())) {
             Ok(None) => {}
-            Ok(Some(carried)) => eprintln!("rules reloaded: {carried}"),
+            Ok(Some(summary)) => eprintln!("rules reloaded: {summary}"),
             Err(error) => eprintln!("the old rules stay in force: {error}"),
         }
     }

@@ -50,7 +50,7 @@ enum Source {
     Live(Arc<LiveRules>),
 }
 
-/// What the filter did with a request.
+/// The filter's answer to a request.
 #[derive(Debug)]
 #[must_use = "a request that was denied is already answered"]
 pub enum Answer {
@@ -60,7 +60,7 @@ pub enum Answer {
     Denied,
 }
 
-/// What the response of an admitted request shows: the fields `RateLimit-Policy` and `RateLimit`.
+/// The fields of the response to an admitted request: `RateLimit-Policy` and `RateLimit`.
 #[derive(Clone, Debug, Default)]
 pub struct ResponseFields(Report);
 

@@ -14,7 +14,7 @@ pub(crate) fn report(decision: &RulesDecision<'_>) -> (Report, Option<Reason>) {
         report.note_shadow(denial(denied));
     }
     let reason = match decision.outcome() {
-        // This filter does not ask stores, so it denies what a store would decide.
+        // This filter does not ask stores, so it denies requests that a store would decide.
         Outcome::NoRule | Outcome::Admitted(_) if asks_a_store(decision) => {
             Some(Reason::Unavailable)
         }
@@ -71,9 +71,9 @@ fn policy(rule: &Rule, limit: &RuleLimit) -> Policy {
     };
     let quota = limit.quota();
     Policy::new(&name, &quota).unwrap_or_else(|_| {
-        let carried = name.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' });
-        let carried: String = carried.take(64).collect();
-        Policy::new(&carried, &quota).expect("1 to 64 printable characters")
+        let printable = name.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' });
+        let printable: String = printable.take(64).collect();
+        Policy::new(&printable, &quota).expect("1 to 64 printable characters")
     })
 }
 

@@ -64,14 +64,14 @@ impl ProxyHttp for Proxy {
     }
 }
 
-/// A proxy that runs until the tests end, and what it is asked about.
+/// A proxy that runs until the tests end.
 struct Running {
     address: SocketAddr,
     limits: Arc<RulesFilter>,
     served: Arc<AtomicUsize>,
 }
 
-/// Rules, and who is believed about the client.
+/// Starts a proxy with rules. `behind` determines the client behind a trusted proxy.
 fn start(rules: &str, behind: Option<ClientIp>) -> Running {
     let rules = Rules::parse("rules.toml", rules).unwrap_or_else(|error| panic!("{error}"));
     let filter = RulesFilter::new(RulesLimiter::new(rules).expect("memory"));
@@ -94,7 +94,7 @@ fn start(rules: &str, behind: Option<ClientIp>) -> Running {
     thread::spawn(move || server.run_forever());
     let begin = Instant::now();
     while TcpStream::connect(address).is_err() {
-        assert!(begin.elapsed() < PATIENCE, "it does not listen");
+        assert!(begin.elapsed() < PATIENCE, "the proxy does not listen");
         thread::sleep(Duration::from_millis(20));
     }
     Running { address, limits, served }
@@ -124,7 +124,7 @@ fn start_upstream() -> (SocketAddr, Arc<AtomicUsize>) {
     (address, served)
 }
 
-/// One end of a connection that is kept.
+/// One end of a keep-alive connection.
 struct Peer {
     stream: TcpStream,
     unread: Vec<u8>,
@@ -212,7 +212,7 @@ fn a_quota_of_5_admits_5_over_all_connections() {
 }
 
 #[test]
-fn clients_are_told_how_they_stand_and_when_to_come_back() {
+fn responses_say_what_remains_and_when_to_retry() {
     let proxy = start(r#"rule = [{ name = "posts", key = "ip", limits = "2 per day" }]"#, None);
     let mut client = Peer::connect(proxy.address);
     let (status, head, _) = client.ask("GET /", "");
@@ -221,7 +221,7 @@ fn clients_are_told_how_they_stand_and_when_to_come_back() {
     assert_eq!(value(&head, "ratelimit"), "\"posts\";r=1;t=43200");
     assert_eq!(client.ask("GET /", "").0, 200);
 
-    // Nobody reads the body, and so Pingora closes the connection.
+    // The body is not read, so Pingora closes the connection.
     let sized = "host: example.com\r\ncontent-length: 5\r\n";
     let (status, head, body) = client.send("POST /", sized, "12345");
     assert_eq!(status, 429, "{head}");
@@ -286,7 +286,7 @@ fn rules_see_path_method_host_and_headers() {
 }
 
 #[test]
-fn behind_a_proxy_the_client_is_who_that_says() {
+fn behind_a_trusted_proxy_the_client_is_the_forwarded_address() {
     let trust = Trust::networks(["127.0.0.0/8"]).expect("a network");
     let rules = r#"rule = [{ name = "a", key = "ip", on_no_key = "deny", limits = "1 per day" }]"#;
     let proxy = start(rules, Some(ClientIp::x_forwarded_for(trust)));
@@ -314,7 +314,7 @@ fn a_queue_holds_requests_until_their_turn() {
     for _ in 0..3 {
         assert_eq!(client.ask("GET /", "").0, 200);
     }
-    // The second and the third have a turn of their own each, a fifth of a second apart.
+    // The second and the third request have turns of their own, a fifth of a second apart.
     assert!(begin.elapsed() >= Duration::from_millis(390), "{:?}", begin.elapsed());
     assert_eq!(counted(&proxy), (3, 0, 3));
 }

@@ -10,8 +10,8 @@ use super::{AnyParams, AnyView};
 use crate::algo::gcra::GcraParams;
 use crate::algo::grid::Grid;
 use crate::algo::{
-    FIGURES, Liveness, Rebase, Rebased, RefundVisitor, Restart, Ring, StateMachine, Step, Visitor,
-    sealed::Sealed,
+    CONFIG_WORDS, ClockChange, Liveness, Rebase, RefundVisitor, Restart, Ring, StateMachine, Step,
+    Visitor, sealed::Sealed,
 };
 use crate::decision::{Denied, Permit};
 use crate::time::Tick;
@@ -22,16 +22,16 @@ impl Rebase for AnyParams {
         each_machine!(self, each => each.algorithm())
     }
 
-    fn figures(&self, unix_origin_nanos: u64) -> [u64; FIGURES] {
-        each_machine!(self, each => each.figures(unix_origin_nanos))
+    fn config_words(&self, unix_origin_nanos: u64) -> [u64; CONFIG_WORDS] {
+        each_machine!(self, each => each.config_words(unix_origin_nanos))
     }
 
-    fn passage(&self, restart: &Restart) -> Rebased {
-        each_machine!(self, each => each.passage(restart))
+    fn clock_change(&self, restart: &Restart) -> ClockChange {
+        each_machine!(self, each => each.clock_change(restart))
     }
 
-    fn rebase(&self, word: u64, ring: &mut [u64], passage: &Rebased) -> Option<u64> {
-        each_machine!(self, each => each.rebase(word, ring, passage))
+    fn rebase(&self, word: u64, ring: &mut [u64], change: &ClockChange) -> Option<u64> {
+        each_machine!(self, each => each.rebase(word, ring, change))
     }
 }
 
@@ -46,8 +46,8 @@ impl StateMachine for AnyParams {
     const OWED_BY_RING: bool = true;
 
     #[inline(always)]
-    fn dispatch<V: Visitor>(&self, visit: V) -> V::Out {
-        each_machine!(self, each => visit.by(each))
+    fn dispatch<V: Visitor>(&self, visitor: V) -> V::Out {
+        each_machine!(self, each => visitor.visit(each))
     }
 
     fn as_gcra(&self) -> Option<&GcraParams> {
@@ -55,8 +55,8 @@ impl StateMachine for AnyParams {
     }
 
     #[inline(always)]
-    fn dispatch_refund<V: RefundVisitor>(&self, visit: V) -> Option<V::Out> {
-        each_machine!(self, each => each.dispatch_refund(visit))
+    fn dispatch_refund<V: RefundVisitor>(&self, visitor: V) -> Option<V::Out> {
+        each_machine!(self, each => each.dispatch_refund(visitor))
     }
 
     fn ring_cells(&self) -> usize {
@@ -90,37 +90,37 @@ impl StateMachine for AnyParams {
     }
 
     #[inline]
-    fn step(&self, seen: AnyView, now: Tick, n: u64) -> Step {
+    fn step(&self, view: AnyView, now: Tick, n: u64) -> Step {
         // A view is never that of another algorithm. If it were, nothing would be granted.
-        each_view!(self, seen, each, its => each.step(its, now, n), else Step::Deny)
+        each_view!(self, view, each, its => each.step(its, now, n), else Step::Deny)
     }
 
     #[inline]
     fn publish<R: Ring>(
         &self,
-        seen: AnyView,
+        view: AnyView,
         ring: R,
-        put: impl FnMut(usize, u64) -> bool,
+        write: impl FnMut(usize, u64) -> bool,
     ) -> bool {
-        each_view!(self, seen, each, its => each.publish(its, ring, put), else true)
+        each_view!(self, view, each, its => each.publish(its, ring, write), else true)
     }
 
     #[inline]
-    fn note(&self, seen: AnyView, n: u64) -> u64 {
-        each_view!(self, seen, each, its => each.note(its, n), else 0)
+    fn note(&self, view: AnyView, n: u64) -> u64 {
+        each_view!(self, view, each, its => each.note(its, n), else 0)
     }
 
     #[inline]
-    fn permit(&self, seen: AnyView, now: Tick, n: u64) -> Permit {
-        each_view!(self, seen, each, its => each.permit(its, now, n), else {
-            unreachable!("{self:?} saw {seen:?}")
+    fn permit(&self, view: AnyView, now: Tick, n: u64) -> Permit {
+        each_view!(self, view, each, its => each.permit(its, now, n), else {
+            unreachable!("{self:?} saw {view:?}")
         })
     }
 
     #[inline]
-    fn denied(&self, seen: AnyView, now: Tick, n: u64) -> Denied {
-        each_view!(self, seen, each, its => each.denied(its, now, n), else {
-            unreachable!("{self:?} saw {seen:?}")
+    fn denied(&self, view: AnyView, now: Tick, n: u64) -> Denied {
+        each_view!(self, view, each, its => each.denied(its, now, n), else {
+            unreachable!("{self:?} saw {view:?}")
         })
     }
 

@@ -112,7 +112,7 @@ machines! { $
 // Below the tables, since it uses what they define.
 mod machine;
 
-/// What a decision is made from.
+/// The data of a decision.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum AnyView {

@@ -1,4 +1,4 @@
-//! What the rows of the tables in the [parent](super) become.
+//! The macros that expand the rows of the tables in the [parent](super).
 
 /// The enum of algorithms, a conversion from each, and the conversion to parameters.
 macro_rules! algorithms {

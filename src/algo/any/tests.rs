@@ -22,10 +22,10 @@ fn published(machine: &impl StateMachine) -> (bool, [(usize, u64); 4]) {
     let mut word = machine.fresh(NOW);
     let mut all_were = true;
     for now in [NOW, NOW.saturating_add(Duration::from_secs(20))] {
-        let seen = machine.read(word, &ring[..], now, 1);
-        let Step::Admit { next } = machine.step(seen, now, 1) else { break };
+        let view = machine.read(word, &ring[..], now, 1);
+        let Step::Admit { next } = machine.step(view, now, 1) else { break };
         let begun = count;
-        all_were &= machine.publish(seen, &ring[..], |place, content| {
+        all_were &= machine.publish(view, &ring[..], |place, content| {
             puts[count] = (place, content);
             count += 1;
             true

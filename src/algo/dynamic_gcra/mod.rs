@@ -226,8 +226,8 @@ impl GcraEpoch {
         let passed = TAT.of(self.base.wrapping_sub(renewed_at));
         // A distance of nearly the whole ring means that the clock was set back, by a burst that
         // grew.
-        let put_back = TAT.max() - passed <= BURST_UNITS_MAX;
-        passed > WORN_MAX && !put_back
+        let is_set_back = TAT.max() - passed <= BURST_UNITS_MAX;
+        passed > WORN_MAX && !is_set_back
     }
 
     /// A state that is idle at `instant` becomes idle since then, which is the same for every clock
@@ -249,7 +249,7 @@ impl GcraEpoch {
         Self { base: RENEWED.set(self.base, renewed_at & RENEWED.max()), ..self }
     }
 
-    /// What [`from_words`](Self::from_words) reads.
+    /// The words that [`from_words`](Self::from_words) reads.
     #[cfg(feature = "std")]
     pub(crate) fn to_words(self) -> [u64; GCRA_EPOCH_WORDS] {
         let mut words = [0; GCRA_EPOCH_WORDS];
@@ -371,21 +371,21 @@ impl StateMachine for GcraEpoch {
     }
 
     #[inline(always)]
-    fn step(&self, seen: u64, now: Tick, n: u64) -> Step {
-        match self.gcra.step(seen, self.elapsed(now), n) {
+    fn step(&self, view: u64, now: Tick, n: u64) -> Step {
+        match self.gcra.step(view, self.elapsed(now), n) {
             Step::Admit { next } => Step::Admit { next: self.absolute(next) },
             denied => denied,
         }
     }
 
     #[inline(always)]
-    fn permit(&self, seen: u64, now: Tick, n: u64) -> Permit {
-        self.gcra.permit(seen, self.elapsed(now), n).seen_before(self.gap(now))
+    fn permit(&self, view: u64, now: Tick, n: u64) -> Permit {
+        self.gcra.permit(view, self.elapsed(now), n).seen_before(self.gap(now))
     }
 
     #[inline(always)]
-    fn denied(&self, seen: u64, now: Tick, n: u64) -> Denied {
-        self.gcra.denied(seen, self.elapsed(now), n).seen_before(self.gap(now))
+    fn denied(&self, view: u64, now: Tick, n: u64) -> Denied {
+        self.gcra.denied(view, self.elapsed(now), n).seen_before(self.gap(now))
     }
 
     /// Before the quota applied, as if it had applied then: the table asks how long ago a state

@@ -104,8 +104,8 @@ proptest! {
                 Do::Ask(n) => {
                     let wanted = i128::from(n) * UNITS;
                     let unit = owed(&params, word, instant).1;
-                    let seen = params.read(word, NoRing, instant, n);
-                    match params.step(seen, instant, n) {
+                    let view = params.read(word, NoRing, instant, n);
+                    match params.step(view, instant, n) {
                         Step::Admit { next } => {
                             prop_assert!(exact.debt + wanted <= exact.burst + less + 2 * unit);
                             exact.debt += wanted;
@@ -162,8 +162,8 @@ proptest! {
         let since = Tick::from_nanos(since);
         let params = GcraEpoch::new(&first, false).expect("in range");
         let mut word = params.fresh(since);
-        let seen = params.read(word, NoRing, since, spent.min(params.burst()));
-        if let Step::Admit { next } = params.step(seen, since, spent.min(params.burst())) {
+        let view = params.read(word, NoRing, since, spent.min(params.burst()));
+        if let Step::Admit { next } = params.step(view, since, spent.min(params.burst())) {
             word = next;
         }
         let Ok(params) = params.change(&then, inherit, since) else { return Ok(()) };
@@ -239,15 +239,15 @@ proptest! {
         let params = params.change(&then, inherit, changed).unwrap_or(params);
         let (now, wait) = (Tick::from_nanos(now), Duration::from_nanos(wait));
         for params in [params, params.overdrawn(), params.within(now, wait)] {
-            let seen = params.read(word, NoRing, now, n);
-            if let Step::Admit { next } = params.step(seen, now, n) {
+            let view = params.read(word, NoRing, now, n);
+            if let Step::Admit { next } = params.step(view, now, n) {
                 prop_assert_eq!(TAT.of(next), next);
                 let receipt = Receipt { cells: n, at: now, next };
-                let given_back = params.refund(next, &receipt, now, given);
-                prop_assert_eq!(TAT.of(given_back), given_back);
-                let _ = params.permit(seen, now, n);
+                let refunded = params.refund(next, &receipt, now, given);
+                prop_assert_eq!(TAT.of(refunded), refunded);
+                let _ = params.permit(view, now, n);
             }
-            let _ = (params.denied(seen, now, n), params.turn(word, now));
+            let _ = (params.denied(view, now, n), params.turn(word, now));
             let _ = (params.liveness(word, params.instant(now)), params.add(word, now, n));
             let _ = params.no_slot(word, now, Duration::from_millis(1));
         }
@@ -358,8 +358,8 @@ fn a_bucket_that_starts_empty_still_does_after_a_change() {
     for inherit in [Inherit::AsIs, Inherit::Reset] {
         let changed = params.change(&Quota::per_second(20), inherit, second).expect("in range");
         for (params, now) in [(params, Tick::ZERO), (params, second), (changed, second)] {
-            let seen = params.read(params.fresh(now), NoRing, now, 0);
-            assert_eq!(params.permit(seen, now, 0).remaining(), 0);
+            let view = params.read(params.fresh(now), NoRing, now, 0);
+            assert_eq!(params.permit(view, now, 0).remaining(), 0);
         }
     }
 }

@@ -50,7 +50,7 @@ use crate::word::Field;
 
 /// The largest limit: 31 bits of the word, so that one more fits, which leaves 22 for the time.
 const LIMIT_MAX: u64 = (1 << 30) - 1;
-/// What a compact state must cover.
+/// The horizon that a compact state must cover.
 const COMPACT_HORIZON_MIN: Duration = Duration::from_secs(24 * 3_600);
 const COMPACT_TOLERANCE_MIN: Duration = Duration::from_secs(10);
 const DAY_SECS: i32 = 24 * 3_600;
@@ -312,8 +312,8 @@ impl StateMachine for FixedWindowParams {
     const MAY_BE_COMPACT: bool = true;
 
     #[inline(always)]
-    fn dispatch_refund<V: RefundVisitor>(&self, visit: V) -> Option<V::Out> {
-        Some(visit.by(self))
+    fn dispatch_refund<V: RefundVisitor>(&self, visitor: V) -> Option<V::Out> {
+        Some(visitor.visit(self))
     }
 
     #[inline]
@@ -475,9 +475,9 @@ mod tests {
         let late = opened.saturating_add(Duration::from_secs(90));
         assert_eq!(params.refund(next, &receipt, late, 3), next, "its window is over by then");
         let inside = opened.saturating_add(Duration::from_secs(30));
-        let given_back = params.refund(next, &receipt, inside, 3);
+        let refunded = params.refund(next, &receipt, inside, 3);
         let left = |word| params.permit(word, opened, 0).remaining();
-        assert_eq!((left(next), left(given_back)), (2, 5));
+        assert_eq!((left(next), left(refunded)), (2, 5));
     }
 
     #[test]
@@ -587,8 +587,8 @@ mod tests {
             prop_assert_eq!(params.end.of(word), end & params.end.max());
         }
 
-        /// Whatever the quota: the fields are those of a compact state, and a window has its
-        /// thousand units, or is one.
+        /// For every quota, the fields are those of a compact state, and a window has at least a
+        /// thousand units, or exactly one.
         #[test]
         fn a_compact_state_keeps_its_bounds_for_every_quota(
             limit_bits in 0_u32..20, period_bits in 30_u32..57, less: u64, aligned: bool,

@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use super::{FixedWindowParams, View};
-use crate::algo::{FIGURES, PerKey, Rebase, Rebased, Receipt, Refund, Restart};
+use crate::algo::{CONFIG_WORDS, ClockChange, PerKey, Rebase, Receipt, Refund, Restart};
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
 
@@ -67,7 +67,7 @@ impl Rebase for FixedWindowParams {
         3
     }
 
-    fn figures(&self, unix_origin_nanos: u64) -> [u64; FIGURES] {
+    fn config_words(&self, unix_origin_nanos: u64) -> [u64; CONFIG_WORDS] {
         let (units, nanos) = self.grid.ratio();
         // The beginning of a window of the wall clock, by any clock.
         let phase = match self.is_aligned() {
@@ -79,18 +79,18 @@ impl Rebase for FixedWindowParams {
     }
 
     /// Aligned windows are the same by any clock.
-    fn passage(&self, restart: &Restart) -> Rebased {
+    fn clock_change(&self, restart: &Restart) -> ClockChange {
         if !self.is_aligned() {
-            return Rebased::on(&self.grid, restart);
+            return ClockChange::on(&self.grid, restart);
         }
-        Rebased::on_wall_clock(&self.grid, self.grid.ratio().1, self.ahead_nanos, restart)
+        ClockChange::on_wall_clock(&self.grid, self.grid.ratio().1, self.ahead_nanos, restart)
     }
 
-    fn rebase(&self, word: u64, _: &mut [u64], passage: &Rebased) -> Option<u64> {
-        match (passage.left(&self.grid, self.end.of(word)), self.count.of(word)) {
+    fn rebase(&self, word: u64, _: &mut [u64], change: &ClockChange) -> Option<u64> {
+        match (change.left(&self.grid, self.end.of(word)), self.count.of(word)) {
             ((0, _), _) | (_, 0) => None,
             ((left, _), count) => {
-                let end = self.grid.later_in(self.end, passage.now(), left);
+                let end = self.grid.later_in(self.end, change.now(), left);
                 Some(self.end.set(self.count.set(0, count), end))
             }
         }

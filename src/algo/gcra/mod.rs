@@ -96,8 +96,8 @@ const DEBT_BURSTS: u64 = 16;
 /// slot is granted at most `burst + rate * (span + u)` cells, where `u` is one unit of its
 /// [`Grid`]: 2.5 microseconds, or a thousandth of the time the whole burst takes to come back
 /// where that is less (and never below a nanosecond). `u` is counted once per span, it does not
-/// add up, and the rate itself is exact. In [compact slots](crate::limiter::SlotLayout) `u` is 250 microseconds,
-/// or again a thousandth of that time.
+/// add up, and the rate itself is exact. In [compact slots](crate::limiter::SlotLayout) `u` is 250
+/// microseconds, or again a thousandth of that time.
 ///
 /// **Not guaranteed.** See [`Limiter`](crate::Limiter) for what happens to a key that loses its
 /// place, and [`Grid`] for clocks that disagree by hours where the burst comes back in less than
@@ -218,8 +218,8 @@ impl Algorithm for Gcra {
 }
 
 impl Gcra {
-    /// The quota, which is valid, with `cell` units to a cell and the TAT in `field`, where a debt
-    /// beyond the burst may have so many units.
+    /// The parameters of a valid quota, with `cell` units to a cell and the TAT in `field`. The last
+    /// argument bounds the units of a debt beyond the burst.
     fn with_cell(
         self,
         quota: &Quota,
@@ -242,13 +242,13 @@ impl Gcra {
     }
 }
 
-/// How far a debt may go where a burst may have so many units at most.
+/// The largest debt of a bucket, if a burst may have at most `units_max` units.
 pub(super) fn debt_units(capacity: u64, units_max: u64) -> u64 {
     capacity.saturating_mul(DEBT_BURSTS).min(units_max)
 }
 
-/// Units in one cell, chosen as the module says, but so many at least where a nanosecond leaves them.
-/// The quota is valid.
+/// Units in one cell, chosen as the module says, and at least `least` if units then last a nanosecond or
+/// more. The quota is valid.
 pub(super) fn units_in_cell(quota: &Quota, least: u64) -> NonZeroU64 {
     let burst = quota.burst_cells();
     let interval_nanos = quota.period_nanos() / quota.limit();
@@ -384,8 +384,8 @@ impl StateMachine for GcraParams {
     }
 
     #[inline(always)]
-    fn dispatch_refund<V: RefundVisitor>(&self, visit: V) -> Option<V::Out> {
-        Some(visit.by(self))
+    fn dispatch_refund<V: RefundVisitor>(&self, visitor: V) -> Option<V::Out> {
+        Some(visitor.visit(self))
     }
 
     #[inline]

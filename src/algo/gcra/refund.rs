@@ -5,7 +5,7 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 
 use super::{GcraParams, PLAN_PRECISION, TAT};
-use crate::algo::{Ahead, FIGURES, PerKey, Rebase, Rebased, Receipt, Refund};
+use crate::algo::{Ahead, CONFIG_WORDS, ClockChange, PerKey, Rebase, Receipt, Refund};
 #[cfg(feature = "std")]
 use crate::decision::Permit;
 use crate::quota::{Quota, QuotaError};
@@ -161,16 +161,16 @@ impl Rebase for GcraParams {
         1
     }
 
-    fn figures(&self, _: u64) -> [u64; FIGURES] {
+    fn config_words(&self, _: u64) -> [u64; CONFIG_WORDS] {
         let (units, nanos) = self.grid.ratio();
         let (cell, burst) = (self.cell.get(), self.burst.get());
         [units, nanos, cell, burst, self.first_debt, self.lease_cells, 0, 0]
     }
 
-    fn rebase(&self, word: u64, _: &mut [u64], passage: &Rebased) -> Option<u64> {
-        match passage.left(&self.grid, TAT.of(word)) {
+    fn rebase(&self, word: u64, _: &mut [u64], change: &ClockChange) -> Option<u64> {
+        match change.left(&self.grid, TAT.of(word)) {
             (0, _) => None,
-            (debt, _) => Some(self.grid.later_in(TAT, passage.now(), debt)),
+            (debt, _) => Some(self.grid.later_in(TAT, change.now(), debt)),
         }
     }
 }

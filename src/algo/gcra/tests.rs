@@ -208,8 +208,8 @@ fn the_turn_of_the_last_charge_is_known_while_there_is_debt() {
     let after = |seconds: u64| charged.saturating_add(Duration::from_secs(seconds));
     let ahead = params.within(charged, Duration::from_secs(60));
     for (cells, turn) in [(5, 0), (8, 3), (30, 25)] {
-        let seen = ahead.read(ahead.fresh(charged), NoRing, charged, cells);
-        let Step::Admit { next } = ahead.step(seen, charged, cells) else { panic!("{cells} fit") };
+        let view = ahead.read(ahead.fresh(charged), NoRing, charged, cells);
+        let Step::Admit { next } = ahead.step(view, charged, cells) else { panic!("{cells} fit") };
         // For a key without debt, only a bound is known: as long ago as a burst takes.
         for (now, exact) in (0..turn + 5).map(|now| (now, turn)).chain([(turn + 24, turn + 19)]) {
             let told = params.turn_of_last(next, after(now));

@@ -158,7 +158,7 @@ impl Level {
             None if self.start_empty => self.capacity(),
             None => 0,
             Some((level, measured)) if unit >= measured => level.saturating_sub(unit - measured),
-            // A clock behind the one that measured: more had yet to drain.
+            // The clock is behind the one that measured: at that time, less had drained.
             Some((level, measured)) => level + (measured - unit),
         }
     }

@@ -22,7 +22,7 @@ pub struct SubWindowCounts {
     limit: u64,
     older: u128,
     weighed: bool,
-    /// Cells by the number of their sub-window: what has been charged and has not left for good.
+    /// The charged cells of each sub-window by its number, unless it has left the window for ever.
     counts: BTreeMap<u128, u64>,
 }
 

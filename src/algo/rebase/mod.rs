@@ -19,7 +19,7 @@ use super::grid::Grid;
 use crate::time::Tick;
 
 /// The number of values that distinguish two machines.
-pub const FIGURES: usize = 8;
+pub const CONFIG_WORDS: usize = 8;
 
 /// An instant by a clock, and the clock's origin.
 ///
@@ -72,13 +72,13 @@ pub struct Restart {
 ///
 /// let params = Gcra::new().params(&Quota::per_second(10), 0)?;
 /// let moment = Moment { tick: Tick::ZERO, unix_origin_nanos: 0 };
-/// let passage = params.passage(&Restart { then: moment, elapsed: Duration::ZERO, now: moment });
-/// assert_eq!(params.rebase(params.fresh(Tick::ZERO), &mut [], &passage), None);
+/// let change = params.clock_change(&Restart { then: moment, elapsed: Duration::ZERO, now: moment });
+/// assert_eq!(params.rebase(params.fresh(Tick::ZERO), &mut [], &change), None);
 /// # use tollgate::internals::StateMachine;
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rebased {
+pub struct ClockChange {
     /// The units that have begun, by the old clock and by the new one.
     then: u64,
     now: u64,
@@ -106,10 +106,10 @@ pub struct Rebased {
 /// let now = Moment { tick: Tick::ZERO, unix_origin_nanos: 78_000_000_000 };
 /// let Step::Admit { next } = params.step(params.fresh(then.tick), then.tick, 10) else { panic!() };
 /// // Half a second later, by a new clock: half of the ten cells have come back.
-/// let passage = params.passage(&Restart { then, elapsed: Duration::from_millis(500), now });
-/// let word = params.rebase(next, &mut [], &passage).unwrap();
-/// let seen = params.read(word, NoRing, now.tick, 0);
-/// assert_eq!(params.answer(seen, now.tick, 0).unwrap().remaining(), 5);
+/// let change = params.clock_change(&Restart { then, elapsed: Duration::from_millis(500), now });
+/// let word = params.rebase(next, &mut [], &change).unwrap();
+/// let view = params.read(word, NoRing, now.tick, 0);
+/// assert_eq!(params.answer(view, now.tick, 0).unwrap().remaining(), 5);
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 pub trait Rebase: StateMachine {
@@ -124,12 +124,12 @@ pub trait Rebase: StateMachine {
 
     /// The values that determine how a state is read: equal in two machines that read states alike.
     /// `unix_origin_nanos` is that of the clock that the machine was made for.
-    fn figures(&self, unix_origin_nanos: u64) -> [u64; FIGURES];
+    fn config_words(&self, unix_origin_nanos: u64) -> [u64; CONFIG_WORDS];
 
     /// Computes once what [`rebase`](Self::rebase) needs for every word. The machine must have been
     /// made for the clock of [`Restart::now`].
-    fn passage(&self, restart: &Restart) -> Rebased {
-        Rebased::on(self.grid(), restart)
+    fn clock_change(&self, restart: &Restart) -> ClockChange {
+        ClockChange::on(self.grid(), restart)
     }
 
     /// The state that holds by the new clock the debt that `word` held by the old one, less what
@@ -138,10 +138,10 @@ pub trait Rebase: StateMachine {
     ///
     /// `ring` holds the [kept cells](Self::kept_cells) on entry, and those of the new state on
     /// return: all instants are moved by the same number of units. Every ring has an answer.
-    fn rebase(&self, word: u64, ring: &mut [u64], passage: &Rebased) -> Option<u64>;
+    fn rebase(&self, word: u64, ring: &mut [u64], change: &ClockChange) -> Option<u64>;
 }
 
-impl Rebased {
+impl ClockChange {
     /// By real time, on a grid that counts from the clock's origin.
     pub(super) fn on(grid: &Grid, restart: &Restart) -> Self {
         let Restart { then, elapsed, now } = restart;
@@ -149,8 +149,8 @@ impl Rebased {
         let here = then.tick.saturating_add(*elapsed);
         let (units, nanos) = grid.ratio();
         // Below 2^64 nanoseconds, and less than 2^63 units in one of them.
-        let apart = i128::from(now.tick.as_nanos()) - i128::from(here.as_nanos());
-        let scaled = apart * i128::from(units);
+        let distance = i128::from(now.tick.as_nanos()) - i128::from(here.as_nanos());
+        let scaled = distance * i128::from(units);
         let rounded = scaled.rem_euclid(i128::from(nanos)) != 0;
         let shift = scaled.div_euclid(i128::from(nanos)) + i128::from(rounded);
         let (then, now) = (grid.floor(then.tick), grid.floor(now.tick));
@@ -174,11 +174,11 @@ impl Rebased {
         let Restart { then, now, .. } = restart;
         let period = i128::from(period_nanos);
         let (begun, ahead_now) = (ahead_nanos / period_nanos * period_nanos, ahead_nanos);
-        let apart = i128::from(then.unix_origin_nanos) - i128::from(now.unix_origin_nanos);
+        let distance = i128::from(then.unix_origin_nanos) - i128::from(now.unix_origin_nanos);
         let (begun, ahead_now) = (i128::from(begun), i128::from(ahead_now));
-        let ahead_then = (ahead_now + apart).rem_euclid(period) + begun;
+        let ahead_then = (ahead_now + distance).rem_euclid(period) + begun;
         // The two clocks' first periods are whole periods apart.
-        let periods = (apart + ahead_now - ahead_then) / period;
+        let periods = (distance + ahead_now - ahead_then) / period;
         let (units, nanos) = grid.ratio();
         let units_in_period = period * i128::from(units) / i128::from(nanos);
         let floor = |tick: Tick, ahead: i128| {

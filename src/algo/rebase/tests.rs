@@ -33,7 +33,7 @@ fn machines_that_read_states_differently_have_different_figures() {
     let log = |first, and: Quota| SlidingLog::new().and(and).params(&first, 0);
     let counting = SlidingLog::new().and(Quota::per_second(5)).count_denials();
     let alone = SlidingLog::new().params(&quota, 0);
-    let figures = [
+    let config = [
         alone,
         log(quota, Quota::per_second(5)),
         log(quota, Quota::per_second(6)),
@@ -41,7 +41,7 @@ fn machines_that_read_states_differently_have_different_figures() {
         log(quota, Quota::new(5, Duration::from_secs(2))),
         counting.params(&quota, 0),
     ]
-    .map(|params| params.expect("in range").figures(0));
+    .map(|params| params.expect("in range").config_words(0));
     let warm_up = |secs, quota| WarmUp::new(Duration::from_secs(secs)).params(&quota, 0);
     let others = [
         warm_up(9, quota),
@@ -49,10 +49,10 @@ fn machines_that_read_states_differently_have_different_figures() {
         warm_up(9, Quota::per_minute(61)),
         warm_up(9, quota.burst(7)),
     ]
-    .map(|params| params.expect("in range").figures(0));
-    for figures in [&figures[..], &others[..]] {
-        for (index, one) in figures.iter().enumerate() {
-            assert!(!figures[..index].contains(one), "{index}");
+    .map(|params| params.expect("in range").config_words(0));
+    for config in [&config[..], &others[..]] {
+        for (index, one) in config.iter().enumerate() {
+            assert!(!config[..index].contains(one), "{index}");
         }
     }
 }
@@ -71,13 +71,13 @@ impl<M: Rebase> Kept<M> {
     }
 
     fn ask(&mut self, now: Tick, n: u64) -> Decision {
-        let seen = self.machine.read(self.word, &*self.ring, now, n);
-        let step = self.machine.step(seen, now, n);
+        let view = self.machine.read(self.word, &*self.ring, now, n);
+        let step = self.machine.step(view, now, n);
         if let Step::Admit { next } | Step::DenyCounted { next } = step
             && next != self.word
         {
             let mut puts = Vec::new();
-            let published = self.machine.publish(seen, &*self.ring, |place, content| {
+            let published = self.machine.publish(view, &*self.ring, |place, content| {
                 puts.push((place, content));
                 true
             });
@@ -85,15 +85,15 @@ impl<M: Rebase> Kept<M> {
             puts.into_iter().for_each(|(place, content)| self.ring[place] = content);
             self.word = next;
         }
-        self.machine.answer(seen, now, n)
+        self.machine.answer(view, now, n)
     }
 
     /// The same state for `machine`, which counts from another origin.
-    fn carried(&self, machine: M, restart: &Restart) -> Self {
-        let passage = machine.passage(restart);
+    fn rebased(&self, machine: M, restart: &Restart) -> Self {
+        let change = machine.clock_change(restart);
         let mut ring = self.ring.clone();
         let kept = machine.kept_cells();
-        match machine.rebase(self.word, &mut ring[..kept], &passage) {
+        match machine.rebase(self.word, &mut ring[..kept], &change) {
             None => Self::new(machine, restart.now.tick),
             Some(word) => Self { machine, word, ring },
         }
@@ -132,12 +132,12 @@ fn answers_go_on<A: Algorithm<Params: Rebase>>(
         elapsed: Duration::ZERO,
         now: Moment { tick: newly, unix_origin_nanos: origin },
     };
-    let mut carried = kept.carried(machine(origin), &restart);
+    let mut rebased = kept.rebased(machine(origin), &restart);
     let mut passed = Duration::ZERO;
     for &(later, n) in after {
         passed += Duration::from_micros(later.into());
         let (here, there) = (now.saturating_add(passed), newly.saturating_add(passed));
-        prop_assert_eq!(told(carried.ask(there, n)), told(kept.ask(here, n)), "{:?}", passed);
+        prop_assert_eq!(told(rebased.ask(there, n)), told(kept.ask(here, n)), "{:?}", passed);
     }
     Ok(())
 }

@@ -137,15 +137,19 @@ mod tests {
             assert!(matches!(step, Step::Admit { .. }) && read == 1 + births_read);
             let reads = Cell::new(read);
             let ring = Counted { cells: &cells, reads: &reads };
-            let seen = params.read_brief(word, &cells[..], at(30_200), 1);
-            let puts = Cell::new([None, None]);
-            let published = params.publish(seen, ring, |place, content| {
-                let [earlier, _] = puts.get();
-                puts.set([Some((place, content)), earlier]);
+            let view = params.read_brief(word, &cells[..], at(30_200), 1);
+            let written = Cell::new([None, None]);
+            let all_written = params.publish(view, ring, |place, content| {
+                let [earlier, _] = written.get();
+                written.set([Some((place, content)), earlier]);
                 true
             });
-            assert!(published);
-            assert_eq!(puts.get(), [Some((1, cell(lap, 20_400))), None], "one event is put");
+            assert!(all_written);
+            assert_eq!(
+                written.get(),
+                [Some((1, cell(lap, 20_400))), None],
+                "one event is published"
+            );
             assert_eq!(reads.get(), 2 + births_read);
         }
     }

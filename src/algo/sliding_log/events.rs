@@ -21,7 +21,7 @@ pub(super) struct View<R> {
     pub(super) birth: u64,
 }
 
-/// What the ring says of an event.
+/// The ring's record of an event.
 pub(super) enum Entry {
     /// An event of the latest charge.
     Latest,
@@ -124,7 +124,7 @@ impl SlidingLogParams {
             return Entry::Latest;
         }
         let (place, lap) = self.position(view, back);
-        let content = view.ring.apart(cell_at(place), round_of(lap) << TIME.bits());
+        let content = view.ring.xor(cell_at(place), round_of(lap) << TIME.bits());
         if content > TIME.max() { Entry::Latest } else { Entry::Older { time: content } }
     }
 

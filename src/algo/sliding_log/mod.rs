@@ -120,7 +120,7 @@ pub struct SlidingLogParams {
     ahead_max: u64,
 }
 
-/// What a decision is made from.
+/// The data of a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct SlidingLogView {
     step: Step,
@@ -134,7 +134,7 @@ pub struct SlidingLogView {
     remaining: u64,
     until_idle: u64,
     until_admitted: u64,
-    /// What the first rate counts now.
+    /// The cells that the first rate counts now.
     noted: u64,
 }
 
@@ -359,48 +359,48 @@ impl StateMachine for SlidingLogParams {
         if self.is_plain && n > 0 && n <= self.limit_min {
             return self.evaluate_one_rate(word, ring, now, n);
         }
-        let OutOfLine(seen) = self.evaluate_out_of_line(word, ring, now, n);
-        seen
+        let OutOfLine(view) = self.evaluate_out_of_line(word, ring, now, n);
+        view
     }
 
     #[inline(always)]
-    fn step(&self, seen: SlidingLogView, _: Tick, _: u64) -> Step {
-        seen.step
+    fn step(&self, view: SlidingLogView, _: Tick, _: u64) -> Step {
+        view.step
     }
 
     #[inline(always)]
     fn publish<R: Ring>(
         &self,
-        seen: SlidingLogView,
+        view: SlidingLogView,
         ring: R,
-        mut put: impl FnMut(usize, u64) -> bool,
+        mut write: impl FnMut(usize, u64) -> bool,
     ) -> bool {
-        let SlidingLogView { lap, filled, last, floor, birth, .. } = seen;
+        let SlidingLogView { lap, filled, last, floor, birth, .. } = view;
         let view = View { ring, word: 0, lap, filled, last, floor, ahead: 0, birth };
         let known = self.known(&view);
         if known == 0 {
-            return put(cell_at(self.places), cell(last, FIRST));
+            return write(cell_at(self.places), cell(last, FIRST));
         }
         if known > 1 && matches!(self.entry(&view, 1), Entry::Latest) {
-            return self.publish_all(view, put);
+            return self.publish_all(view, write);
         }
         let (place, lap) = self.position(&view, 0);
-        put(cell_at(place), cell(last, lap))
+        write(cell_at(place), cell(last, lap))
     }
 
     #[inline(always)]
-    fn note(&self, seen: SlidingLogView, n: u64) -> u64 {
-        seen.noted + n
+    fn note(&self, view: SlidingLogView, n: u64) -> u64 {
+        view.noted + n
     }
 
     #[inline(always)]
-    fn permit(&self, seen: SlidingLogView, now: Tick, _: u64) -> Permit {
-        Permit::new(self.reading(&seen, now))
+    fn permit(&self, view: SlidingLogView, now: Tick, _: u64) -> Permit {
+        Permit::new(self.reading(&view, now))
     }
 
     #[inline(always)]
-    fn denied(&self, seen: SlidingLogView, now: Tick, _: u64) -> Denied {
-        Denied::new(self.reading(&seen, now), seen.until_admitted)
+    fn denied(&self, view: SlidingLogView, now: Tick, _: u64) -> Denied {
+        Denied::new(self.reading(&view, now), view.until_admitted)
     }
 
     #[inline]
@@ -462,10 +462,14 @@ impl StateMachine for SlidingLogParams {
 }
 
 impl SlidingLogParams {
-    /// Puts the events of a charge of several cells.
+    /// Publishes the events of a charge of several cells.
     #[cold]
     #[inline(never)]
-    fn publish_all<R: Ring>(&self, view: View<R>, mut put: impl FnMut(usize, u64) -> bool) -> bool {
+    fn publish_all<R: Ring>(
+        &self,
+        view: View<R>,
+        mut write: impl FnMut(usize, u64) -> bool,
+    ) -> bool {
         let known = self.known(&view);
         let is_latest = |back| matches!(self.entry(&view, back), Entry::Latest);
         let mut count = 1;
@@ -476,17 +480,17 @@ impl SlidingLogParams {
         (0..count)
             .rev()
             .map(|back| self.position(&view, back))
-            .all(|(place, lap)| put(cell_at(place), cell(view.last, lap)))
+            .all(|(place, lap)| write(cell_at(place), cell(view.last, lap)))
     }
 
     #[inline(always)]
-    fn reading(&self, seen: &SlidingLogView, now: Tick) -> Reading {
+    fn reading(&self, view: &SlidingLogView, now: Tick) -> Reading {
         Reading {
             limit: self.limit_min,
-            room: seen.remaining,
+            room: view.remaining,
             cell: NonZeroU64::MIN,
-            until_idle: seen.until_idle,
-            scale: self.scale(now, seen.floor),
+            until_idle: view.until_idle,
+            scale: self.scale(now, view.floor),
         }
     }
 }

@@ -301,8 +301,8 @@ mod tests {
         assert_eq!(behind, Liveness::Idle { units: 0 }, "nothing was charged, whatever the clock");
 
         let ring = [0; 12];
-        let seen = log.read(fresh, &ring[..], at(1_000), 1);
-        let Step::Admit { next } = log.step(seen, at(1_000), 1) else {
+        let view = log.read(fresh, &ring[..], at(1_000), 1);
+        let Step::Admit { next } = log.step(view, at(1_000), 1) else {
             panic!("a key never seen");
         };
         let liveness = |millis| log.liveness(next, log.instant(at(millis)));

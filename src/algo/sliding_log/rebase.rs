@@ -2,7 +2,7 @@
 
 use super::events::{Entry, View};
 use super::{FIRST, SlidingLogParams, TIME, cell, cell_at, has_unwritten};
-use crate::algo::{FIGURES, Rebase, Rebased, Restart};
+use crate::algo::{CONFIG_WORDS, ClockChange, Rebase, Restart};
 
 /// Places and laps stay; all times move by the same number of units. An event that has left every
 /// window counts as one that has just left.
@@ -11,7 +11,7 @@ impl Rebase for SlidingLogParams {
         7
     }
 
-    fn figures(&self, _: u64) -> [u64; FIGURES] {
+    fn config_words(&self, _: u64) -> [u64; CONFIG_WORDS] {
         let (units, nanos) = self.grid.ratio();
         // A limit is 1 to 2^16.
         let limits = self.rates().iter().fold(0, |all, rate| all << 16 | (rate.limit - 1));
@@ -20,25 +20,25 @@ impl Rebase for SlidingLogParams {
         [units, nanos, limits, form, windows[0], windows[1], windows[2], windows[3]]
     }
 
-    fn passage(&self, restart: &Restart) -> Rebased {
-        Rebased::on(&self.grid, restart).counted_before(self.window_max)
+    fn clock_change(&self, restart: &Restart) -> ClockChange {
+        ClockChange::on(&self.grid, restart).counted_before(self.window_max)
     }
 
-    fn rebase(&self, word: u64, ring: &mut [u64], passage: &Rebased) -> Option<u64> {
+    fn rebase(&self, word: u64, ring: &mut [u64], change: &ClockChange) -> Option<u64> {
         let (lap, filled) = (self.lap.of(word), self.filled.of(word).min(self.places));
-        let (last, word_ahead) = self.last(word, passage.then());
+        let (last, word_ahead) = self.last(word, change.then());
         let longest = i128::from(self.window_max);
-        let last_ahead = passage.ahead(&self.grid, last).min(self.ahead_max.into());
+        let last_ahead = change.ahead(&self.grid, last).min(self.ahead_max.into());
         if self.is_unused(word) || last_ahead <= -longest {
             return None;
         }
-        let now = passage.now();
+        let now = change.now();
         let at = |ahead: i128| {
             let units = u64::try_from(ahead.unsigned_abs()).unwrap_or(0);
             TIME.of(if ahead < 0 { now.wrapping_sub(units) } else { now.wrapping_add(units) })
         };
         let ahead_of = |time: u64, min_ahead: i128| {
-            passage.ahead(&self.grid, time).min(last_ahead).max(min_ahead)
+            change.ahead(&self.grid, time).min(last_ahead).max(min_ahead)
         };
         let birth_cell = cell_at(self.places);
         let birth_ahead = match ring[birth_cell] {
@@ -48,7 +48,7 @@ impl Rebase for SlidingLogParams {
         // If the birth is not read, it bounds no event.
         let min_ahead = if has_unwritten(lap) { birth_ahead } else { -longest };
         let birth = self.birth(lap, &*ring);
-        let floor = passage.then();
+        let floor = change.then();
         for back in 0..self.places {
             let view =
                 View { ring: &*ring, word, lap, filled, last, floor, ahead: word_ahead, birth };

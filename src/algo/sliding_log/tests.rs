@@ -17,7 +17,7 @@ impl Ring for ByHand<'_> {
         if content >> 54 == 0 { content } else { 0 }
     }
 
-    fn apart(self, place: usize, content: u64) -> u64 {
+    fn xor(self, place: usize, content: u64) -> u64 {
         self.0[place] ^ content
     }
 }
@@ -84,11 +84,11 @@ fn a_word_that_fills_too_many_places_fills_them_all() {
         let [beyond, all] = [7, 4].map(|filled| {
             let word = params.time.set(params.lap.set(params.filled.set(0, filled), lap), floor);
             assert_eq!(params.filled.of(word), filled);
-            let seen = params.read(word, &ring[..], now, 1);
-            let passage = params.passage(&here(now));
-            let mut carried = *ring;
-            let word = params.rebase(word, &mut carried[..params.kept_cells()], &passage);
-            (params.answer(seen, now, 1), word, carried)
+            let view = params.read(word, &ring[..], now, 1);
+            let change = params.clock_change(&here(now));
+            let mut rebased = *ring;
+            let word = params.rebase(word, &mut rebased[..params.kept_cells()], &change);
+            (params.answer(view, now, 1), word, rebased)
         });
         assert_eq!(beyond, all, "{lap}");
     }
@@ -113,13 +113,13 @@ fn a_log_rebased_to_the_same_clock_answers_as_before() {
             ring[cell_at(4)] = if birth == 0 { 0 } else { cell(birth, FIRST) };
             let latest = params.time.set(0, floor - 50);
             let word = latest | params.lap.set(0, lap) | params.filled.set(0, place + 1);
-            let mut carried = ring;
+            let mut rebased = ring;
             let kept = params.kept_cells();
-            let passage = params.passage(&here(now));
-            let next = params.rebase(word, &mut carried[..kept], &passage).expect("it is live");
+            let change = params.clock_change(&here(now));
+            let next = params.rebase(word, &mut rebased[..kept], &change).expect("it is live");
             // Places that the first round has not reached are empty.
             let unknown = if lap == FIRST { place + 1..4 } else { 0..0 };
-            assert!(unknown.into_iter().all(|at| carried[cell_at(at)] == 0), "{lap} {place}");
+            assert!(unknown.into_iter().all(|at| rebased[cell_at(at)] == 0), "{lap} {place}");
             for millis in (0..1_100).step_by(50) {
                 let later = now.saturating_add(Duration::from_millis(millis));
                 for n in 1..=4 {
@@ -127,7 +127,7 @@ fn a_log_rebased_to_the_same_clock_answers_as_before() {
                         params.answer(params.read(word, &ring[..], later, n), later, n)
                     };
                     let told = (lap, place, birth, millis, n);
-                    assert_eq!(answer(next, &carried), answer(word, &ring), "{told:?}");
+                    assert_eq!(answer(next, &rebased), answer(word, &ring), "{told:?}");
                 }
             }
         }
@@ -163,12 +163,13 @@ fn the_latest_event_is_never_before_the_origin() {
 #[test]
 fn the_figures_hold_limits_of_up_to_two_to_the_sixteenth() {
     let second = |limit| Quota::per_second(limit);
-    let figures =
-        |log: SlidingLog, limit| log.params(&second(limit), 0).expect("in range").figures(0)[2];
-    assert_eq!(figures(SlidingLog::new(), 1), 0);
-    assert_eq!(figures(SlidingLog::new(), 1 << 16), 0xffff);
+    let config = |log: SlidingLog, limit| {
+        log.params(&second(limit), 0).expect("in range").config_words(0)[2]
+    };
+    assert_eq!(config(SlidingLog::new(), 1), 0);
+    assert_eq!(config(SlidingLog::new(), 1 << 16), 0xffff);
     let and = SlidingLog::new().and(Quota::per_minute(1 << 16));
-    assert_eq!(figures(and, 7), 6 << 16 | 0xffff);
+    assert_eq!(config(and, 7), 6 << 16 | 0xffff);
 }
 
 #[test]
@@ -194,10 +195,10 @@ proptest! {
             let mut events = Vec::new();
             for (pause, n) in &charges {
                 now = now.saturating_add(Duration::from_millis(*pause));
-                let seen = params.read(word, &ring[..], now, *n);
-                let Step::Admit { next } = params.step(seen, now, *n) else { continue };
+                let view = params.read(word, &ring[..], now, *n);
+                let Step::Admit { next } = params.step(view, now, *n) else { continue };
                 let before = ring.clone();
-                params.publish(seen, &before[..], |place, content| {
+                params.publish(view, &before[..], |place, content| {
                     ring[place] = content;
                     true
                 });

@@ -182,8 +182,8 @@ mod tests {
 
     fn charged(params: &SubWindowParams, cells: u64) -> u64 {
         let ring = [0; 8];
-        let seen = params.read(params.fresh(Tick::ZERO), &ring[..], Tick::ZERO, cells);
-        let Step::Admit { next } = params.step(seen, Tick::ZERO, cells) else {
+        let view = params.read(params.fresh(Tick::ZERO), &ring[..], Tick::ZERO, cells);
+        let Step::Admit { next } = params.step(view, Tick::ZERO, cells) else {
             panic!("a key never seen");
         };
         next

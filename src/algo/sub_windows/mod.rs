@@ -86,14 +86,14 @@ pub struct SubWindowParams {
     reciprocal: u64,
 }
 
-/// What a decision is made from.
+/// The data of a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct SubWindowView {
     admits: bool,
     /// The word with the cells charged, if they are admitted.
     next: u64,
     /// The cell to publish before the word advances; its place is that of its index. 0: none.
-    put: u64,
+    published: u64,
     /// Cells that count whole, before the charge.
     whole: u64,
     /// Cells of the oldest sub-window, if that is weighed; and how much of one sub-window the
@@ -118,10 +118,10 @@ impl SubWindowParams {
     }
 
     #[inline(always)]
-    fn remaining(&self, seen: &SubWindowView, n: u64) -> u64 {
+    fn remaining(&self, view: &SubWindowView, n: u64) -> u64 {
         // A count of zero needs no division.
-        let weighed = if seen.oldest == 0 { 0 } else { self.weigh(seen.oldest, seen.overlap) };
-        let estimate = seen.whole.saturating_add(weighed);
+        let weighed = if view.oldest == 0 { 0 } else { self.weigh(view.oldest, view.overlap) };
+        let estimate = view.whole.saturating_add(weighed);
         self.limit.saturating_sub(estimate.saturating_add(n))
     }
 
@@ -137,11 +137,11 @@ impl SubWindowParams {
     ) -> SubWindowView {
         let now = self.aligned(now);
         let view = self.view(word, ring, now);
-        let (counted, put) = if view.passed == 0 {
+        let (counted, published) = if view.passed == 0 {
             (view.total, 0)
         } else {
-            let OutOfLine(moved) = self.moved_on(view);
-            moved
+            let OutOfLine(advanced) = self.advanced(view);
+            advanced
         };
         let current = self.grid.later(view.last, view.passed) & self.index.max();
         let nanos = self.grid.ratio().1;
@@ -165,7 +165,7 @@ impl SubWindowParams {
                 true => self.index.set(self.count.set(0, counted.saturating_add(n)), current),
                 false => 0,
             },
-            put,
+            published,
             whole,
             oldest,
             overlap,
@@ -207,40 +207,40 @@ impl StateMachine for SubWindowParams {
     }
 
     #[inline(always)]
-    fn step(&self, seen: SubWindowView, _: Tick, _: u64) -> Step {
-        if seen.admits { Step::Admit { next: seen.next } } else { Step::Deny }
+    fn step(&self, view: SubWindowView, _: Tick, _: u64) -> Step {
+        if view.admits { Step::Admit { next: view.next } } else { Step::Deny }
     }
 
     #[inline(always)]
     fn publish<R: Ring>(
         &self,
-        seen: SubWindowView,
+        view: SubWindowView,
         _: R,
-        mut put: impl FnMut(usize, u64) -> bool,
+        mut write: impl FnMut(usize, u64) -> bool,
     ) -> bool {
-        seen.put == 0 || put(self.place(self.index.of(seen.put)), seen.put)
+        view.published == 0 || write(self.place(self.index.of(view.published)), view.published)
     }
 
     #[inline(always)]
-    fn permit(&self, seen: SubWindowView, now: Tick, n: u64) -> Permit {
+    fn permit(&self, view: SubWindowView, now: Tick, n: u64) -> Permit {
         let now = self.aligned(now);
         let scale = self.grid.scale(now, self.grid.floor(now));
         let (until_idle, scale) =
-            if n == 0 { (seen.waits.idle, seen.waits.scale) } else { (seen.until_idle, scale) };
-        let room = self.remaining(&seen, n);
+            if n == 0 { (view.waits.idle, view.waits.scale) } else { (view.until_idle, scale) };
+        let room = self.remaining(&view, n);
         Permit::new(Reading { limit: self.limit, room, cell: NonZeroU64::MIN, until_idle, scale })
     }
 
     #[inline(always)]
-    fn denied(&self, seen: SubWindowView, _: Tick, _: u64) -> Denied {
+    fn denied(&self, view: SubWindowView, _: Tick, _: u64) -> Denied {
         let reading = Reading {
             limit: self.limit,
-            room: self.remaining(&seen, 0),
+            room: self.remaining(&view, 0),
             cell: NonZeroU64::MIN,
-            until_idle: seen.waits.idle,
-            scale: seen.waits.scale,
+            until_idle: view.waits.idle,
+            scale: view.waits.scale,
         };
-        Denied::new(reading, seen.waits.wait)
+        Denied::new(reading, view.waits.wait)
     }
 
     #[inline]
@@ -251,7 +251,7 @@ impl StateMachine for SubWindowParams {
     #[inline]
     fn liveness(&self, word: u64, instant: u64) -> Liveness {
         let (last, total) = (self.index.of(word), self.count.of(word));
-        let (ahead, passed) = self.apart(last, instant);
+        let (ahead, passed) = self.distance(last, instant);
         if total == 0 {
             Liveness::Idle { units: passed }
         } else if passed > self.older {

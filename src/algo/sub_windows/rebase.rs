@@ -2,7 +2,7 @@
 
 use super::SubWindowParams;
 use super::scan::View;
-use crate::algo::{FIGURES, Rebase, Rebased, Restart, StateMachine};
+use crate::algo::{CONFIG_WORDS, ClockChange, Rebase, Restart, StateMachine};
 
 impl SubWindowParams {
     fn period_nanos(&self) -> u64 {
@@ -19,7 +19,7 @@ impl Rebase for SubWindowParams {
         if self.weighed { 6 } else { 5 }
     }
 
-    fn figures(&self, unix_origin_nanos: u64) -> [u64; FIGURES] {
+    fn config_words(&self, unix_origin_nanos: u64) -> [u64; CONFIG_WORDS] {
         let (units, nanos) = self.grid.ratio();
         // The beginning of a period of the wall clock, by any clock.
         let phase = i128::from(unix_origin_nanos) - i128::from(self.ahead_nanos);
@@ -28,17 +28,17 @@ impl Rebase for SubWindowParams {
         [units, nanos, self.limit, self.older, phase, 0, 0, 0]
     }
 
-    fn passage(&self, restart: &Restart) -> Rebased {
-        Rebased::on_wall_clock(&self.grid, self.period_nanos(), self.ahead_nanos, restart)
+    fn clock_change(&self, restart: &Restart) -> ClockChange {
+        ClockChange::on_wall_clock(&self.grid, self.period_nanos(), self.ahead_nanos, restart)
     }
 
     /// Counts that no longer count are dropped from the ring and from the total.
     #[expect(clippy::cast_possible_truncation, reason = "below the number of cells")]
-    fn rebase(&self, word: u64, ring: &mut [u64], passage: &Rebased) -> Option<u64> {
+    fn rebase(&self, word: u64, ring: &mut [u64], change: &ClockChange) -> Option<u64> {
         let last = self.index.of(word);
-        let ahead = passage.ahead(&self.grid, last);
+        let ahead = change.ahead(&self.grid, last);
         let oldest = u64::try_from(ahead + i128::from(self.older)).ok()?;
-        let now = passage.now();
+        let now = change.now();
         let moved = match u64::try_from(ahead) {
             Ok(ahead) => self.grid.later_in(self.index, now, self.grid.clamp_ahead(ahead)),
             Err(_) => self.before(now, u64::try_from(-ahead).unwrap_or(0)),

@@ -1,4 +1,4 @@
-//! What counts at an instant, and when there is room again, from the word and scans of its ring.
+//! The cells that count at an instant, and the time until there is room, from the word and scans of its ring.
 
 use core::num::NonZeroU64;
 
@@ -38,7 +38,7 @@ impl SubWindowParams {
     pub(super) fn view<R: Ring>(&self, word: u64, ring: R, now: Tick) -> View<R> {
         let floor = self.grid.floor(now);
         let last = self.index.of(word);
-        let (ahead, passed) = self.apart(last, floor);
+        let (ahead, passed) = self.distance(last, floor);
         let phase = if self.weighed { self.grid.scale(now, floor).phase } else { 0 };
         // No valid state counts more; an arbitrary word may, and its excess must not overflow the
         // field.
@@ -49,7 +49,7 @@ impl SubWindowParams {
     /// Sub-windows from that of `now` to the word's, if that is ahead; and from the word's to that
     /// of `now`, if it is behind.
     #[inline(always)]
-    pub(super) fn apart(&self, last: u64, floor: u64) -> (u64, u64) {
+    pub(super) fn distance(&self, last: u64, floor: u64) -> (u64, u64) {
         match self.grid.ahead(last, floor) {
             0 => (0, self.grid.behind(last, floor)),
             ahead => (ahead, 0),
@@ -68,7 +68,7 @@ impl SubWindowParams {
         index.wrapping_sub(back) & self.index.max()
     }
 
-    /// What the ring says was charged `back` (at most `older`) sub-windows before the word's.
+    /// The ring's count of the sub-window that is `back` (at most `older`) before the word's.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "below the number of cells")]
     pub(super) fn older_count<R: Ring>(&self, view: &View<R>, back: u64) -> u64 {
@@ -76,17 +76,17 @@ impl SubWindowParams {
         let back = back as usize;
         let wrapped = if back > view.place { self.cells as usize } else { 0 };
         // The count if the index above it is the same; else more than any count.
-        let count = view.ring.apart(view.place + wrapped - back, self.index.set(0, index));
+        let count = view.ring.xor(view.place + wrapped - back, self.index.set(0, index));
         if count <= self.count.max() { count.min(self.limit) } else { 0 }
     }
 
-    /// What was charged in the word's own sub-window.
+    /// The count of the word's own sub-window.
     pub(super) fn last_count<R: Ring>(&self, view: &View<R>) -> u64 {
         let older = |sum: u64, back| sum.saturating_add(self.older_count(view, back));
         view.total.saturating_sub((1..=self.older).fold(0, older)).min(self.limit)
     }
 
-    /// What was charged in the sub-window `later` after the first that counts.
+    /// The count of the sub-window that is `later` after the first that counts.
     pub(super) fn count_from_oldest<R: Ring>(&self, view: &View<R>, later: u64) -> u64 {
         // The first that counts lies `older` before the current, which is `passed` after the last.
         let after_last = (view.passed + later).checked_sub(self.older);
@@ -101,7 +101,7 @@ impl SubWindowParams {
     /// to publish.
     #[cold]
     #[inline(never)]
-    pub(super) fn moved_on<R: Ring>(&self, view: View<R>) -> OutOfLine<(u64, u64)> {
+    pub(super) fn advanced<R: Ring>(&self, view: View<R>) -> OutOfLine<(u64, u64)> {
         if view.passed > self.older {
             return OutOfLine((0, 0));
         }
@@ -116,8 +116,9 @@ impl SubWindowParams {
             }
         }
         let last = view.total.saturating_sub(older).min(self.limit);
-        let put = if last == 0 { 0 } else { self.index.set(self.count.set(0, last), view.last) };
-        OutOfLine((view.total.saturating_sub(gone), put))
+        let published =
+            if last == 0 { 0 } else { self.index.set(self.count.set(0, last), view.last) };
+        OutOfLine((view.total.saturating_sub(gone), published))
     }
 
     /// Whole cells in `oldest` weighed by `overlap`.

@@ -19,19 +19,19 @@ impl Counted {
     }
 
     fn read(&self, now: Tick, n: u64) -> Decision {
-        let seen = self.params.read(self.word, &*self.ring, now, n);
-        self.params.answer(seen, now, n)
+        let view = self.params.read(self.word, &*self.ring, now, n);
+        self.params.answer(view, now, n)
     }
 
     fn charge(&mut self, now: Tick, n: u64) {
-        let seen = self.params.read(self.word, &*self.ring, now, n);
-        let Step::Admit { next } = self.params.step(seen, now, n) else { return };
-        let mut put = None;
-        self.params.publish(seen, &*self.ring, |place, content| {
-            put = Some((place, content));
+        let view = self.params.read(self.word, &*self.ring, now, n);
+        let Step::Admit { next } = self.params.step(view, now, n) else { return };
+        let mut published = None;
+        self.params.publish(view, &*self.ring, |place, content| {
+            published = Some((place, content));
             true
         });
-        put.into_iter().for_each(|(place, content)| self.ring[place] = content);
+        published.into_iter().for_each(|(place, content)| self.ring[place] = content);
         self.word = next;
     }
 }

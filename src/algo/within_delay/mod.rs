@@ -25,11 +25,11 @@ impl<M: StateMachine> WithinDelay<M> {
     }
 
     /// By how much the delay of `n` cells exceeds the bound, if they would be admitted at all.
-    fn excess(&self, seen: M::View, now: Tick, n: u64) -> Option<Duration> {
-        if !matches!(self.machine.step(seen, now, n), Step::Admit { .. }) {
+    fn excess(&self, view: M::View, now: Tick, n: u64) -> Option<Duration> {
+        if !matches!(self.machine.step(view, now, n), Step::Admit { .. }) {
             return None;
         }
-        let delay = self.machine.permit(seen, now, n).delay();
+        let delay = self.machine.permit(view, now, n).delay();
         delay.checked_sub(self.max_delay).filter(|excess| !excess.is_zero())
     }
 }
@@ -68,35 +68,35 @@ impl<M: StateMachine> StateMachine for WithinDelay<M> {
         self.machine.read(word, ring, now, n)
     }
 
-    fn step(&self, seen: M::View, now: Tick, n: u64) -> Step {
-        match self.excess(seen, now, n) {
+    fn step(&self, view: M::View, now: Tick, n: u64) -> Step {
+        match self.excess(view, now, n) {
             Some(_) => Step::Deny,
-            None => self.machine.step(seen, now, n),
+            None => self.machine.step(view, now, n),
         }
     }
 
     fn publish<R: Ring>(
         &self,
-        seen: M::View,
+        view: M::View,
         ring: R,
-        put: impl FnMut(usize, u64) -> bool,
+        write: impl FnMut(usize, u64) -> bool,
     ) -> bool {
-        self.machine.publish(seen, ring, put)
+        self.machine.publish(view, ring, write)
     }
 
-    fn note(&self, seen: M::View, n: u64) -> u64 {
-        self.machine.note(seen, n)
+    fn note(&self, view: M::View, n: u64) -> u64 {
+        self.machine.note(view, n)
     }
 
-    fn permit(&self, seen: M::View, now: Tick, n: u64) -> Permit {
-        self.machine.permit(seen, now, n)
+    fn permit(&self, view: M::View, now: Tick, n: u64) -> Permit {
+        self.machine.permit(view, now, n)
     }
 
-    fn denied(&self, seen: M::View, now: Tick, n: u64) -> Denied {
-        let Some(excess) = self.excess(seen, now, n) else {
-            return self.machine.denied(seen, now, n);
+    fn denied(&self, view: M::View, now: Tick, n: u64) -> Denied {
+        let Some(excess) = self.excess(view, now, n) else {
+            return self.machine.denied(view, now, n);
         };
-        let uncharged = self.machine.permit(seen, now, 0);
+        let uncharged = self.machine.permit(view, now, 0);
         DecisionParts {
             limit: uncharged.limit(),
             remaining: uncharged.remaining(),

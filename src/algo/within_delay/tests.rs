@@ -14,11 +14,11 @@ fn answers<M: StateMachine>(
     let now = Tick::from_nanos(1_000_000_000);
     let mut word = bound.fresh(now);
     let mut answer = |n: &u64| {
-        let seen = bound.read(word, NoRing, now, *n);
-        if let Step::Admit { next } = bound.step(seen, now, *n) {
+        let view = bound.read(word, NoRing, now, *n);
+        if let Step::Admit { next } = bound.step(view, now, *n) {
             word = next;
         }
-        bound.answer(seen, now, *n).map(|permit| permit.delay().as_millis())
+        bound.answer(view, now, *n).map(|permit| permit.delay().as_millis())
     };
     costs.iter().map(&mut answer).collect()
 }

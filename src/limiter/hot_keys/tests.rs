@@ -62,7 +62,8 @@ fn rivals(gate: &Gate) -> (u64, u64) {
     (0, rival)
 }
 
-/// After so many nanoseconds, a thread asks for so many cells, and its first try may lose a race.
+/// Nanoseconds since the last act, a thread, the cells that it asks for, and whether its first try loses a
+/// race.
 type Act = (u64, usize, u64, bool);
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {

@@ -5,7 +5,7 @@ use core::hash::Hash;
 use core::marker::PhantomData;
 
 use crate::algo::{Algorithm, StateMachine};
-use crate::charge::refund::{IsRevocable, Taken};
+use crate::charge::refund::{IsRefundable, RefundableCharge};
 use crate::decision::{Decision, Denied, Permit};
 use crate::limiter::Limiter;
 use crate::limiter::direct::Direct;
@@ -37,10 +37,10 @@ pub(super) trait Member<R: ?Sized>: Send + Sync {
     fn check(&self, target: Target, n: u64, given: Option<Tick>) -> Decision;
 
     /// Charges `n` cells in a form that can be refunded. The limit must be refundable.
-    fn take(&self, target: Target, n: u64) -> Result<(Taken, Permit), Denied>;
+    fn take(&self, target: Target, n: u64) -> Result<(RefundableCharge, Permit), Denied>;
 
     /// Refunds what time has not restored of a charge, at the given time or now.
-    fn refund(&self, taken: &Taken, given: Option<Tick>);
+    fn refund(&self, taken: &RefundableCharge, given: Option<Tick>);
 
     /// Counts cells that were taken and not refunded, if the limiter counts.
     fn count_admitted(&self);
@@ -102,7 +102,7 @@ where
     C: Clock,
 {
     fn is_refundable(&self) -> bool {
-        self.limiter.borrow().params().dispatch_refund(IsRevocable).is_some()
+        self.limiter.borrow().params().dispatch_refund(IsRefundable).is_some()
     }
 
     #[inline]
@@ -125,7 +125,7 @@ where
         }
     }
 
-    fn take(&self, target: Target, n: u64) -> Result<(Taken, Permit), Denied> {
+    fn take(&self, target: Target, n: u64) -> Result<(RefundableCharge, Permit), Denied> {
         let limiter = self.limiter.borrow();
         let taken = limiter.take(target.probe, n, target.now);
         if taken.is_err() {
@@ -134,7 +134,7 @@ where
         taken
     }
 
-    fn refund(&self, taken: &Taken, given: Option<Tick>) {
+    fn refund(&self, taken: &RefundableCharge, given: Option<Tick>) {
         let limiter = self.limiter.borrow();
         limiter.refund(taken, taken.cells(), || limiter.or_now(given));
     }
@@ -169,7 +169,7 @@ where
     C: Clock,
 {
     fn is_refundable(&self) -> bool {
-        self.limiter.borrow().params().dispatch_refund(IsRevocable).is_some()
+        self.limiter.borrow().params().dispatch_refund(IsRefundable).is_some()
     }
 
     fn target(&self, _: &R, now: Option<Tick>) -> Target {
@@ -184,11 +184,11 @@ where
         self.limiter.borrow().decide_at(n, target.now)
     }
 
-    fn take(&self, target: Target, n: u64) -> Result<(Taken, Permit), Denied> {
+    fn take(&self, target: Target, n: u64) -> Result<(RefundableCharge, Permit), Denied> {
         self.limiter.borrow().take(n, target.now)
     }
 
-    fn refund(&self, taken: &Taken, given: Option<Tick>) {
+    fn refund(&self, taken: &RefundableCharge, given: Option<Tick>) {
         let limiter = self.limiter.borrow();
         limiter.refund(taken, taken.cells(), || limiter.or_now(given));
     }

@@ -13,7 +13,7 @@ use core::fmt;
 pub use answer::{CompositeDenied, CompositePermit};
 pub use builder::{CompositeBuilder, CompositeError};
 
-use crate::charge::refund::Taken;
+use crate::charge::refund::RefundableCharge;
 use crate::decision::{Denied, Permit};
 use crate::limiter::ask::{Ask, sealed::Gate};
 use crate::policy::shadow::ShadowCounts;
@@ -234,7 +234,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
                 }
             }
         }
-        let mut charges = [Taken::Nothing; MEMBERS_MAX - 1];
+        let mut charges = [RefundableCharge::Nothing; MEMBERS_MAX - 1];
         let mut tightest: Option<Tightest> = None;
         for (index, (NamedLimit { name, member }, &target)) in
             self.refundable.iter().zip(&targets).enumerate()
@@ -285,7 +285,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     /// another request was faster.
     #[cold]
     #[inline(never)]
-    fn refund(&self, charges: &[Taken], given: Option<Tick>) {
+    fn refund(&self, charges: &[RefundableCharge], given: Option<Tick>) {
         let times = match () {
             () if planted(Fault::RefundLeftOut) => 0,
             () if planted(Fault::RefundedTwice) => 2,

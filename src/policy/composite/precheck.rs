@@ -14,7 +14,7 @@
 use core::hash::Hash;
 
 use crate::algo::{Algorithm, StateMachine, Step};
-use crate::charge::refund::IsRevocable;
+use crate::charge::refund::IsRefundable;
 use crate::decision::Denied;
 use crate::limiter::direct::Direct;
 use crate::limiter::{Limiter, WhenFull, unseen};
@@ -47,7 +47,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         let Err(denied) = answer else { return Ok(()) };
         match () {
             () if !algo.remembers_denials() => self.count(false),
-            () if algo.dispatch_refund(IsRevocable).is_some() => {
+            () if algo.dispatch_refund(IsRefundable).is_some() => {
                 // Another thread has refunded cells meanwhile, so the take succeeded: refund it as
                 // well.
                 if let Ok((taken, _)) = self.take(probe, n, now) {
@@ -78,7 +78,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         if !matches!(algo.step(unseen(algo, n, now), now, n), Step::Admit { .. }) {
             return Ok(());
         }
-        let Err(Full { nearest }) = self.table().has_place(probe, algo, now) else {
+        let Err(Full { nearest_idle }) = self.table().has_place(probe, algo, now) else {
             return Ok(());
         };
         match self.when_full() {
@@ -86,7 +86,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
                 let answer = shared.1.peek(&shared.0, now, n).map(drop);
                 answer.inspect_err(|_| self.table().counters().count(Event::Overflowed))
             }
-            _ => self.decide_unseated(nearest, n, now).map(drop),
+            _ => self.decide_without_slot(nearest_idle, n, now).map(drop),
         }
     }
 }
@@ -99,7 +99,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
         let algo = self.params();
         match () {
             () if !algo.remembers_denials() => {}
-            () if algo.dispatch_refund(IsRevocable).is_some() => {
+            () if algo.dispatch_refund(IsRefundable).is_some() => {
                 if let Ok((taken, _)) = self.take(n, now) {
                     self.refund(&taken, taken.cells(), || now);
                 }

@@ -216,7 +216,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
         (seen.remaining() == 0).then(|| seen.reset_after())
     }
 
-    /// Ends the ban of `key` and forgets its strikes. What the limiter charged stays charged.
+    /// Ends the ban of `key` and forgets its strikes. Cells that the limiter charged stay charged.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -215,7 +215,7 @@ impl<'a> Cursor<'a> {
         Ok(Some(cells))
     }
 
-    /// What follows the limit: `/s`, `req/min`, `requests per 2 days`, `rps`. The second value is
+    /// Parses the text after the limit: `/s`, `req/min`, `requests per 2 days`, `rps`. The second value is
     /// the column of the period.
     fn per_period(&mut self) -> Result<(usize, Duration), QuotaError> {
         self.skip_space();

@@ -109,8 +109,7 @@ fn range_errors_name_the_place_of_the_number() {
     assert_eq!(told, "column 4: the period is 0: give it a length, for example 1 s");
 }
 
-/// What must hold of any text: it is a quota whose displayed form is the same quota, or its error names
-/// a place in it.
+/// Any text is a quota whose displayed form parses to the same quota, or its error names a place in it.
 fn hold(text: &str) -> Result<(), TestCaseError> {
     match text.parse::<Quota>() {
         Ok(quota) => {

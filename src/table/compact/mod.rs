@@ -20,7 +20,7 @@ use super::memory::{HugePages, Lines, OutOfMemory, prefetch};
 use super::probe::Probe;
 use super::slot_kind::{BestSlots, Candidate, Ranking, SlotKind, SlotRef};
 use crate::algo::StateMachine;
-use crate::cell::{CompactCell, CompactWord, Fingerprint, Paid, SlotRing, StateWord};
+use crate::cell::{ChargeReceipt, CompactCell, CompactWord, Fingerprint, SlotRing, StateWord};
 use crate::sync::{Fault, planted};
 
 type Bucket = [CompactCell; BUCKET];
@@ -155,7 +155,7 @@ impl SlotKind for CompactSlots {
         (0, 0)
     }
 
-    fn charged_slot(&self, probe: Probe, _: &Paid) -> Option<SlotRef<'_, CompactWord>> {
+    fn charged_slot(&self, probe: Probe, _: &ChargeReceipt) -> Option<SlotRef<'_, CompactWord>> {
         self.find_committed(probe)
     }
 }

@@ -32,7 +32,7 @@ impl CompactSlots {
     /// Restores a key into a slot that has not been used, with the state that `rebase` makes of its
     /// own, if it makes one. Of a key that is in the bucket already, the state with more debt is
     /// kept.
-    pub(in crate::table) fn put_back<M: StateMachine>(
+    pub(in crate::table) fn restore<M: StateMachine>(
         &self,
         saved: SavedSlot<'_>,
         machine: &M,
@@ -57,7 +57,7 @@ impl CompactSlots {
             let _ = cell.swap(other, CompactWord::VACANT);
         }
         let taken = bucket[saved.place].swap(CompactWord::VACANT, word);
-        debug_assert!(taken.is_ok(), "put back twice");
+        debug_assert!(taken.is_ok(), "restored twice");
         Ok(())
     }
 }

@@ -26,8 +26,8 @@ fn bucket() -> impl StateMachine {
 /// The state after `n` cells at `now`.
 fn charged(n: u64, now: Tick) -> u64 {
     let machine = bucket();
-    let seen = machine.read(machine.fresh(now), NoRing, now, n);
-    let Step::Admit { next } = machine.step(seen, now, n) else { panic!("{n} cells are free") };
+    let view = machine.read(machine.fresh(now), NoRing, now, n);
+    let Step::Admit { next } = machine.step(view, now, n) else { panic!("{n} cells are free") };
     next
 }
 
@@ -35,7 +35,7 @@ fn live(debt: u64) -> CompactWord {
     CompactWord::committed(Fingerprint::of(0), charged(debt, NOW))
 }
 
-/// Idle for so many seconds.
+/// A key that has been idle for `seconds`.
 fn idle(seconds: u64) -> CompactWord {
     let then = Tick::from_nanos(NOW.as_nanos() - (seconds + 1) * 1_000_000_000);
     CompactWord::committed(Fingerprint::of(0), charged(1, then))
@@ -129,7 +129,7 @@ fn a_request_displaces_one_claim_and_no_more() {
     let table = filled(words);
     let taken = table.claim(&request(&machine), &mut may_displace);
     assert!(matches!(taken, Ok(Some(_))) && !may_displace);
-    assert!(matches!(table.choose(&request(&machine), may_displace), Choice::Survey));
+    assert!(matches!(table.choose(&request(&machine), may_displace), Choice::Rescan));
     // A vacant slot is no claim.
     words[1][5] = CompactWord::VACANT;
     let (table, mut may_displace) = (filled(words), true);

@@ -38,7 +38,7 @@ use super::memory::{HugePages, LINE_WORDS, OutOfMemory, RingWords, Slots, prefet
 use super::probe::{LINE, Probe};
 use super::slot_kind::{BestSlots, Ranking, SlotKind, SlotRef};
 use crate::algo::StateMachine;
-use crate::cell::{Head, HeadCell, Paid, SlotRing, StateWord};
+use crate::cell::{ChargeReceipt, Head, HeadCell, SlotRing, StateWord};
 use crate::sync::{AtomicU64, Fault, planted};
 use ranking::WideCandidate;
 use slot::Owner;
@@ -269,7 +269,7 @@ impl SlotKind for WideSlots {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "below the number of buckets")]
-    fn charged_slot(&self, _: Probe, paid: &Paid) -> Option<SlotRef<'_, Head>> {
+    fn charged_slot(&self, _: Probe, paid: &ChargeReceipt) -> Option<SlotRef<'_, Head>> {
         let bucket = self.slots.bucket((paid.place / BUCKET) as u32);
         let cell = &bucket[paid.place % BUCKET].head;
         cell.load_in(paid.generation).map(|word| SlotRef { cell, word })

@@ -17,13 +17,13 @@ pub(in crate::table) struct WideCandidate<'a> {
     pub(super) head: Head,
 }
 
-/// How good a slot is to take: not at all, since that forgets something.
+/// The rank of a live slot, the lowest: taking it would forget a key.
 const LIVE: u64 = 0;
-/// Another key's claim, about to be committed: taken only if nothing else is free.
+/// The rank of another key's claim, which is about to be committed: taken only if no slot is free.
 const CLAIMED: u64 = 1;
-/// Idle, for so many units more.
+/// The rank of an idle slot, plus the units that it has been idle.
 const IDLE: u64 = 2;
-/// No key's.
+/// The rank of a vacant slot, the highest.
 const VACANT: u64 = u64::MAX;
 
 impl<'a> WideCandidate<'a> {

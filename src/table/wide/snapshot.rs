@@ -44,7 +44,7 @@ impl WideSlots {
     /// Restores a key into a slot that has not been used, with the state that `rebase` makes of its
     /// own and of its ring, if it makes one: bucket after bucket, in ascending order. Of a key that
     /// has another slot already, the state with more debt is kept.
-    pub(in crate::table) fn put_back<M: StateMachine>(
+    pub(in crate::table) fn restore<M: StateMachine>(
         &self,
         saved: SavedSlot<'_>,
         machine: &M,
@@ -81,7 +81,7 @@ impl WideSlots {
         let taken = slot.head.swap(Head::committed(0, 0), Head::committed(GENERATION, state));
         let handed_over = slot.hand_over(Owner::NONE, owner);
         self.ring::<M>(&slot.head).fill(GENERATION, ring);
-        debug_assert!(taken.is_ok() && handed_over, "put back twice");
+        debug_assert!(taken.is_ok() && handed_over, "restored twice");
         Ok(())
     }
 }

@@ -29,8 +29,8 @@ fn charged(n: u64) -> u64 {
 
 fn charged_at(now: Tick, n: u64) -> u64 {
     let machine = bucket();
-    let seen = machine.read(machine.fresh(now), NoRing, now, n);
-    let Step::Admit { next } = machine.step(seen, now, n) else { panic!("{n} cells are free") };
+    let view = machine.read(machine.fresh(now), NoRing, now, n);
+    let Step::Admit { next } = machine.step(view, now, n) else { panic!("{n} cells are free") };
     next
 }
 
@@ -70,12 +70,12 @@ fn filled(debts: [[u64; BUCKET]; 2]) -> Table {
     table
 }
 
-/// What [`SlotTable::choose`] returns.
+/// The result of [`SlotTable::choose`].
 #[derive(Debug, PartialEq)]
 enum Chosen {
     /// The slot's index, and whether a live key is evicted.
     Take(usize, bool),
-    Survey,
+    Rescan,
     Full(u64),
 }
 
@@ -86,8 +86,8 @@ fn choose(table: &Table, may_evict: bool, may_displace: bool) -> Chosen {
         Choice::Take(candidate, evicts) => {
             Chosen::Take(table.slots.index_of(candidate.seen().cell), evicts)
         }
-        Choice::Survey => Chosen::Survey,
-        Choice::Full(Full { nearest }) => Chosen::Full(nearest),
+        Choice::Rescan => Chosen::Rescan,
+        Choice::Full(Full { nearest_idle }) => Chosen::Full(nearest_idle),
     }
 }
 
@@ -137,8 +137,8 @@ fn a_key_that_got_a_slot_after_its_lookup_evicts_no_other_key() {
         debts[bucket as usize][3] = 0;
         let table = filled(debts);
         put(&table, (bucket, 3), KEY, Head::committed(1, charged(9)));
-        assert_eq!(choose(&table, true, true), Chosen::Survey);
-        assert_eq!(choose(&table, false, true), Chosen::Survey);
+        assert_eq!(choose(&table, true, true), Chosen::Rescan);
+        assert_eq!(choose(&table, false, true), Chosen::Rescan);
     }
 }
 
@@ -229,7 +229,7 @@ fn a_request_displaces_one_claim_and_no_more() {
         for index in [0, 6, 13] {
             assert_eq!(
                 again(&all_claimed(Some(index)), evict),
-                Chosen::Survey,
+                Chosen::Rescan,
                 "one of them is its own"
             );
         }
@@ -245,7 +245,7 @@ fn a_claim_that_its_thread_left_is_committed_by_the_next_request() {
     let asks: [Ask<'_>; 3] = [
         &|table| table.answer(None, request(&machine, 2, false)).expect("a place").is_ok(),
         &|table| table.allow(None, request(&machine, 2, false)).expect("a place"),
-        &|table| matches!(table.charge(&request(&machine, 2, false)), Charged::Paid(_)),
+        &|table| matches!(table.charge(&request(&machine, 2, false)), Charged::Admitted(_)),
     ];
     for place in [(0, 0), (1, 5)] {
         for ask in asks {

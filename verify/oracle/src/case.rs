@@ -64,7 +64,7 @@ impl Case {
         let mut span = TellableRange::default();
         for step in 0..STEPS {
             let chance = &mut self.chance;
-            now = draw::towards(chance, now).apply(now, &quota, &last);
+            now = draw::next_move(chance, now).apply(now, &quota, &last);
             now = now.clamp(span.min, span.max);
             let n = draw::cost(chance).cells(fits, rest);
             let expected = within_time(oracle.decide(Tick::from_nanos(now), n));

@@ -192,7 +192,7 @@ fn quota(chance: &mut Chance) -> Quota {
     }
 }
 
-/// The instant at which a sequence begins.
+/// Draws the instant at which a sequence begins.
 pub(crate) fn start(chance: &mut Chance) -> u64 {
     match chance.below(4) {
         0 => 0,
@@ -202,9 +202,9 @@ pub(crate) fn start(chance: &mut Chance) -> u64 {
     }
 }
 
-/// Mostly forward and to where answers change, sometimes back, sometimes anywhere. At the last tick
-/// mostly back, since little can happen there.
-pub(crate) fn towards(chance: &mut Chance, now: u64) -> Move {
+/// Draws the next move of the clock: mostly forward and to instants at which answers change, sometimes back
+/// or anywhere. From the last tick it is mostly back, since time cannot go on.
+pub(crate) fn next_move(chance: &mut Chance, now: u64) -> Move {
     let kinds = if now == u64::MAX && chance.below(8) > 0 { 46..56 } else { 0..56 };
     match chance.within(kinds.start, kinds.end - 1) {
         0..=9 => Move::Stay,

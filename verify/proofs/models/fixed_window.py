@@ -40,7 +40,7 @@ class FixedWindow:
 
     @classmethod
     def built(cls, limit, period, origin=0, offset_secs=None, compact=False):
-        """As the Rust builds it of constants; `None` where there is no compact one."""
+        """Builds it from constants, as the Rust does. `None`: there is no compact state."""
         bits = COMPACT_BITS if compact else PAYLOAD_BITS
         count = Field(0, (limit + 1).bit_length())
         end = count.above(bits - count.bits)
@@ -61,15 +61,15 @@ class FixedWindow:
 
     @classmethod
     def any_built(cls, bits, count_bits, endless):
-        """Any window with so many bits for the count, and all above for its end: any limit below the
-        largest count (by another quota, too), or the largest count, where it is overdrawn."""
+        """Any window with `count_bits` bits for the count and the bits above for its end. The limit is
+        any number below the largest count, or the largest count, which an overdrawn window has."""
         count = Field(0, count_bits)
         end = count.above(bits - count_bits)
         length, limit = number("length", 1), number("limit", 1, count.max)
         grid = Grid.any_built(end.bits, endless)
         fact(length <= grid.reach)
         window = cls(grid, limit, length, U(0), count, end)
-        # Of a wide state, bits above it are ignored; of a compact one there are none.
+        # A wide state ignores the bits above it; a compact state has none.
         window.above = 2**11 - 1 if bits == PAYLOAD_BITS else 0
         return window
 
@@ -83,7 +83,7 @@ class FixedWindow:
         parts = {(0, self.count.bits): counted, (self.count.bits, self.end.bits): end}
         return Packed(parts, number("above", 0, self.above).v)
 
-    # What follows stands in the Rust.
+    # As in the Rust.
 
     def aligned(self, now):
         return now.saturating_add(self.ahead_nanos)
@@ -116,7 +116,7 @@ class FixedWindow:
         return If(n > self.limit, U(NEVER), ahead)
 
     def until_idle_after(self, word, now, n):
-        """What a permit tells: cells counted, and units until idle."""
+        """What a permit reports: the cells counted, and the units until idle."""
         floor, counted, ahead = self.view(word, now)
         total = counted.saturating_add(n)
         return total, If(total == 0, U(0), self.ahead_after(counted, ahead))
@@ -127,7 +127,7 @@ class FixedWindow:
         units = If(ahead == 0, self.grid.behind(end, instant), If(counted == 0, U(0), counted))
         return Or(ahead == 0, counted == 0), units
 
-    def give_back(self, word, receipt_cells, receipt_at, receipt_next, now, n):
+    def refund(self, word, receipt_cells, receipt_at, receipt_next, now, n):
         floor, counted, _ = self.view(word, now)
         passed = floor.saturating_sub(self.grid.floor(self.aligned(receipt_at)))
         same_window = And(self.end.of(word) == self.end.of(receipt_next), passed <= self.length)
@@ -142,7 +142,7 @@ class FixedWindow:
         return self.end.set(left, self.end.of(word))
 
 
-class Scene:
+class State:
     def __init__(self, bits, count_bits, endless):
         self.window = FixedWindow.any_built(bits, count_bits, endless)
         self.grid = self.window.grid
@@ -152,7 +152,7 @@ class Scene:
         self.counted = self.exactly(self.floor)
 
     def exactly(self, floor):
-        """What the exact window has counted."""
+        """The cells that the exact window has counted at `floor`."""
         return If(self.end > floor.v, self.count.v, 0)
 
     def step(self, floor=None):
@@ -164,8 +164,8 @@ class Scene:
         return If(open_, self.end, If(self.end > opened, self.end, opened))
 
 
-# Every width of the count that a limit can ask for, in wide states; and in compact ones those that
-# leave room for a window of a thousand units.
+# Wide states: every width of the count that a limit can need. Compact states: every width that leaves
+# room for a window of a thousand units.
 KINDS = [(PAYLOAD_BITS, c) for c in range(1, 32)] + [(COMPACT_BITS, c) for c in range(1, 26)]
 
 
@@ -174,7 +174,7 @@ def each(state):
         for bits, count_bits in KINDS:
             for endless in (True, False):
                 label = f"{count_bits} of {bits} bits, {'endless' if endless else 'wrapping'}"
-                yield label, lambda: state(Scene(bits, count_bits, endless))
+                yield label, lambda: state(State(bits, count_bits, endless))
     return claims
 
 
@@ -194,8 +194,8 @@ def writes_exactly(at):
 
 
 def a_window_counts_all_it_grants(at):
-    """While a window that has counted is open, it stays where it is, and its count only rises: so it
-    never grants more than the limit, less what it had counted."""
+    """While a window with a count is open, its end stays the same and its count only rises. So it grants
+    at most the limit."""
     step = at.step()
     fact(at.end > at.floor.v, at.count > 0, step.admits)
     return And(at.window.count.of(step.next).v == at.count.v + at.n.v,
@@ -212,13 +212,13 @@ def idle_is_absent(at):
                Implies(And(step.admits, at.n != 0), step.next == absent.next))
 
 
-def idle_is_known(at):
+def idle_is_exact(at):
     idle, units = at.window.idle(at.word, at.floor)
     return And(Iff(idle, at.counted == 0), Implies(And(idle, at.end <= at.floor.v),
                                                    units == at.floor.v - at.end))
 
 
-def waits_are_sufficient_and_least(at):
+def waits_are_sufficient_and_minimal(at):
     fact(Not(at.step().admits), at.n <= at.window.limit)
     wait, passed = at.window.wait(at.word, at.floor, at.n), number("passed")
     later = U(at.floor.v + passed.v)
@@ -232,13 +232,13 @@ def stale_grants_no_more(at):
     return Implies(at.step(stale).admits, at.step().admits)
 
 
-def given_back_is_no_more(at):
-    """Nothing is given back but to the window it was charged in, while that is open, and never from a
-    count that stands for more than itself."""
+def a_refund_is_of_this_window(at):
+    """A refund reaches only the window that was charged, while that window is open. A count at its
+    maximum may stand for more cells, and is never reduced."""
     cells, back = number("cells"), number("back")
     charged_at = at.grid.any_floor("charged_at")
     charged_end = at.end - 0
-    word = at.window.give_back(at.word, cells, charged_at, at.word, at.floor, back)
+    word = at.window.refund(at.word, cells, charged_at, at.word, at.floor, back)
     count = at.window.count.of(word)
     most = If(back < cells, back.v, cells.v)
     left = If(at.count.v > most, at.count.v - most, 0)
@@ -246,13 +246,13 @@ def given_back_is_no_more(at):
                Implies(Or(at.end <= at.floor.v, at.count == at.window.count.max), count == at.count))
 
 
-def no_give_back_to_another_window(at):
+def no_refund_to_another_window(at):
     cells, back = number("cells"), number("back")
     end, counted = number("other", 0, at.window.end.max), number("other_count", 0, at.window.count.max)
     other = at.window.word_of(end, counted)
     charged_at = at.grid.any_floor("charged_at")
     fact(at.window.end.of(other) != at.window.end.of(at.word))
-    word = at.window.give_back(at.word, cells, charged_at, other, at.floor, back)
+    word = at.window.refund(at.word, cells, charged_at, other, at.floor, back)
     return at.window.count.of(word) == at.count
 
 
@@ -270,38 +270,38 @@ PROPERTIES = [
     Property("writes the exact window, which never moves back", each(writes_exactly)),
     Property("a window counts all that it grants, up to the limit", each(a_window_counts_all_it_grants)),
     Property("idle is the same as absent", each(idle_is_absent)),
-    Property("idle, and how long, is known", each(idle_is_known)),
-    Property("retry_after is sufficient and least", each(waits_are_sufficient_and_least)),
+    Property("whether and how long a state is idle is exact", each(idle_is_exact)),
+    Property("retry_after is sufficient and minimal", each(waits_are_sufficient_and_minimal)),
     Property("a stale clock grants no more", each(stale_grants_no_more)),
-    Property("what is given back was charged in this window", each(given_back_is_no_more)),
-    Property("nothing is given back to another window", each(no_give_back_to_another_window)),
+    Property("a refund was charged in this window", each(a_refund_is_of_this_window)),
+    Property("another window gets no refund", each(no_refund_to_another_window)),
     Property("aligned instants rise, and saturate on the limit's side", lambda: iter([("any", instants_align)])),
 ]
 
 FAULTS = [
     Fault("`counted >= limit - n`", "admits exactly what the exact window admits",
           "denies = Or(n > self.limit, counted > room)", "denies = Or(n > self.limit, counted >= room)"),
-    Fault("a limit that is compared with a sum that wraps", "admits exactly what the exact window admits",
+    Fault("the limit is compared with a sum that wraps", "admits exactly what the exact window admits",
           "denies = Or(n > self.limit, counted > room)", "denies = counted.wrapping_add(n) > self.limit"),
-    Fault("the count of a window that has ended counts on", "admits exactly what the exact window admits",
+    Fault("the count of a window that has ended still counts", "admits exactly what the exact window admits",
           "If(ahead > 0, self.count.of(word), U(0))", "self.count.of(word)"),
     Fault("a window that is ahead of the clock is reset", "writes the exact window, which never moves back",
           "return If(counted > 0, ahead, ahead.max(self.length))", "return If(counted > 0, ahead.min(self.length), self.length)"),
-    Fault("every event moves the window on", "a window counts all that it grants, up to the limit",
+    Fault("every event moves the end of the window", "a window counts all that it grants, up to the limit",
           "return If(counted > 0, ahead, ahead.max(self.length))", "return ahead.max(self.length)"),
-    Fault("a window that has ended goes on from where it ended", "idle is the same as absent",
+    Fault("a new window begins where the last one ended", "idle is the same as absent",
           "end = self.grid.later(floor, self.ahead_after(counted, ahead))",
           "end = self.grid.later(self.end.of(word), self.length)"),
-    Fault("a stamp is taken for a window", "idle, and how long, is known",
+    Fault("an instant without a count is taken for a window", "whether and how long a state is idle is exact",
           "return Or(ahead == 0, counted == 0), units", "return ahead == 0, units"),
-    Fault("a wait of a whole window", "retry_after is sufficient and least",
+    Fault("every wait is a whole window", "retry_after is sufficient and minimal",
           "return If(n > self.limit, U(NEVER), ahead)", "return If(n > self.limit, U(NEVER), ahead.max(self.length))"),
     Fault("an end beyond a window's length reads as ended", "a stale clock grants no more",
           "If(ahead > 0, self.count.of(word), U(0)), ahead",
           "If(And(ahead > 0, ahead <= self.length), self.count.of(word), U(0)), ahead"),
-    Fault("given back from the largest count", "what is given back was charged in this window",
+    Fault("a refund reduces the largest count", "a refund was charged in this window",
           "known = And(counted > 0, counted < self.count.max)", "known = counted > 0"),
-    Fault("given back whatever window it was", "nothing is given back to another window",
+    Fault("a refund does not compare the window", "another window gets no refund",
           "same_window = And(self.end.of(word) == self.end.of(receipt_next), passed <= self.length)",
           "same_window = passed <= self.length"),
     Fault("an aligned instant that wraps", "aligned instants rise, and saturate on the limit's side",

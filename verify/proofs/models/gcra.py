@@ -32,7 +32,7 @@ REFILL_NANOS_MAX = 1 << 62
 
 
 class Quota:
-    """A quota, as far as it is valid (`src/quota/mod.rs`)."""
+    """A valid quota (`src/quota/mod.rs`)."""
 
     def __init__(self, limit, period, burst):
         self.limit, self.period, self.burst = limit, period, burst
@@ -60,7 +60,7 @@ def units_in_cell(quota, least):
 
 
 def compact_units_in_cell(quota):
-    """The units, and whether there are such."""
+    """The units, and whether such units exist."""
     interval_nanos = quota.period // quota.limit
     units = (
         (interval_nanos // COMPACT_UNIT_NANOS)
@@ -90,7 +90,7 @@ class Gcra:
 
     @classmethod
     def built(cls, limit, period, burst, start_empty=False, compact=False, for_plans=False):
-        """As the Rust builds it from a quota of constants; `None` where there is no compact one."""
+        """Builds it from a quota of constants, as the Rust does. `None`: there is no compact state."""
         quota = Quota(U(limit), U(period), U(burst))
         if compact:
             cell, exists = compact_units_in_cell(quota)
@@ -110,19 +110,19 @@ class Gcra:
 
     @classmethod
     def any_built(cls, bits, endless):
-        """Any bucket on any grid: also one that may go beyond its burst, by another quota, or ahead of
-        its time. What is supposed of it is proved below, of each way to make one."""
+        """Any bucket on any grid, including overdrawn ones, those of another quota, and those that may
+        be charged ahead of time. Its assumptions are proved below for each way to build a bucket."""
         cell, burst, capacity = number("cell", 1), number("burst", 1), number("capacity")
         fact(burst.v * cell.v <= capacity.v)
         grid = Grid.any_built(bits, endless)
         fact(capacity <= grid.reach)
         bucket = cls(grid, cell, capacity, burst, U(0))
-        # Of a wide state, bits above it are ignored; of a compact one there are none.
+        # A wide state ignores the bits above it; a compact state has none.
         bucket.above = 2**11 - 1 if bits == PAYLOAD_BITS else 0
         return bucket
 
     def any_state(self, floor):
-        """Any exact `T` that is seen from there, and any word that holds it."""
+        """Any exact `T` that `floor` can tell apart, and any word that holds it."""
         at, held = self.grid.instant("T", floor)
         return at, Packed({(0, PAYLOAD_BITS): held}, number("above", 0, self.above).v)
 
@@ -133,7 +133,7 @@ class Gcra:
         fact(n.v * self.cell.v >= 0)
         return n
 
-    # What follows stands in the Rust.
+    # As in the Rust.
 
     def cost(self, cells):
         return cells.saturating_mul(self.cell)
@@ -161,7 +161,7 @@ class Gcra:
         return Step(Or(n == 0, Not(denies)), If(n == 0, TAT.of(word), next))
 
     def debt_after(self, word, now, n):
-        """The debt that a permit tells of."""
+        """The debt that a permit reports."""
         floor = self.grid.floor(now)
         return self.debt(word, floor) + self.cost(n)
 
@@ -169,7 +169,7 @@ class Gcra:
         return self.capacity.saturating_sub(debt)
 
     def wait(self, word, now, n):
-        """Units that a denial tells to wait; `NEVER`."""
+        """Units that a denial says to wait, or `NEVER`."""
         floor = self.grid.floor(now)
         debt = self.debt(word, floor)
         with where(n <= self.burst):
@@ -177,12 +177,12 @@ class Gcra:
         return If(n > self.burst, U(NEVER), wait)
 
     def idle(self, word, instant):
-        """Whether a state means nothing, and the units that it is idle, or in debt, for."""
+        """Whether a state is idle, and for how many units it has been idle, or is in debt."""
         debt = self.debt(word, instant)
         idle = debt == 0
         return idle, If(idle, self.grid.behind(TAT.of(word), instant), debt)
 
-    def give_back(self, word, receipt_cells, receipt_at, now, n):
+    def refund(self, word, receipt_cells, receipt_at, now, n):
         floor = self.grid.floor(now)
         passed = floor.saturating_sub(self.grid.floor(receipt_at))
         owed = self.cost(receipt_cells).saturating_sub(passed)
@@ -199,7 +199,7 @@ class Gcra:
         return self.with_capacity(self.grid.reach)
 
     def within(self, floor, last):
-        """`floor` is the unit that has begun by now, `last` by the end of the wait."""
+        """`floor` is the unit that has begun by now; `last`, the unit that has begun by the end of the wait."""
         capacity = self.capacity.saturating_add(last - floor)
         return self.with_capacity(capacity.min(self.grid.reach))
 
@@ -226,8 +226,8 @@ class Level:
         return If(self.at > floor.v, self.at, floor.v) + n.v * self.bucket.cell.v
 
 
-class Scene:
-    """A bucket, an exact state seen from an instant, the word that holds it, and cells asked for."""
+class State:
+    """A bucket, an exact state, the word that holds it, the instant of a request, and its cells."""
 
     def __init__(self, bits, endless):
         self.bucket = Gcra.any_built(bits, endless)
@@ -248,7 +248,7 @@ def each(state):
     def claims():
         for bits, endless in KINDS:
             label = f"{bits} bits, {'endless' if endless else 'wrapping'}"
-            yield label, lambda: state(Scene(bits, endless))
+            yield label, lambda: state(State(bits, endless))
     return claims
 
 
@@ -272,14 +272,14 @@ def writes_the_level(at):
     ))
 
 
-def nothing_writes_nothing(at):
+def no_cells_change_nothing(at):
     fact(at.n == 0)
     step = at.step()
     return And(step.admits, at.grid.is_at(step.next, at.level.at))
 
 
-def any_word_is_held_to_the_burst(at):
-    """Even of a word that no clock can have written: what is left is no better than the charge."""
+def any_word_grants_at_most_the_burst(at):
+    """Even from a word that no clock can have written, the debt after a charge is at least the charge."""
     held = number("held", 0, at.grid.field_max)
     word = Packed({(0, PAYLOAD_BITS): held}, number("above", 0, at.bucket.above).v)
     step = at.bucket.step(word, at.floor, at.n)
@@ -297,13 +297,13 @@ def idle_is_absent(at):
                Implies(And(step.admits, at.n != 0), step.next == absent.next))
 
 
-def idle_is_known(at):
+def idle_is_exact(at):
     idle, units = at.bucket.idle(at.word, at.floor)
     apart = at.level.at - at.floor.v
     return And(Iff(idle, apart <= 0), units == If(apart <= 0, -apart, apart))
 
 
-def waits_are_sufficient_and_least(at):
+def waits_are_sufficient_and_minimal(at):
     fact(Not(at.step().admits), at.n <= at.bucket.burst)
     wait, passed = at.bucket.wait(at.word, at.floor, at.n), number("passed")
     later = U(at.floor.v + passed.v)
@@ -311,7 +311,7 @@ def waits_are_sufficient_and_least(at):
     return And(wait >= 1, wait != NEVER, Iff(at.step(later).admits, passed == wait))
 
 
-def no_wait_helps_what_never_fits(at):
+def no_wait_admits_more_than_the_burst(at):
     fact(at.n > at.bucket.burst)
     return And(Not(at.step().admits), at.bucket.wait(at.word, at.floor, at.n) == NEVER)
 
@@ -320,17 +320,17 @@ def stale_grants_no_more(at):
     stale = at.grid.any_floor("stale")
     fact(stale <= at.floor, at.grid.sees(at.level.at, stale))
     by_stale, by_true = at.step(stale), at.step()
-    # And what it leaves is no better than what it would have been by the true clock, with the state
-    # before: time that was not given is not taken either.
+    # The state after the charge owes at least what the state before owed, and the charge: a stale clock
+    # neither grants time nor takes it.
     return Implies(And(by_stale.admits, at.n != 0), And(
         by_true.admits, at.level.charged(stale, at.n) >= at.level.at + at.n.v * at.bucket.cell.v,
     ))
 
 
-def a_permit_tells_the_level(at):
+def a_permit_reports_the_level(at):
     """No answer overflows, and the room is what the exact level leaves."""
     fact(at.step().admits)
-    # A bucket that can be asked for its cost tells no more than it charges.
+    # Only a request within the burst is admitted.
     with where(at.n <= at.bucket.burst):
         debt = at.bucket.debt_after(at.word, at.floor, at.n)
     exactly = at.level.debt(at.floor) + at.n.v * at.bucket.cell.v
@@ -338,11 +338,11 @@ def a_permit_tells_the_level(at):
                at.bucket.room_after(debt) == at.bucket.capacity.v - exactly))
 
 
-# Giving back: the invariant that `src/algo/gcra/refund.rs` argues for. `A` is the TAT, `W` what it would
-# be if nothing were charged that is given back, now or later. A receipt of `K` units charged at `a`, of
-# which `U` are to come back, is worth `r(t) = max(0, min(U, K - (t - a)))`. Always
-# `max(A, t) >= max(W, t) + sum of r(t)`, and `W >= a + K - U` of each. The other receipts are `rest`.
-# Each receipt is given back once.
+# Refunds: the invariant that `src/algo/gcra/refund.rs` argues for. `A` is the TAT. `W` is what the TAT
+# would be if the cells that are refunded, now or later, had never been charged. A receipt of `K` units
+# charged at `a`, of which `U` are to be refunded, is worth `r(t) = max(0, min(U, K - (t - a)))`. Always
+# `max(A, t) >= max(W, t) + sum of r(t)`, and `W >= a + K - U` for each receipt. The sum of the other
+# receipts is `rest`. Each receipt is refunded once.
 
 
 def worth(units, back, at, now):
@@ -360,8 +360,8 @@ def any_receipt():
     return units, back, at
 
 
-def charging_keeps_it():
-    """A charge: all of it moves A, what is spent of it W, and the rest is owed."""
+def a_charge_keeps_the_invariant():
+    """A charge moves A by all of its units, and W by those that are not refunded. The receipt is worth the rest."""
     a, w, rest, now = (integer(x) for x in ["A", "W", "rest", "t"])
     units, back, _ = any_receipt()
     fact(latest(a, now) >= latest(w, now) + rest, rest >= 0)
@@ -371,14 +371,14 @@ def charging_keeps_it():
 
 
 def shrinks(w, then, now, sum_then, sum_now):
-    """What a sum of receipts does from one time to another: it never grows, and from W on it shrinks
-    as fast as time passes, or is nothing."""
+    """How the worth of several receipts changes from one time to another: it never grows, and after W it
+    shrinks as fast as time passes, or is zero."""
     passed = If(now > latest(then, w), now - latest(then, w), 0)
     return And(sum_now >= 0, sum_now <= sum_then, Or(sum_now == 0, sum_now <= sum_then - passed))
 
 
-def time_keeps_it():
-    """Time passes: one receipt beside the rest of them."""
+def time_keeps_the_invariant():
+    """Time passes, for one receipt beside the others."""
     a, w, then, now = (integer(x) for x in ["A", "W", "then", "now"])
     rest_then, rest_now = integer("rest_then"), integer("rest_now")
     units, back, at = any_receipt()
@@ -389,8 +389,8 @@ def time_keeps_it():
     return And(latest(a, now) >= latest(w, now) + sum_now, shrinks(w, then, now, sum_then, sum_now))
 
 
-def giving_back_keeps_it(at):
-    """What is given back is no more than the receipt is worth, and no more than is owed."""
+def a_refund_keeps_the_invariant(at):
+    """A refund is at most what the receipt is worth, and at most the debt."""
     bucket, grid = at.bucket, at.grid
     charged_at, cells, back = grid.any_floor("a"), number("k", 0, CELLS_MAX), number("u")
     fact(charged_at <= at.floor, back <= cells)
@@ -400,38 +400,38 @@ def giving_back_keeps_it(at):
     w, rest, now = integer("W"), integer("rest"), at.floor.v
     fact(rest >= 0, latest(at.level.at, now) >= latest(w, now) + rest
          + worth(units, back_units, charged_at.v, now))
-    held = bucket.give_back(at.word, cells, charged_at, at.floor, back)
+    held = bucket.refund(at.word, cells, charged_at, at.floor, back)
     debt = bucket.debt(in_word(held), at.floor).v
     return And(now + debt >= latest(w, now) + rest, debt <= at.level.debt(at.floor))
 
 
-def given(at):
-    """Cells that nobody paid for: the state is no better than idle, and no worse than it was."""
+def cells_are_added(at):
+    """Added cells reduce the debt by their cost, and not below zero."""
     held = at.bucket.add(at.word, at.floor, at.n)
     debt, was = at.bucket.debt(in_word(held), at.floor), at.level.debt(at.floor)
     cost = at.n.v * at.bucket.cell.v
     return debt == If(was > cost, was - cost, 0)
 
 
-def supposed(bucket):
+def is_valid(bucket):
     return And(bucket.burst.v * bucket.cell.v <= bucket.capacity.v, bucket.capacity <= bucket.grid.reach,
                bucket.burst >= 1)
 
 
 def overdrawn(at):
-    return supposed(at.bucket.overdrawn())
+    return is_valid(at.bucket.overdrawn())
 
 
 def ahead_of_time(at):
     last = at.grid.any_floor("last")
     fact(last >= at.floor)  # Floors rise with time.
     made = at.bucket.within(at.floor, last)
-    return And(supposed(made), made.capacity >= at.bucket.capacity,
+    return And(is_valid(made), made.capacity >= at.bucket.capacity,
                made.capacity.v <= at.bucket.capacity.v + last.v - at.floor.v)
 
 
 def by_another_quota(at):
-    """The cost of a cell is rounded up, in units that are `units` to `nanos` nanoseconds."""
+    """The cost of a cell is rounded up, on a grid on which `units` units are `nanos` nanoseconds."""
     units, nanos = number("units", 1), number("nanos", 1, 2**63 - 1)
     quota = Quota.any_valid()
     exact = U128(quota.period.v) * units.v
@@ -472,72 +472,72 @@ def can_be_on_a_grid(quota, cell, burst_units_max, field, debt_max):
 
 PROPERTIES = [
     Property("no more cells cost no more", lambda: iter([("any", costs_rise)])),
-    Property("what can be built suits the grid", lambda: iter([
+    Property("every bucket that can be built fits its grid", lambda: iter([
         ("wide", wide_buckets(False)), ("wide, for plans", wide_buckets(True)), ("compact", compact_buckets)])),
-    Property("overdrawn, ahead of its time, it is still such a bucket", lambda: iter(
+    Property("an overdrawn bucket, and one charged ahead of time, are valid buckets", lambda: iter(
         [*((f"overdrawn {k}", s) for k, s in each(overdrawn)()),
          *((f"ahead {k}", s) for k, s in each(ahead_of_time)())])),
-    Property("by another quota, a cell costs no less", lambda: iter([("any", lambda: by_another_quota(None))])),
+    Property("the cost of a cell by another quota is rounded up", lambda: iter([("any", lambda: by_another_quota(None))])),
     Property("admits exactly what the exact level admits", each(admits_what_the_level_admits)),
-    Property("writes the exact level, which never goes back, and is never over the burst", each(writes_the_level)),
-    Property("a charge of nothing writes what was there", each(nothing_writes_nothing)),
-    Property("of any word whatever, no more than a burst is granted", each(any_word_is_held_to_the_burst)),
+    Property("writes the exact level, which never moves back and is at most the burst", each(writes_the_level)),
+    Property("a charge of no cells writes the same state", each(no_cells_change_nothing)),
+    Property("any word grants at most the burst", each(any_word_grants_at_most_the_burst)),
     Property("idle is the same as absent", each(idle_is_absent)),
-    Property("idle, and how long, is known", each(idle_is_known)),
-    Property("retry_after is sufficient and least", each(waits_are_sufficient_and_least)),
-    Property("what never fits is denied for good", each(no_wait_helps_what_never_fits)),
+    Property("whether and how long a state is idle is exact", each(idle_is_exact)),
+    Property("retry_after is sufficient and minimal", each(waits_are_sufficient_and_minimal)),
+    Property("a request above the burst is denied for ever", each(no_wait_admits_more_than_the_burst)),
     Property("a stale clock grants no more", each(stale_grants_no_more)),
-    Property("a permit tells the exact level", each(a_permit_tells_the_level)),
-    Property("what is given back leaves no more than if it had not been charged", lambda: iter(
-        [("a charge", charging_keeps_it), ("time", time_keeps_it), *each(giving_back_keeps_it)()])),
-    Property("cells given count exactly", each(given)),
+    Property("a permit reports the exact level", each(a_permit_reports_the_level)),
+    Property("after a refund, no more is left than without the charge", lambda: iter(
+        [("a charge", a_charge_keeps_the_invariant), ("time", time_keeps_the_invariant), *each(a_refund_keeps_the_invariant)()])),
+    Property("added cells reduce the debt exactly", each(cells_are_added)),
 ]
 
 FAULTS = [
     Fault("fewer cells cost more", "no more cells cost no more", "fact(n <= burst)", "fact(n <= burst + 1)"),
-    Fault("the units are not held to the interval", "what can be built suits the grid",
+    Fault("the units are not bounded by the interval", "every bucket that can be built fits its grid",
           "        .min(interval_nanos)\n", ""),
-    Fault("a bucket beyond the reach", "overdrawn, ahead of its time, it is still such a bucket",
+    Fault("a bucket beyond the reach", "an overdrawn bucket, and one charged ahead of time, are valid buckets",
           "self.with_capacity(capacity.min(self.grid.reach))", "self.with_capacity(capacity)"),
-    Fault("the cost rounded down", "by another quota, a cell costs no less",
+    Fault("the cost rounded down", "the cost of a cell by another quota is rounded up",
           "cell = exact.div_ceil(shares)", "cell = exact // shares"),
     Fault("`>=` for `>`", "admits exactly what the exact level admits",
           "denies = Or(n > self.burst, debt > room)", "denies = Or(n > self.burst, debt >= room)"),
     Fault("a cost that wraps", "admits exactly what the exact level admits",
           "denies = Or(n > self.burst, debt > room)",
           "denies = debt > self.capacity.saturating_sub(n.wrapping_mul(self.cell))"),
-    Fault("the debt read from all of the word", "admits exactly what the exact level admits",
+    Fault("the debt is read from the whole word", "admits exactly what the exact level admits",
           "return self.grid.ahead(TAT.of(word), floor)",
           "return self.grid.ahead(U(TAT.of(word).v + 2**53 * word.above), floor)"),
     Fault("without max(TAT, now): an idle state earns credit",
-          "writes the exact level, which never goes back, and is never over the burst",
+          "writes the exact level, which never moves back and is at most the burst",
           "next = self.grid.later(floor, debt + cost)", "next = self.grid.later(TAT.of(word), cost)"),
-    Fault("a charge on top of now, not of the debt",
-          "writes the exact level, which never goes back, and is never over the burst",
+    Fault("a charge is added to now, not to the debt",
+          "writes the exact level, which never moves back and is at most the burst",
           "next = self.grid.later(floor, debt + cost)", "next = self.grid.later(floor, cost)"),
-    Fault("a charge of nothing forgives", "a charge of nothing writes what was there",
+    Fault("a charge of no cells forgives the debt", "a charge of no cells writes the same state",
           "If(n == 0, TAT.of(word), next)", "If(n == 0, self.grid.later(floor, U(0)), next)"),
-    Fault("a charge that saturates below the cost", "of any word whatever, no more than a burst is granted",
+    Fault("a charge that saturates below the cost", "any word grants at most the burst",
           "next = self.grid.later(floor, debt + cost)", "next = self.grid.later(floor, (debt + cost).min(self.cell))"),
-    Fault("an old TAT is charged on", "idle is the same as absent",
+    Fault("a charge is added to an old TAT", "idle is the same as absent",
           "next = self.grid.later(floor, debt + cost)", "next = self.grid.later(TAT.of(word), cost)"),
-    Fault("idle from one unit of debt on", "idle, and how long, is known",
+    Fault("one unit of debt counts as idle", "whether and how long a state is idle is exact",
           "idle = debt == 0", "idle = debt <= 1"),
-    Fault("a wait of one unit too few", "retry_after is sufficient and least",
+    Fault("a wait of one unit too few", "retry_after is sufficient and minimal",
           "wait = (debt + n * self.cell).saturating_sub(self.capacity)",
           "wait = (debt + n * self.cell).saturating_sub(self.capacity).saturating_sub(1).max(1)"),
-    Fault("a wait until idle", "retry_after is sufficient and least",
+    Fault("a wait until idle", "retry_after is sufficient and minimal",
           "wait = (debt + n * self.cell).saturating_sub(self.capacity)", "wait = debt + 0 * n"),
-    Fault("more than the burst may wait", "what never fits is denied for good",
+    Fault("a request above the burst is told to wait", "a request above the burst is denied for ever",
           "If(n > self.burst, U(NEVER), wait)", "If(n > self.burst + 1, U(NEVER), wait)"),
     Fault("a debt beyond the bucket reads as idle", "a stale clock grants no more",
           "return self.grid.ahead(TAT.of(word), floor)",
           "return If(self.grid.ahead(TAT.of(word), floor) > self.capacity, U(0),"
           " self.grid.ahead(TAT.of(word), floor))"),
-    Fault("a permit tells of what was before", "a permit tells the exact level",
+    Fault("a permit reports the debt before the charge", "a permit reports the exact level",
           "return self.debt(word, floor) + self.cost(n)", "return self.debt(word, floor)"),
-    Fault("what time has restored is given back too", "what is given back leaves no more than if it had not been charged",
+    Fault("cells that time has restored are refunded too", "after a refund, no more is left than without the charge",
           "debt - debt.min(self.cost(n)).min(owed)", "debt - debt.min(self.cost(n))"),
-    Fault("cells given make credit", "cells given count exactly",
+    Fault("added cells make a credit", "added cells reduce the debt exactly",
           "debt.saturating_sub(self.cost(n))", "debt.wrapping_sub(self.cost(n))"),
 ]

@@ -1,4 +1,4 @@
-"""Time grids (`src/algo/grid.rs`), and how spans of them become nanoseconds (`src/decision/mod.rs`)."""
+"""Time grids (`src/algo/grid.rs`), and the conversion of their spans to nanoseconds (`src/decision/mod.rs`)."""
 
 from math import gcd
 
@@ -40,7 +40,7 @@ def tolerance(units, nanos, field_max):
 
 
 class Grid:
-    """A grid: `new` as the Rust makes it, of constants; `any_built`, any that can be made."""
+    """A grid. `new` builds it from constants, as the Rust does; `any_built` is any grid that can be built."""
 
     def __init__(self, units, nanos, field_max, endless, ahead_max, tolerance, reach):
         self.units, self.nanos, self.field_max, self.endless = units, nanos, field_max, endless
@@ -49,7 +49,7 @@ class Grid:
 
     @classmethod
     def parts(cls, units, nanos, field_max, reach):
-        """What `new` makes of a fraction in lowest terms: endless, ahead_max, tolerance, reach."""
+        """The fields that `new` computes from a fraction in lowest terms: endless, ahead_max, tolerance, reach."""
         kit.CONTEXT.require(nanos < 2**63, "the placing argument needs nanos below 2^63")
         kit.CONTEXT.require(units <= nanos, "a unit is at least a nanosecond")
         kit.CONTEXT.require(reach <= field_max // 4, "what is ahead must be told from what is behind")
@@ -84,8 +84,8 @@ class Grid:
 
     @classmethod
     def any_built(cls, field_bits, endless, reach_min=1):
-        """Any grid of a field, by what "what can be built" proves of them. The last unit that a
-        clock can see is `last_unit`."""
+        """Any grid of a field, with what `what_can_be_built` proves. `last_unit` is the last unit that a
+        clock can show."""
         field_max = 2**field_bits - 1
         reach, tolerant = number("reach", raw(reach_min)), number("tolerance", 1)
         if endless:
@@ -96,17 +96,17 @@ class Grid:
             fact(reach.v <= field_max // 4, tolerant.v <= max(field_max // 64, 1))
         grid = cls(None, None, field_max, endless, ahead_max, tolerant, reach)
         grid.last_unit = last_unit
-        # From here on an instant stands for its floor.
+        # The properties of steps take an instant for its floor.
         grid.floor = lambda now: now
         return grid
 
     def any_floor(self, name):
-        """The floor of any instant. (That it is one, and never falls, is proved here.)"""
+        """The floor of any instant. (It is proved below that floors are exact and never fall.)"""
         return number(name, 0, self.last_unit)
 
     def instant(self, name, floor):
-        """Any instant, without bounds, that a field tells from others when seen from `floor`, and
-        what the field holds of it."""
+        """Any instant, without bounds, that a field can tell from others at `floor`, and the content of
+        the field."""
         at, held = integer(name), number(f"{name}.held", 0, self.field_max)
         if self.endless:
             fact(at == held.v)
@@ -115,7 +115,7 @@ class Grid:
         return at, held
 
     def sees(self, at, floor):
-        """Within the skew tolerance on the one side, and the horizon on the other."""
+        """Whether `at` is within the skew tolerance on one side and the horizon on the other."""
         ring = self.field_max + 1
         if self.endless:
             return And(at >= 0, at <= self.field_max)
@@ -125,7 +125,7 @@ class Grid:
         """Whether a time field holds an instant."""
         return And(value.v >= 0, value.v <= self.field_max, value.v == at % (self.field_max + 1))
 
-    # What follows stands in the Rust.
+    # As in the Rust.
 
     def floor(self, now):
         high_fraction, low_fraction = fraction(self.units, self.nanos)
@@ -163,7 +163,7 @@ def placed(now, high_fraction, low_fraction):
 
 
 class Scale:
-    """How units become nanoseconds, seen from one instant."""
+    """Converts units to nanoseconds, counted from one instant."""
 
     def __init__(self, units, nanos, phase):
         self.units, self.nanos, self.phase = units, nanos, phase
@@ -219,21 +219,21 @@ class Placing:
 
 
 def the_product():
-    """`n * whole * nanos = 2^128 * (q * nanos + p) - n * r`: what the fraction's error comes to."""
+    """`n * whole * nanos = 2^128 * (q * nanos + p) - n * r`: the effect of the fraction's error."""
     at = Placing()
     left = at.n.v * (at.whole * at.nanos.v)
     return left == 2**128 * (at.q.v * at.nanos.v + at.p.v) - at.n.v * at.r.v
 
 
 def the_error():
-    """`n * r < 2^64 * nanos`, and less than that by `nanos` where nanos is 1."""
+    """`n * r < 2^64 * nanos`: the bound of the error."""
     nanos, n, r = number("nanos", 1, 2**63 - 1), number("now"), number("r")
     fact(Or(r < nanos, And(r == 1, nanos == 1)))
     return And(n.v * r.v < 2**64 * nanos.v, n.v * r.v >= 0)
 
 
 def exact_floor():
-    """From those two, with `x = n * whole`, and `e = n * r`: what is computed is `q`."""
+    """From `the_product` and `the_error`, with `x = n * whole` and `e = n * r`: `placed` computes `q`."""
     nanos, q, p = number("nanos", 1, 2**63 - 1), number("q"), number("p")
     n, high, low, e = number("now"), number("high"), number("low"), integer("e")
     fact(p < nanos)
@@ -241,7 +241,7 @@ def exact_floor():
     x = n.v * high.v * 2**64 + n.v * low.v
     # `the_product` and `the_error`.
     fact(x * nanos.v == 2**128 * (q.v * nanos.v + p.v) - e, e >= 0, e < 2**64 * nanos.v)
-    # x + 2^64 is between 2^128 * q and 2^128 * (q + 1): by dividing what is above by nanos.
+    # x + 2^64 is between 2^128 * q and 2^128 * (q + 1), which `exact_bounds` proves.
     fact(bounds(x, q.v))
     return And(result == q, )
 
@@ -256,19 +256,19 @@ def exact_bounds():
     x, e = integer("x"), integer("e")
     fact(p < nanos, x >= 0)
     fact(x * nanos.v == 2**128 * (q.v * nanos.v + p.v) - e, e >= 0, e < 2**64 * nanos.v)
-    # Multiplied by nanos, both are linear in the products.
+    # Multiplied by nanos, both bounds are linear in the products.
     return bounds(x, q.v)
 
 
 def phases():
-    """The wrapping products differ by what the instant lies past its unit's beginning."""
+    """The wrapping products differ by the time since the beginning of the instant's unit."""
     at = Placing()
     grid = Grid(at.units, at.nanos, 2**53 - 1, True, U(MAX >> 1), U(1), U(1))
     return grid.phase(at.n, at.q) == at.p
 
 
 def floors_rise():
-    """Of two instants, the later has no lower floor; and no floor is above the last unit's."""
+    """The later one of two instants has no lower floor."""
     units, nanos = any_fraction()
     a, b, fa, fb, pa, pb = (number(x) for x in ["a", "b", "fa", "fb", "pa", "pb"])
     fact(a <= b, pa < nanos, pb < nanos)
@@ -284,7 +284,7 @@ def no_floor_above_the_instant():
 
 
 class Waiting:
-    """Units that are to begin after an instant, and the nanoseconds that are said of them."""
+    """A number of units that begin after an instant, and the wait in nanoseconds that is reported."""
 
     def __init__(self):
         self.units, self.nanos = any_fraction()
@@ -297,13 +297,13 @@ class Waiting:
 
 
 def waits_suffice():
-    """After the span, so many more units have begun."""
+    """After the span, the units have begun."""
     at = Waiting()
     return (at.n.v + at.span) * at.units.v >= (at.f.v + at.w.v) * at.nanos.v
 
 
-def waits_are_least():
-    """A nanosecond earlier, they have not."""
+def waits_are_minimal():
+    """A nanosecond earlier, they have not all begun."""
     at = Waiting()
     return (at.n.v + at.span - 1) * at.units.v < (at.f.v + at.w.v) * at.nanos.v
 
@@ -330,7 +330,7 @@ WIDTHS = [53, 52, 48, 43, 37, 33, 29, 22]
 
 
 def each(state):
-    """Endless and wrapping grids, of several widths of the time field."""
+    """Endless and wrapping grids, for several widths of the time field."""
     def claims():
         for bits in WIDTHS:
             for endless in (True, False):
@@ -354,7 +354,7 @@ def within_exactly(bits, endless):
     floor = grid.any_floor("floor")
     at, value = grid.instant("at", floor)
     span = number("span", 1)
-    # What a window may be: it lies in the horizon, and is told from what is ahead.
+    # The span of a window lies within the horizon, and can be told from instants ahead.
     ring = MAX // 4 if endless else grid.field_max + 1
     fact(span.v + grid.ahead_max.v < (2**64 if endless else ring))
     return Iff(grid.within(value, floor, span), at + span.v > floor.v)
@@ -381,15 +381,15 @@ PROPERTIES = [
     Property("an instant is placed exactly by two multiplications: the error", chain(the_product, the_error)),
     Property("an instant is placed exactly by two multiplications: the bounds", one(exact_bounds)),
     Property("an instant is placed exactly by two multiplications: the floor", one(exact_floor)),
-    Property("the phase is exact, though its products wrap", one(phases)),
-    Property("floors rise with time, and are no later than it", chain(floors_rise, no_floor_above_the_instant)),
+    Property("the phase is exact although its products wrap", one(phases)),
+    Property("floors rise with time, and are no later than their instants", chain(floors_rise, no_floor_above_the_instant)),
     Property("a wait in nanoseconds is sufficient", one(waits_suffice)),
-    Property("a wait in nanoseconds is least", one(waits_are_least)),
-    Property("a grid that can be built has what the steps suppose",
+    Property("a wait in nanoseconds is minimal", one(waits_are_minimal)),
+    Property("a grid that can be built satisfies what the steps assume",
              lambda: ((f"{bits} bits", what_can_be_built(bits)) for bits in WIDTHS)),
-    Property("an instant is seen as far ahead or behind as it is", each(seen_exactly)),
-    Property("within a span is exact", each(within_exactly)),
-    Property("what is written ahead is what was meant, and is seen", each(written_exactly)),
+    Property("the distance of an instant ahead or behind is exact", each(seen_exactly)),
+    Property("the test for being within a span is exact", each(within_exactly)),
+    Property("an instant written ahead is exact and is told apart", each(written_exactly)),
 ]
 
 FAULTS = [
@@ -403,26 +403,26 @@ FAULTS = [
     x, e ="""),
     Fault("the low product is dropped", "an instant is placed exactly by two multiplications: the floor",
           "((high + (low >> 64) + 1) >> 64)", "((high + 1) >> 64)"),
-    Fault("nothing is added before the bits are dropped", "an instant is placed exactly by two multiplications: the floor",
+    Fault("the sum is not rounded before the low bits are dropped", "an instant is placed exactly by two multiplications: the floor",
           "((high + (low >> 64) + 1) >> 64)", "((high + (low >> 64)) >> 64)"),
-    Fault("the products do not wrap alike", "the phase is exact, though its products wrap",
+    Fault("only one of the products wraps", "the phase is exact although its products wrap",
           "placed = now.wrapping_mul(self.units)", "fact(self.units == 3, self.nanos == 7, now == MAX)\n"
           "        placed = now.saturating_mul(self.units)"),
-    Fault("a floor that is not of the same grid", "floors rise with time, and are no later than it",
+    Fault("a unit is shorter than a nanosecond", "floors rise with time, and are no later than their instants",
           "fact(units <= nanos)", "fact(units >= nanos)"),
     Fault("a wait that is rounded down", "a wait in nanoseconds is sufficient",
           "shares.div_ceil(self.units).v",
           "(fact(self.units == 3, self.nanos == 7_499, self.n == 5) or shares // self.units).v"),
-    Fault("a wait that counts from the beginning of the unit", "a wait in nanoseconds is least",
+    Fault("a wait that counts from the beginning of the unit", "a wait in nanoseconds is minimal",
           "U128(units.v) * self.nanos - self.phase", "U128(units.v) * self.nanos"),
-    Fault("endless without room for what is written ahead", "a grid that can be built has what the steps suppose",
+    Fault("an endless grid without room for instants ahead", "a grid that can be built satisfies what the steps assume",
           "last_unit + reach.v <= field_max", "last_unit <= field_max"),
-    Fault("ahead_max itself is behind", "an instant is seen as far ahead or behind as it is",
+    Fault("an instant ahead by ahead_max is taken for one behind", "the distance of an instant ahead or behind is exact",
           "If(distance <= self.ahead_max, distance, U(0))", "If(distance < self.ahead_max, distance, U(0))"),
-    Fault("an instant wraps where the clock does not", "an instant is seen as far ahead or behind as it is",
+    Fault("an instant wraps on a grid whose clock does not", "the distance of an instant ahead or behind is exact",
           "distance = instant.wrapping_sub(now) & self.mask", "distance = instant.wrapping_sub(now) & self.field_max"),
-    Fault("within a span of one unit more", "within a span is exact",
+    Fault("the span is one unit too long", "the test for being within a span is exact",
           "reach = span - 1", "reach = span - 0"),
-    Fault("what is written ahead saturates", "what is written ahead is what was meant, and is seen",
+    Fault("an instant written ahead saturates", "an instant written ahead is exact and is told apart",
           "return instant.wrapping_add(units) & self.mask", "return instant.saturating_add(units) & self.mask"),
 ]

@@ -1,8 +1,8 @@
 """The arithmetic that the models are written in, and what a proof is.
 
-A model is written once, in the words of the Rust it follows, over `U`: a `u64` (or, where it says
-so, a wider unsigned integer) that is either a Python integer or a z3 integer with bounds. So what is
-proved for all inputs is the same text that is compared with the Rust, input by input.
+A model is written once, with the names of the Rust code it follows, over `U`: a `u64` (or, where a model
+says so, a wider unsigned integer) that is either a Python integer or a z3 integer with bounds. So the text
+that is proved for all inputs is the text that is compared with the Rust, input by input.
 """
 
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ class Panic(Exception):
 
 
 class Context:
-    """What must hold so that no step panics, each under the conditions by which it is reached."""
+    """Collects the conditions without which a step would panic, each with the branches that lead to it."""
 
     def __init__(self):
         self.path, self.must_hold, self.facts, self.quotients = [], [], [], {}
@@ -39,7 +39,7 @@ CONTEXT = Context()
 
 @contextmanager
 def context():
-    """A new context: for one claim."""
+    """A new context for one claim."""
     global CONTEXT
     before, CONTEXT = CONTEXT, Context()
     try:
@@ -50,7 +50,7 @@ def context():
 
 @contextmanager
 def where(condition):
-    """A branch: what panics in it does so only if the condition holds."""
+    """A branch: code in it can panic only if the condition holds."""
     CONTEXT.path.append(condition)
     try:
         yield
@@ -87,7 +87,7 @@ def Iff(a, b):
 
 
 def If(condition, then, otherwise):
-    """The first or the second, of numbers or of conditions."""
+    """The first or the second of two numbers, words or conditions."""
     if isinstance(condition, bool):
         return then if condition else otherwise
     if hasattr(then, "either"):
@@ -238,13 +238,13 @@ def divided(a, b):
         q, r = (z3.Int(f"{name}!{len(CONTEXT.quotients)}") for name in "qr")
         CONTEXT.facts.append(z3.Implies(b > 0, z3.And(a == q * b + r, 0 <= r, r < b)))
         CONTEXT.facts.append(z3.Implies(z3.And(b > 0, a >= 0), q >= 0))
-        # Both are kept, so that no other numbers get their ids.
+        # Both operands are kept alive, so that z3 reuses their ids for no other numbers.
         named = CONTEXT.quotients[a.get_id(), b.get_id()] = (a, b, q, r)
     return named[2:]
 
 
 def number(name, low=0, high=MAX, kind=U):
-    """Any number of a range: that it is in the range is part of the claim."""
+    """Any number of a range. The claim assumes that it is in the range."""
     v = z3.Int(name)
     CONTEXT.facts.append(z3.And(v >= low, v <= raw(high)))
     return kind(v)
@@ -256,10 +256,10 @@ def integer(name):
 
 
 def fact(*conditions):
-    """What a claim supposes, or a lemma that another property proves."""
+    """States an assumption of the claim, or a lemma that another property proves."""
     for condition in conditions:
         if isinstance(condition, bool):
-            assert condition, "a supposition that is false"
+            assert condition, "a false assumption"
         else:
             CONTEXT.facts.append(condition)
 
@@ -285,7 +285,7 @@ def prove(property_, seconds=None):
     for label, state in property_.claims():
         with context() as at:
             goal = state()
-            # What is claimed together is proved one by one.
+            # The parts of a conjunction are proved one by one.
             parts = goal.children() if z3.is_and(goal) else [goal]
             goals = [(label, part) for part in parts if part is not None]
             goals += [(f"{label}: no panic ({what})", must) for what, must in at.must_hold]
@@ -298,8 +298,9 @@ def prove(property_, seconds=None):
     return PROVED
 
 
-# Seeds, arithmetic solvers, whether products are more than names, and seconds, tried in turn: what
-# takes the one for ever, another sees at once. What holds of products whatever they are holds.
+# Attempts in turn: the seed, the arithmetic solver, whether the solver knows what a product is, and the
+# seconds. One solver may prove at once what takes another for ever. A goal that is proved without knowing
+# what products are is proved.
 ATTEMPTS = [(0, 6, False, 3), (0, 6, True, 4), (1, 2, True, 4), (2, 6, True, 8), (3, 2, True, 8), (4, 6, True, 1_000)]
 
 
@@ -315,7 +316,7 @@ def settle(facts, goals, seconds):
         if possible == z3.unknown and products:
             possible = solver.check()
         if possible == z3.unsat:
-            return Verdict("FAILED", f"{first}: what is supposed cannot be")
+            return Verdict("FAILED", f"{first}: the assumptions contradict each other")
         open_ = []
         for at, (label, goal) in enumerate(goals):
             last = settle_one(solver, label, goal)

@@ -1,6 +1,6 @@
-"""The sliding window counter (`src/algo/sliding_counter.rs`): sub-windows, whose model this is too, with
-the oldest weighed by its overlap. Here the weighing: `floor(whole + oldest * overlap / nanos) + n` is
-compared with the limit in integers without bounds, and waits are shares of a sub-window."""
+"""The sliding window counter (`src/algo/sliding_counter.rs`). It extends the model of sub-windows: the oldest
+count is weighed by its overlap. Proved here: `floor(whole + oldest * overlap / nanos) + n` is compared with
+the limit in integers without bounds, and waits are shares of a sub-window."""
 
 import kit
 import sub_windows
@@ -9,14 +9,14 @@ from sub_windows import SubWindows
 
 
 class Nanos:
-    """As much of a grid as weighing asks for: a sub-window has so many shares."""
+    """The only part of a grid that weighing needs: a sub-window has `nanos` shares."""
 
     def __init__(self):
         self.nanos = number("nanos", 1, 2**63 - 1)
 
 
 class Counter(SubWindows):
-    # What follows stands in the Rust, beside what `sub_windows` has of it.
+    # As in the Rust; the rest is in `sub_windows`.
 
     def fits(self, whole, oldest, overlap, n):
         too_many = Or(n > self.limit, whole.v > self.limit.v - n.v)
@@ -29,12 +29,12 @@ class Counter(SubWindows):
 
 
 def any_counter():
-    """Any limit that has a word: counts have 30 bits at most."""
+    """Any limit that fits a word: counts have 30 bits at most."""
     limit = number("limit", 1, 2**30 - 1)
     return Counter(Nanos(), limit, limit, 1, True, U(0), None, None, 2)
 
 
-class Scene:
+class State:
     def __init__(self):
         self.counter = any_counter()
         self.nanos = self.counter.grid.nanos
@@ -43,7 +43,7 @@ class Scene:
 
 
 def compares_exactly():
-    at = Scene()
+    at = State()
     fits = at.counter.fits(at.whole, at.oldest, at.overlap, at.n)
     weighed, rest = integer("weighed"), integer("rest")
     fact(at.oldest.v * at.overlap.v == weighed * at.nanos.v + rest, rest >= 0, rest < at.nanos.v, weighed >= 0)
@@ -55,7 +55,7 @@ def compares_exactly():
 
 
 def whole_numbers():
-    """The lemma of it: `q * b + r < m * b` iff `q < m`."""
+    """The lemma for it: `q * b + r < m * b` iff `q < m`."""
     b, r = number("b", 1, 2**63 - 1), number("r")
     q, m = integer("q"), integer("m")
     fact(r < b)
@@ -63,21 +63,21 @@ def whole_numbers():
 
 
 def no_more_than_the_oldest():
-    """A part is no more than the whole, and what is told to remain is what fits."""
-    at = Scene()
+    """The weighed part is at most the whole."""
+    at = State()
     part = sub_windows.part(at.oldest, at.overlap, at.nanos)
     return And(part <= at.oldest, part.v * at.nanos.v <= at.oldest.v * at.overlap.v)
 
 
 class Wait:
-    """The oldest, and the room there is for it, in the sub-window with which that changes."""
+    """The oldest count, and the room for it, in the sub-window in which the wait ends."""
 
     def __init__(self):
         self.nanos = number("nanos", 1, 2**63 - 1)
         self.oldest, self.room = number("oldest", 1, 2**31), number("room", 1, 2**31)
         self.fits, self.passed = SubWindows.shares_of(self.oldest, self.room, self.nanos)
         fact(self.fits)
-        # That it fits is what `fits` compares: `oldest * (nanos - passed) < room * nanos`.
+        # `fits` compares `oldest * (nanos - passed) < room * nanos`.
         self.weighs = lambda passed: self.oldest.v * (self.nanos.v - passed)
 
 
@@ -86,7 +86,7 @@ def waits_suffice():
     return And(at.weighs(at.passed.v) < at.room.v * at.nanos.v, at.passed < at.nanos)
 
 
-def waits_are_least():
+def waits_are_minimal():
     at = Wait()
     fact(at.passed >= 1)
     return at.weighs(at.passed.v - 1) >= at.room.v * at.nanos.v
@@ -97,7 +97,7 @@ PROPERTIES = [
         ("the lemma", whole_numbers), ("any", compares_exactly)])),
     Property("the oldest weighs no more than it has counted", lambda: iter([("any", no_more_than_the_oldest)])),
     Property("a wait in shares is sufficient", lambda: iter([("any", waits_suffice)])),
-    Property("a wait in shares is least", lambda: iter([("any", waits_are_least)])),
+    Property("a wait in shares is minimal", lambda: iter([("any", waits_are_minimal)])),
 ]
 
 FAULTS = [
@@ -105,10 +105,10 @@ FAULTS = [
           "return U128(oldest.v) * overlap.v < room", "return U128(oldest.v) * overlap.v <= room"),
     Fault("the estimate rounded up", "the estimate is compared exactly",
           "room = U128((self.limit - n - whole).v) + 1", "room = U128((self.limit - n - whole).v)"),
-    Fault("the overlap is beyond the sub-window", "the oldest weighs no more than it has counted",
+    Fault("the overlap is larger than the sub-window", "the oldest weighs no more than it has counted",
           'number("overlap", 0, self.nanos)', 'number("overlap", 0, U(self.nanos.v + 1))'),
     Fault("a share too few", "a wait in shares is sufficient",
           "return And(at.weighs(at.passed.v) <", "return And(at.weighs(at.passed.v - 1) <"),
-    Fault("a share too many", "a wait in shares is least",
+    Fault("a share too many", "a wait in shares is minimal",
           "at.weighs(at.passed.v - 1) >=", "at.weighs(at.passed.v) >="),
 ]

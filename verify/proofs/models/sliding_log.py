@@ -1,9 +1,9 @@
 """The exact log (`src/algo/sliding_log/mod.rs`, `events.rs` and `rates.rs` beside it), of one rate.
 
-Proved: what a rate compares, in real time (an event at `e` nanoseconds has left a window of `w` at `now`
-only if `now - e >= w`, and is told to leave no later than a unit after that); and that lap and filled
-places number the events, whatever the limit. Which cell of the ring bears which event, the birth of a ring and
-the note are not proved: the step is compared with the Rust on rings of any content.
+Proved: the comparison of a rate, in real time (an event at `e` nanoseconds has left a window of `w` at
+`now` only if `now - e >= w`, and it leaves no later than a unit after that); and that lap and filled places
+number the events, for every limit. Not proved: which cell of the ring holds which event, the birth of a
+ring, and the note. For those, the step is compared with the Rust on rings of any content.
 """
 
 from math import gcd
@@ -46,7 +46,7 @@ class SlidingLog:
         ahead_max = max(min(time.max // 8_192, raw(units_in(HOUR_NANOS, grid.units, grid.nanos))), 2)
         return cls(grid, U(limit), U(units), filled, lap, time, ahead_max)
 
-    # What follows stands in the Rust.
+    # As in the Rust.
 
     def floor(self, now):
         return self.grid.floor(now).wrapping_add(self.window)
@@ -55,7 +55,7 @@ class SlidingLog:
         return self.grid.phase(now, floor.wrapping_sub(self.window))
 
     def last(self, word, floor):
-        """Of constants: when the word's event happened, and how far ahead that is."""
+        """From constants: when the word's event happened, and how far ahead that is."""
         distance = self.time.of(word).wrapping_sub(floor) & self.time.max
         behind = U(self.time.max) - distance + 1
         come_round = floor < self.window
@@ -72,7 +72,7 @@ class SlidingLog:
         return If(ahead == 0, window.saturating_sub(self.grid.behind(event, floor)), window.saturating_add(ahead))
 
     def enter(self, lap, filled, n):
-        """Lap, and the places that its events fill, after `n` more."""
+        """The lap, and the number of filled places in it, after `n` more events."""
         after = filled + n
         with where(after > self.places):
             rest = after - self.places
@@ -84,7 +84,7 @@ class SlidingLog:
         return floor.wrapping_add(ahead.max(If(phase == 0, U(0), U(1))))
 
     def step(self, word, ring, now, n):
-        """Of constants: what is admitted and what is left; or the wait in units."""
+        """From constants: the next word of an admission, or the wait in units of a denial."""
         floor = self.floor(now)
         last, ahead = self.last(word, floor)
         lap, filled = raw(self.lap.of(word)), min(raw(self.filled.of(word)), raw(self.places))
@@ -123,8 +123,8 @@ def any_grid():
     return grid
 
 
-class Scene:
-    """An event and an instant in nanoseconds, on any grid that tells all instants apart; a window of a
+class State:
+    """An event and an instant in nanoseconds, on any grid that tells all instants apart, and a window of a
     whole number of units. Floors count from one window before the origin."""
 
     def __init__(self):
@@ -146,22 +146,22 @@ class Scene:
 
 
 def none_leaves_early():
-    at = Scene()
+    at = State()
     fact(at.left == 0)
-    # In shares of a unit: what has passed is at least the window.
+    # In shares of a unit: the time that has passed is at least the window.
     passed = at.now.v * at.units - at.event.v * at.units
     return passed >= at.window.v * at.nanos
 
 
-def none_leaves_a_unit_late():
-    at = Scene()
+def none_leaves_more_than_a_unit_late():
+    at = State()
     fact(at.left != 0)
     passed = at.now.v * at.units - at.event.v * at.units
     return passed < (at.window.v + 1) * at.nanos
 
 
-def waits_are_sufficient_and_least():
-    """On any grid, seen from any instant: after so many units the event has left, and not before."""
+def waits_are_sufficient_and_minimal():
+    """On any grid, from any instant: the event has left after `left` units, and not before."""
     yield from ((f"52 bits, {'endless' if e else 'wrapping'}", lambda: waits(e)) for e in (True, False))
 
 
@@ -172,7 +172,7 @@ def waits(endless):
     at, event = grid.instant("event", floor)
     left = log.until_left(event, floor, window)
     fact(left > 0, passed <= left, floor.v + passed.v <= grid.last_unit.v)
-    # What leaves a window is within the horizon for as long.
+    # An event that is leaving its window is still within the horizon.
     if not endless:
         fact(window.v + grid.ahead_max.v < grid.field_max)
     later = log.until_left(event, U(floor.v + passed.v), window)
@@ -180,7 +180,7 @@ def waits(endless):
 
 
 def lap_of(rounds, pairs):
-    """The lap of a round, of which the number, counted from 0, is twice the pairs, or one more."""
+    """The lap of a round. The rounds count from 0; `rounds` is `2 * pairs` or `2 * pairs + 1`."""
     return If(rounds == 0, 1, If(rounds == 1, 2, If(rounds == 2 * pairs + 1, 0, 3)))
 
 
@@ -208,20 +208,20 @@ def events_are_numbered():
 
 PROPERTIES = [
     Property("no event leaves its window early, in real time", lambda: iter([("any", none_leaves_early)])),
-    Property("none leaves later than a unit", lambda: iter([("any", none_leaves_a_unit_late)])),
-    Property("retry_after is sufficient and least", waits_are_sufficient_and_least),
+    Property("no event leaves more than a unit late", lambda: iter([("any", none_leaves_more_than_a_unit_late)])),
+    Property("retry_after is sufficient and minimal", waits_are_sufficient_and_minimal),
     Property("lap and filled places number the events", lambda: iter([("any", events_are_numbered)])),
 ]
 
 FAULTS = [
     Fault("an event counts as the beginning of its unit", "no event leaves its window early, in real time",
           "ahead.max(If(phase == 0, U(0), U(1)))", "ahead.max(0)"),
-    Fault("an event counts as a unit later always", "none leaves later than a unit",
+    Fault("an event always counts as a unit later", "no event leaves more than a unit late",
           "ahead.max(If(phase == 0, U(0), U(1)))", "ahead.max(2)"),
-    Fault("an event that is ahead leaves with those that are not", "retry_after is sufficient and least",
+    Fault("an event ahead of the clock leaves too early", "retry_after is sufficient and minimal",
           "window.saturating_add(ahead))", "window)"),
-    Fault("the lap stays", "lap and filled places number the events",
+    Fault("the first lap never ends", "lap and filled places number the events",
           "If(lap == 1, U(2), ", "If(lap == 1, U(1), "),
-    Fault("an even round is taken for the second", "lap and filled places number the events",
+    Fault("the lap of a later round is 2", "lap and filled places number the events",
           "If(lap == 3, U(0), ", "If(lap == 3, U(2), "),
 ]

@@ -1,11 +1,11 @@
-"""Sub-windows (`src/algo/sub_windows/mod.rs`, `build.rs`, `scan.rs` beside it), weighed ones too.
+"""Sub-windows (`src/algo/sub_windows/mod.rs`, and `build.rs` and `scan.rs` beside it), including weighed ones.
 
-The exact state: how many cells each sub-window has counted, by its number, from the latest charged back
-as far as it counts. `n` cells are admitted iff what the current sub-window and the `older` before it
-have counted, and `n`, are at most the limit.
+The exact state: the count of each sub-window, by its index, from the latest one that was charged back to
+the oldest one that still counts. `n` cells are admitted iff `n` and the counts of the current sub-window
+and of the `older` ones before it are together at most the limit.
 
-Proved for rings of 2, 3 and 4 sub-windows, each with every count of every one of them; a decision about
-more only adds more of the same summands.
+Proved for rings of 2, 3 and 4 sub-windows with any counts. A decision about more sub-windows only adds
+more summands of the same kind.
 """
 
 import kit
@@ -33,7 +33,7 @@ def remainder(index, divisor, reciprocal):
 
 
 def part(whole, numerator, denominator):
-    """`whole * numerator / denominator`, rounded down; the branches for 64 and 128 bits are one."""
+    """`whole * numerator / denominator`, rounded down. The Rust has branches for 64 and 128 bits."""
     return U((U128(whole.v) * numerator.v // denominator.v).v)
 
 
@@ -59,7 +59,7 @@ class SubWindows:
         ahead_nanos = into_window(period, origin, 0) + period
         return cls(grid, U(limit), U(total_max), older, weighed, U(ahead_nanos), count, index, cells)
 
-    # What follows stands in the Rust.
+    # As in the Rust.
 
     def aligned(self, now):
         return now.saturating_add(self.ahead_nanos)
@@ -70,7 +70,7 @@ class SubWindows:
     def fresh(self, now):
         return self.index.set(U(0), self.grid.floor(self.aligned(now)))
 
-    def apart(self, last, floor):
+    def distance(self, last, floor):
         ahead = self.grid.ahead(last, floor)
         return ahead, If(ahead == 0, self.grid.behind(last, floor), U(0))
 
@@ -78,13 +78,13 @@ class SubWindows:
         return index.wrapping_sub(back) & self.index.max
 
     def older_count(self, view, back):
-        """What the ring says of the sub-window `back` before the word's."""
+        """The ring's count of the sub-window that is `back` before the word's."""
         index = self.before(view.last, back)
         place = (raw(view.place) - back) % self.cells
         return self.read(view.ring[place], index)
 
     def read(self, content, index):
-        """The count, if the index above it is the same. (The Rust has one comparison of the two.)"""
+        """The count, if the index above it is `index`. (The Rust compares both at once.)"""
         if isinstance(content, Packed):
             same = And(self.index.of(content) == index, content.above == 0)
             return If(same, self.count.of(content).min(self.limit), U(0))
@@ -104,8 +104,8 @@ class SubWindows:
             return self.older_count(view, -after_last)
         return self.last_count(view) if after_last == 0 else U(0)
 
-    def moved_on(self, view):
-        """What still counts, and the cell to put: its index and count, where that is not 0."""
+    def advanced(self, view):
+        """The cells that still count, and the count to publish, or 0."""
         older, gone = U(0), U(0)
         for back in range(1, self.older + 1):
             count = self.older_count(view, back)
@@ -134,21 +134,21 @@ class SubWindows:
 
     def view_at(self, word, ring, floor, phase):
         last = self.index.of(word)
-        ahead, passed = self.apart(last, floor)
+        ahead, passed = self.distance(last, floor)
         total = self.count.of(word).min(self.total_max)
         return View(ring, last, total, floor, ahead, passed, phase)
 
     def counted(self, view):
-        """What counts by now, and what is put before the word moves on."""
-        counted, put = self.moved_on(view)
-        return If(view.passed == 0, view.total, counted), If(view.passed == 0, U(0), put)
+        """The cells that count by now, and the count to publish before the word advances, or 0."""
+        counted, published = self.advanced(view)
+        return If(view.passed == 0, view.total, counted), If(view.passed == 0, U(0), published)
 
-    def see(self, word, ring, now, n):
-        """What a decision is judged by, and tells: of constants."""
+    def evaluate(self, word, ring, now, n):
+        """The data of a decision and of its answer, from constants."""
         now = self.aligned(now)
         view = self.view(word, ring, now)
         view.place = self.place(view.last)
-        counted, put = self.counted(view)
+        counted, published = self.counted(view)
         current = self.grid.later(view.last, view.passed) & self.index.max
         nanos, oldest = self.grid.nanos, U(0)
         if self.weighed and raw(counted) > 0:
@@ -162,23 +162,23 @@ class SubWindows:
             waits = self.waits(view, now, counted, n)
         charged = self.index.set(self.count.set(U(0), counted.saturating_add(n)), current)
         same = self.index.set(self.count.of(word), self.index.of(word))
-        put = If(put == 0, U(0), self.index.set(self.count.set(U(0), put), view.last))
+        published = If(published == 0, U(0), self.index.set(self.count.set(U(0), published), view.last))
         until_idle = view.ahead + self.older + 1
-        return Seen(admits, same if n == 0 else charged, put, whole, oldest, overlap, until_idle, waits)
+        return Evaluated(admits, same if n == 0 else charged, published, whole, oldest, overlap, until_idle, waits)
 
-    def remaining(self, seen, n):
-        estimate = seen.whole.saturating_add(self.weigh(seen.oldest, seen.overlap))
+    def remaining(self, evaluated, n):
+        estimate = evaluated.whole.saturating_add(self.weigh(evaluated.oldest, evaluated.overlap))
         return self.limit.saturating_sub(estimate.saturating_add(n))
 
-    def told_of_permit(self, seen, now, n):
+    def reset_of_permit(self, evaluated, now, n):
         if n == 0:
-            return seen.waits[0], seen.waits[2]
+            return evaluated.waits[0], evaluated.waits[2]
         now = self.aligned(now)
-        return seen.until_idle, self.grid.scale(now, self.grid.floor(now))
+        return evaluated.until_idle, self.grid.scale(now, self.grid.floor(now))
 
     def idle(self, word, instant):
         last, total = self.index.of(word), self.count.of(word)
-        ahead, passed = self.apart(last, instant)
+        ahead, passed = self.distance(last, instant)
         if total == 0:
             return True, passed
         if passed > self.older:
@@ -210,7 +210,7 @@ class SubWindows:
 
     @staticmethod
     def shares_of(oldest, room, nanos):
-        """Whether the oldest leaves so much room before its sub-window ends, and after how much."""
+        """Whether the oldest sub-window leaves `room` before it ends, and after how many shares."""
         with where(oldest >= room):
             passed = part(nanos, oldest - room, oldest) + 1
         return Or(oldest < room, passed < nanos), If(oldest < room, U(0), passed)
@@ -241,15 +241,15 @@ class View:
         self.ahead, self.passed, self.phase, self.place = ahead, passed, phase, None
 
 
-class Seen:
-    def __init__(self, admits, next, put, whole, oldest, overlap, until_idle, waits):
-        self.admits, self.next, self.put, self.whole = admits, next, put, whole
+class Evaluated:
+    def __init__(self, admits, next, published, whole, oldest, overlap, until_idle, waits):
+        self.admits, self.next, self.published, self.whole = admits, next, published, whole
         self.oldest, self.overlap, self.until_idle, self.waits = oldest, overlap, until_idle, waits
 
 
-class Scene:
-    """Sub-windows on an endless grid, each with its count; and a ring that says so, or has in the places
-    of those that counted nothing any other content. The ring's place of `last` is one of all."""
+class State:
+    """Sub-windows on an endless grid, each with its count, and a ring that holds those counts. The place of
+    a sub-window without a count may hold anything. The place of `last` may be any place of the ring."""
 
     def __init__(self, older, place, count_bits):
         cells = older + 1
@@ -260,7 +260,7 @@ class Scene:
         self.windows = SubWindows(self.grid, limit, limit, older, False, U(0), count, index, cells)
         self.floor, self.n = self.grid.any_floor("f"), number("n")
         self.last = number("last", older, index.max)
-        # A sub-window that is written is one that a clock has seen; and a period has passed before any.
+        # Only a sub-window that a clock has shown is written, and instants begin one period after zero.
         fact(self.last <= self.grid.last_unit)
         self.counts = [number(f"c{back}", 0, limit) for back in range(older + 1)]
         self.total = U(sum(c.v for c in self.counts))
@@ -274,7 +274,7 @@ class Scene:
         self.view.place = U(place)
 
     def content(self, back):
-        """What stands in the ring for it. Nothing is read of the word's own."""
+        """The content of its place in the ring. The place of the word's own sub-window is not read."""
         count, index = self.windows.count, self.windows.index
         held = number(f"held{back}", 0, count.max)
         at = number(f"index{back}", 0, index.max)
@@ -284,7 +284,7 @@ class Scene:
         return Packed({(0, count.bits): held, (count.bits, index.bits): at}, number(f"above{back}", 0, 2**11 - 1).v if not back else 0)
 
     def exactly(self, floor):
-        """What counts by then: the word's sub-window is the current, or the clock's, if that is later."""
+        """The cells that count at `floor`. The current sub-window is the later one of the word's and the clock's."""
         passed = floor.v - self.last.v
         return sum(If(passed > self.windows.older - back, 0, c.v) for back, c in enumerate(self.counts))
 
@@ -294,7 +294,7 @@ def each(state):
         for older in (1, 2, 3):
             for place in range(older + 1):
                 for count_bits in (3, 30):
-                    yield f"{older} older, place {place}, {count_bits} bits", lambda: state(Scene(older, place, count_bits))
+                    yield f"{older} older, place {place}, {count_bits} bits", lambda: state(State(older, place, count_bits))
     return claims
 
 
@@ -305,13 +305,14 @@ def admits_exactly(at):
     return And(counted.v == exactly, Iff(admits, exactly + at.n.v <= at.windows.limit.v))
 
 
-def moves_on_exactly(at):
-    """Before the word moves on, what it alone knew is put in the ring: all counts are there after."""
-    counted, put = at.windows.counted(at.view)
+def advances_exactly(at):
+    """Before the word advances, the count that only the word records is published in the ring, so that no
+    count is lost."""
+    counted, published = at.windows.counted(at.view)
     fact(at.windows.fits(counted, U(0), U(0), at.n), at.n != 0, at.floor > at.last)
     gone = at.view.passed > at.windows.older
     return And(
-        put.v == If(gone, 0, at.counts[0].v),
+        published.v == If(gone, 0, at.counts[0].v),
         at.view.last.v + at.view.passed.v == at.floor.v,
         counted.v + at.n.v <= at.windows.limit.v,
     )
@@ -319,8 +320,8 @@ def moves_on_exactly(at):
 
 def a_word_ahead_is_kept(at):
     fact(at.floor <= at.last)
-    counted, put = at.windows.counted(at.view)
-    return And(counted == at.total, put == 0, at.view.passed == 0, at.view.ahead.v == at.last.v - at.floor.v)
+    counted, published = at.windows.counted(at.view)
+    return And(counted == at.total, published == 0, at.view.passed == 0, at.view.ahead.v == at.last.v - at.floor.v)
 
 
 def stale_grants_no_more(at):
@@ -332,7 +333,7 @@ def stale_grants_no_more(at):
 
 
 def places_are_remainders():
-    """For every number of cells that can be."""
+    """For every number of cells that a ring can have."""
     def claims():
         for divisor in sorted({*range(2, 258), 512}):
             def state():
@@ -345,7 +346,7 @@ def places_are_remainders():
 
 
 def one_comparison():
-    """The count, or more than any count where the index is another: on vectors, for every width."""
+    """The comparison yields the count, or more than any count if the index differs: on vectors, for every width."""
     content, index, bits = z3.BitVecs("content index bits", 64)
     max_ = (z3.BitVecVal(1, 64) << bits) - 1
     fact(z3.UGE(bits, 1), z3.ULE(bits, 30), z3.ULT(index, z3.BitVecVal(1, 64) << (53 - bits)))
@@ -358,7 +359,7 @@ PROPERTIES = [
     Property("a place is the remainder of its index", places_are_remainders()),
     Property("index and count are compared at once", lambda: iter([("any", one_comparison)])),
     Property("admits exactly what the counts admit", each(admits_exactly)),
-    Property("moving on keeps every count", each(moves_on_exactly)),
+    Property("an advance keeps every count", each(advances_exactly)),
     Property("a sub-window ahead of the clock is kept", each(a_word_ahead_is_kept)),
     Property("a stale clock grants no more", each(stale_grants_no_more)),
 ]
@@ -366,18 +367,18 @@ PROPERTIES = [
 FAULTS = [
     Fault("a reciprocal rounded down", "a place is the remainder of its index",
           "return MAX // divisor + 1", "return MAX // divisor"),
-    Fault("a count with no index above it is any window's", "index and count are compared at once",
+    Fault("a count with index 0 belongs to any sub-window", "index and count are compared at once",
           "same = z3.LShR(content, bits) == index", "same = z3.LShR(content, bits) & index == index"),
-    Fault("a sub-window counts one longer", "admits exactly what the counts admit",
+    Fault("a sub-window counts for one sub-window too long", "admits exactly what the counts admit",
           "view.passed + back > self.older", "view.passed + back > self.older + 1"),
     Fault("stale cells count", "admits exactly what the counts admit",
           "same = And(self.index.of(content) == index, content.above == 0)", "same = content.above == 0"),
-    Fault("the whole sum is put", "moving on keeps every count",
+    Fault("the whole sum is published", "an advance keeps every count",
           "last = view.total.saturating_sub(older).min(self.limit)", "last = view.total.min(self.limit)"),
-    Fault("a clock behind starts afresh", "a sub-window ahead of the clock is kept",
+    Fault("a clock that is behind discards the counts", "a sub-window ahead of the clock is kept",
           "return ahead, If(ahead == 0, self.grid.behind(last, floor), U(0))",
           "return ahead, self.grid.behind(last, floor)"),
-    Fault("a clock behind has gone round", "a stale clock grants no more",
+    Fault("a clock that is behind is taken for one a round ahead", "a stale clock grants no more",
           "return ahead, If(ahead == 0, self.grid.behind(last, floor), U(0))",
           "return ahead, self.grid.behind(last, floor)"),
 ]

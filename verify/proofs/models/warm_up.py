@@ -1,8 +1,9 @@
 """Warm-up (`src/algo/warm_up.rs`).
 
-The exact state: a time to go `G` and a warmth `h`, integers, from which on it cools down. `n` cells are
-admitted iff `max(G, f) - f <= max_wait`; then the time to go moves on by `n * cell + extra`. The extra
-(a square, divided) is proved for itself, for every cold factor; the step, for any extra up to a period.
+The exact state: the time `G` at which the next request may go, and the warmth `h` at that time, both
+integers; after `G` it cools down. `n` cells are admitted iff `max(G, f) - f <= max_wait`, and `G` then
+advances by `n * cell + extra`. The extra (a square, divided) is proved by itself, for every cold factor;
+the step is proved for any extra up to a period.
 """
 
 from math import gcd
@@ -61,7 +62,7 @@ class WarmUp:
             params = finer
         return params
 
-    # What follows stands in the Rust.
+    # As in the Rust.
 
     def lasts_a_year(self):
         ring = self.grid.ring()
@@ -71,7 +72,7 @@ class WarmUp:
         return self.cold_at.set(U(0), self.grid.floor(now))
 
     def view(self, word, floor):
-        """Units until the next may go, and of warmth."""
+        """Units until the next request may go, and units of warmth."""
         until_cold = self.grid.ahead(self.cold_at.of(word), floor)
         warmth = self.warmth.of(word).min(self.period).min(until_cold)
         return until_cold - warmth, warmth
@@ -110,13 +111,13 @@ class WarmUp:
 
 
 class AnyExtra(WarmUp):
-    """With any extra up to a period, as `the extra is less than a period` proves it to be."""
+    """With any extra up to a period, which is proved as `the extra is less than a period`."""
 
     def extra(self, before, after):
         return If(before >= self.ramp, U(0), self.some_extra)
 
 
-class Scene:
+class State:
     def __init__(self, warmth_bits, factor, endless):
         warmth = Field(0, warmth_bits)
         cold_at = warmth.above(PAYLOAD_BITS - warmth_bits)
@@ -125,7 +126,7 @@ class Scene:
         period = U(parts.v * (5 + factor))
         grid = self.grid = Grid.any_built(cold_at.bits, endless)
         fact(period <= warmth.max, refill.v * (5 + factor) == 2 * (1 + factor) * cell.v)
-        # What is built has a ring of 64 times this.
+        # `built` makes the ring at least 64 times as large as this.
         fact(max_wait.v + burst.v * cell.v + 2 * period.v <= grid.reach.v)
         fact((max_wait.v + burst.v * cell.v + 2 * period.v) * RING_PER_REACH_MIN <= cold_at.max)
         self.warm = AnyExtra(grid, burst, cell, refill, factor, period, max_wait, warmth, cold_at)
@@ -137,7 +138,7 @@ class Scene:
         self.cold, held = grid.instant("C", self.floor)
         self.h = number("h", 0, warmth.max)
         self.word = Packed({(0, warmth.bits): self.h, (warmth.bits, cold_at.bits): held}, number("above", 0, 2**11 - 1).v)
-        # The exact time to go, and the warmth that is left by a time.
+        # The exact time at which the next request may go.
         self.go = self.cold - If(self.h.v < period.v, self.h.v, period.v)
 
     def wait(self, floor):
@@ -151,7 +152,7 @@ def each(state):
     def claims():
         for bits, factor in [(5, 1), (12, 3), (22, 10), (22, 100)]:
             for endless in (True, False):
-                yield f"{bits} bits, cold factor {factor}, {'endless' if endless else 'wrapping'}", lambda: state(Scene(bits, factor, endless))
+                yield f"{bits} bits, cold factor {factor}, {'endless' if endless else 'wrapping'}", lambda: state(State(bits, factor, endless))
     return claims
 
 
@@ -159,8 +160,8 @@ def admits_exactly(at):
     return Iff(at.step().admits, Or(at.n == 0, And(at.n <= at.warm.burst, at.wait(at.floor) <= at.warm.max_wait.v)))
 
 
-def moves_on(at):
-    """The time to go moves on by what the cells cost, and the extra, from where it is; and never back."""
+def advances(at):
+    """The time to go advances by the cost of the cells and the extra, and never moves back."""
     step = at.step()
     fact(step.admits, at.n != 0)
     after = at.warm.cold_at.of(step.next)
@@ -172,7 +173,7 @@ def moves_on(at):
                at.warm.warmth.of(step.next) <= at.warm.period, fits(step.next, PAYLOAD_BITS))
 
 
-def waits_are_sufficient_and_least(at):
+def waits_are_sufficient_and_minimal(at):
     fact(Not(at.step().admits), at.n <= at.warm.burst)
     wait, passed = at.warm.wait(at.word, at.floor, at.n), number("passed")
     later = U(at.floor.v + passed.v)
@@ -204,7 +205,7 @@ def extras():
             warm = WarmUp(None, None, None, None, factor, period, None, None, None)
             warm.ramp = U(4 * part.v)
             warm.flatness = U(16 * (1 + factor) * part.v)
-            # A side of the ramp is no longer than the ramp; nor is its square more than ramp times ramp.
+            # The lemma `squares`, for parts of the ramp.
             start = warm.ramp.saturating_sub(before)
             to = warm.ramp.saturating_sub(after)
             fact((start.v - to.v) * (start.v + to.v) <= warm.ramp.v * warm.ramp.v, (start.v - to.v) * (start.v + to.v) >= 0)
@@ -221,27 +222,27 @@ def squares():
 
 
 PROPERTIES = [
-    Property("the extra is less than a period, and overflows nowhere", lambda: iter([("squares", squares), *extras()])),
+    Property("the extra is less than a period, and never overflows", lambda: iter([("squares", squares), *extras()])),
     Property("admits exactly what the exact time to go admits", each(admits_exactly)),
-    Property("the time to go moves on by what it costs, and never back", each(moves_on)),
-    Property("retry_after is sufficient and least", each(waits_are_sufficient_and_least)),
+    Property("the time to go advances by the cost, and never back", each(advances)),
+    Property("retry_after is sufficient and minimal", each(waits_are_sufficient_and_minimal)),
     Property("cold is the same as absent", each(cold_is_absent)),
     Property("a stale clock grants no more", each(stale_grants_no_more)),
 ]
 
 FAULTS = [
-    Fault("the ramp is not divided by", "the extra is less than a period, and overflows nowhere",
+    Fault("the area is not divided", "the extra is less than a period, and never overflows",
           "area.div_ceil(self.flatness)", "area"),
     Fault("`wait >= max_wait`", "admits exactly what the exact time to go admits",
           "wait > self.max_wait)\n", "wait >= self.max_wait)\n"),
-    Fault("a warmth that is never less than was written", "admits exactly what the exact time to go admits",
+    Fault("the warmth does not cool down", "admits exactly what the exact time to go admits",
           "self.warmth.of(word).min(self.period).min(until_cold)", "self.warmth.of(word)"),
-    Fault("a charge counts from now, not from the time to go", "the time to go moves on by what it costs, and never back",
+    Fault("a charge counts from now, not from the time to go", "the time to go advances by the cost, and never back",
           "return wait + cost, warmed", "return cost, warmed"),
-    Fault("a wait for the time to go", "retry_after is sufficient and least",
+    Fault("a wait until the time to go", "retry_after is sufficient and minimal",
           "wait.saturating_sub(self.max_wait))", "wait)"),
-    Fault("what is cold is warm", "cold is the same as absent",
+    Fault("a cold state is warm", "cold is the same as absent",
           "self.warmth.of(word).min(self.period).min(until_cold)", "self.warmth.of(word).min(self.period)"),
-    Fault("a time to go beyond the longest wait has come", "a stale clock grants no more",
+    Fault("a time to go beyond the longest wait counts as now", "a stale clock grants no more",
           "return until_cold - warmth, warmth", "return If(until_cold - warmth > self.max_wait + self.max_wait, U(0), until_cold - warmth), warmth"),
 ]

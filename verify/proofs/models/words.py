@@ -1,7 +1,7 @@
 """Bit fields of a word (`src/word.rs`).
 
-The models say a field in arithmetic: dividing by a power of two, and adding what is apart. That this
-is what shifts, masks and `|` do is proved here on 64-bit vectors, for every shift and every width.
+The models express a field in arithmetic: they divide by a power of two, and add numbers without common
+bits. It is proved here on 64-bit vectors, for every shift and width, that shifts, masks and `|` do the same.
 """
 
 import kit
@@ -34,15 +34,15 @@ class Field:
 
 
 class Packed:
-    """A word by its fields: any that there are. (That fields do not touch each other is proved
-    below.) Whatever lies above them is `above`."""
+    """A word as its fields. (It is proved below that fields do not overlap.) `above` is the number in the
+    bits above them."""
 
     def __init__(self, parts, above=0):
         self.parts, self.above = parts, above
 
     @classmethod
     def of(cls, word, bits):
-        """A number that is all that lies below so many bits."""
+        """A word whose lowest `bits` bits are one number, and whose other bits are 0."""
         if isinstance(word, Packed):
             return word
         kit.CONTEXT.require(word.v < 2**bits, "a field overflows into the next")
@@ -56,7 +56,7 @@ class Packed:
         return Packed(same, kit.If(condition, U(self.above), U(otherwise.above)).v)
 
     def payload_below(self, bits):
-        """Whether nothing lies from that bit on."""
+        """Whether all bits from bit `bits` on are 0."""
         highest = max(shift + width for shift, width in self.parts)
         return kit.And(highest <= bits, self.above == 0)
 
@@ -67,12 +67,12 @@ class Packed:
 
 
 def fits(word, bits):
-    """Whether a word, of parts or whole, has nothing from that bit on."""
+    """Whether all bits of the word from bit `bits` on are 0."""
     return word.payload_below(bits) if isinstance(word, Packed) else word < 2**bits
 
 
 def vectors():
-    """`of` and `set` as the Rust has them, and as the models do, for any shift and width."""
+    """`of` and `set` as in the Rust, for any shift and width."""
     word, value, shift, bits = z3.BitVecs("word value shift bits", 64)
     fits = [z3.UGE(bits, 1), z3.ULE(bits, 64), z3.ULT(shift, 64), z3.ULE(shift + bits, 64)]
     max_ = z3.LShR(z3.BitVecVal(MAX, 64), 64 - bits)
@@ -103,20 +103,20 @@ def keeps(word, value, shift, bits, fits, max_, of, set_):
 
 
 def is_arithmetic(word, value, shift, bits, fits, max_, of, set_):
-    # 2^shift as a vector; what is apart is added without a carry, and taken away without a borrow.
+    # Numbers without common bits are added without a carry, and subtracted without a borrow.
     kept, own = word & ~(max_ << shift), (value & max_) << shift
     taken = of(word) << shift
     return z3.And(set_ == kept | own, kept & own == 0, kept & taken == 0, kept | taken == word)
 
 
-def apart_is_a_sum():
-    """What has no bit in common is added by `|`."""
+def disjoint_is_a_sum():
+    """`|` adds numbers without common bits."""
     a, b = z3.BitVecs("a b", 64)
     return z3.Implies(a & b == 0, z3.And(a | b == a + b, z3.ULE(a, MAX - b)))
 
 
 def tiles(word, value, shift, bits, fits, max_, of, set_):
-    # Two fields, the second above the first: together they are all of the bits below its end.
+    # Two fields, the second directly above the first, cover all bits below the end of the second.
     low = z3.LShR(z3.BitVecVal(MAX, 64), 64 - shift)
     whole = z3.LShR(z3.BitVecVal(MAX, 64), 64 - shift - bits)
     above = max_ << shift
@@ -124,20 +124,20 @@ def tiles(word, value, shift, bits, fits, max_, of, set_):
 
 
 PROPERTIES = [
-    Property("a field keeps its value and leaves the rest", in_vectors(keeps)),
-    Property("what is kept and what is set have no bit in common", in_vectors(is_arithmetic)),
-    Property("what has no bit in common is added without a carry",
-             lambda: iter([("any two words", apart_is_a_sum)])),
-    Property("a field above another: both tile the bits, each once", in_vectors(tiles)),
+    Property("a field keeps its value and does not change other bits", in_vectors(keeps)),
+    Property("kept and set bits are disjoint", in_vectors(is_arithmetic)),
+    Property("disjoint numbers are added without a carry",
+             lambda: iter([("any two words", disjoint_is_a_sum)])),
+    Property("a field directly above another tiles the bits", in_vectors(tiles)),
 ]
 
 FAULTS = [
-    Fault("the value is not masked", "a field keeps its value and leaves the rest",
+    Fault("the value is not masked", "a field keeps its value and does not change other bits",
           "| ((value & max_) << shift)", "| (value << shift)"),
-    Fault("the old value stays", "what is kept and what is set have no bit in common",
+    Fault("the old value stays", "kept and set bits are disjoint",
           "(word & ~(max_ << shift)) |", "word |"),
-    Fault("a bit in common", "what has no bit in common is added without a carry",
+    Fault("the numbers have a bit in common", "disjoint numbers are added without a carry",
           "z3.Implies(a & b == 0,", "z3.Implies(a & b == 1,"),
-    Fault("the second field begins one bit late", "a field above another: both tile the bits, each once",
+    Fault("the second field begins one bit late", "a field directly above another tiles the bits",
           "above = max_ << shift", "above = max_ << (shift + 1)"),
 ]

@@ -5,11 +5,11 @@
 //!
 //! ```text
 //! gcra limit=10 period=1000000000 burst=3 word=0 now=77 n=2 [option=value ...] [ring=1,2,3]
-//! admit next=... puts=place:content,... idle=units remaining=... reset=... delay=...
+//! admit next=... published=place:content,... idle=units remaining=... reset=... delay=...
 //! deny idle=... remaining=... reset=... retry=...
 //! ```
 //!
-//! `none` means that such a quota has no such state, `denied` that it is out of range, and `panic`
+//! `none` means that the quota has no such state, `denied` that the quota is out of range, and `panic`
 //! that the algorithm panicked, which must never happen.
 
 mod request;
@@ -64,7 +64,7 @@ fn answer(request: &Request) -> Result<String, QuotaError> {
         }
         "sub_windows" => built(SubWindows::new().count(small("count")), request),
         "sliding_counter" => built(SlidingCounter::new().older(small("older")), request),
-        "paced" => paced(request),
+        "dynamic_gcra" => dynamic_gcra(request),
         // An algorithm whose options no model draws.
         name => match name.replace('_', "-").parse::<AnyAlgorithm>() {
             Ok(algorithm) => built(algorithm, request),
@@ -73,7 +73,7 @@ fn answer(request: &Request) -> Result<String, QuotaError> {
     }
 }
 
-fn paced(request: &Request) -> Result<String, QuotaError> {
+fn dynamic_gcra(request: &Request) -> Result<String, QuotaError> {
     let mut params = GcraEpoch::new(&request.quota(), request.has("empty"))?;
     if request.has("at") {
         let inherit = match request.text("inherit") {
@@ -131,29 +131,29 @@ fn stepped<M: StateMachine>(params: &M, request: &Request) -> String {
     let [word, now, n] = ["word", "now", "n"].map(|name| request.number(name));
     let (now, ring) = (Tick::from_nanos(now), request.ring(params.ring_cells()));
     let ring = ring.as_slice();
-    let seen = params.read(word, ring, now, n);
+    let view = params.read(word, ring, now, n);
     let liveness = match params.liveness(word, params.instant(now)) {
         Liveness::Idle { units } => format!("idle={units}"),
         Liveness::Live { debt } => format!("live={debt}"),
     };
     let fresh = params.fresh(now);
-    let mut puts = Vec::new();
+    let mut published = Vec::new();
     let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
-    match params.step(seen, now, n) {
+    match params.step(view, now, n) {
         Step::Admit { next } => {
-            params.publish(seen, ring, |place, content| {
-                puts.push(format!("{place}:{content}"));
+            params.publish(view, ring, |place, content| {
+                published.push(format!("{place}:{content}"));
                 true
             });
-            let permit = params.permit(seen, now, n);
+            let permit = params.permit(view, now, n);
             let (left, reset) = (permit.remaining(), nanos(permit.reset_after()));
-            let (delay, puts) = (nanos(permit.delay()), puts.join(","));
+            let (delay, published) = (nanos(permit.delay()), published.join(","));
             format!(
-                "admit fresh={fresh} {liveness} next={next} puts={puts} remaining={left} reset={reset} delay={delay}"
+                "admit fresh={fresh} {liveness} next={next} published={published} remaining={left} reset={reset} delay={delay}"
             )
         }
         Step::Deny | Step::DenyCounted { .. } => {
-            let denied = params.denied(seen, now, n);
+            let denied = params.denied(view, now, n);
             let (left, reset) = (denied.remaining(), nanos(denied.reset_after()));
             let retry =
                 denied.retry_after().map_or("never".to_owned(), |span| nanos(span).to_string());

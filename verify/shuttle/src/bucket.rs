@@ -1,21 +1,21 @@
 //! The answers that a key's bucket may give.
 //!
 //! The specification is the algorithm's oracle, which gives every field of a decision: whether it is
-//! granted, what is left, when to come back. It accepts any times in any order, so clocks that differ
-//! need nothing more. Three things that a table adds are allowed, and two of them counted:
+//! granted, what is left, when to come back. The oracle accepts times in any order, so differing clocks
+//! need no special rule. A table may deviate from it in four ways, two of which are counted:
 //!
-//! - **A key may be forgotten** ([`Bucket::forgets`]), in all as often as the limiter reports an
-//!   eviction. Under `OnFull::Deny` that is never.
-//! - **A key may find no place** ([`Bucket::fulls`]): a denial that the oracle would not give, of a
-//!   key that has nothing to lose, at most as often as the limiter counts.
-//! - **An idle key is no key.** Its slot may go to another key, which no caller notices: the oracle's
-//!   answer is the same with and without it.
-//! - **A claim is stamped** ([`Bucket::stamps`]). A slot of two words is claimed in one step and
-//!   charged in a second, perhaps by another thread. The claim has its claimant's time. A thread whose
-//!   clock is behind that time sees a bucket that is full from then on, not from its own present. So a
-//!   key without a state, or an idle key, may be judged by the state of a key that was claimed at the
-//!   time of any call in the history. That grants no more: it makes a bucket look less full to a stale
-//!   clock. If all clocks show the same time, it has no effect.
+//! - **A key may be evicted** ([`Bucket::evictions`]), at most as often as the limiter reports. Under
+//!   `OnFull::Deny` that is never.
+//! - **A key may find no place** ([`Bucket::denied_full`]). The oracle would not give that denial. It may
+//!   happen only to a key without a state to lose, at most as often as the limiter reports.
+//! - **An idle key equals an absent one.** Its slot may go to another key. No caller notices that: the
+//!   oracle's answer is the same.
+//! - **A claim holds a time** ([`Bucket::claimed`]). A slot of two words is claimed in one step and
+//!   charged in a second one, perhaps by another thread. The claim holds the claimant's time. A thread
+//!   whose clock is behind that time sees a bucket that is full from the claim on, not from the thread's
+//!   own present. So a key that is absent or idle may be judged by the state of a key that was claimed at
+//!   the time of any call in the history. That grants no more cells: to a stale clock, the bucket looks
+//!   less full. If all clocks show the same time, it has no effect.
 
 use tollgate::Tick;
 use tollgate::internals::oracle::{Oracle, Verdict};
@@ -26,18 +26,18 @@ use crate::script::Op;
 /// The bucket of a key.
 #[derive(Clone, Debug)]
 pub struct Bucket<'a, O> {
-    /// Of a key never seen.
+    /// The state of a key that was never seen.
     pub fresh: &'a O,
-    /// Of a key that was claimed at those times and not charged.
-    pub stamps: &'a [(Tick, O)],
+    /// The states of a key that was claimed at these times and not charged.
+    pub claimed: &'a [(Tick, O)],
     /// Cells that a fresh bucket grants.
     pub burst: u64,
-    /// What was charged; `None` if nothing was.
+    /// The state after charges; `None` if nothing was charged.
     pub state: Option<O>,
-    /// How often the state may yet be forgotten.
-    pub forgets: u64,
-    /// How often the key may yet find no place.
-    pub fulls: u64,
+    /// How often the key may still be evicted.
+    pub evictions: u64,
+    /// How often the key may still find no place.
+    pub denied_full: u64,
 }
 
 impl<O: Oracle + core::fmt::Debug> Bucket<'_, O> {
@@ -49,8 +49,8 @@ impl<O: Oracle + core::fmt::Debug> Bucket<'_, O> {
         }
         let mut next = Vec::new();
         if self.is_idle(now) {
-            for (_, stamped) in self.stamps.iter().filter(|(stamp, _)| *stamp > now) {
-                let mut oracle = stamped.clone();
+            for (_, claimed_state) in self.claimed.iter().filter(|(time, _)| *time > now) {
+                let mut oracle = claimed_state.clone();
                 if oracle.decide(now, n) == *answer {
                     next.push(self.charged(oracle, n, answer, charges));
                 }
@@ -59,10 +59,10 @@ impl<O: Oracle + core::fmt::Debug> Bucket<'_, O> {
         if charges
             && !answer.admitted
             && answer.remaining == 0
-            && self.fulls > 0
+            && self.denied_full > 0
             && self.is_idle(now)
         {
-            next.push(Self { fulls: self.fulls - 1, ..self.clone() });
+            next.push(Self { denied_full: self.denied_full - 1, ..self.clone() });
         }
         next
     }
@@ -92,21 +92,21 @@ impl<O: Oracle + core::fmt::Debug> Bucket<'_, O> {
 
 impl<O: Oracle + core::fmt::Debug> Spec for Bucket<'_, O> {
     type Op = Op;
-    /// `None` of a reset.
+    /// A reset has none.
     type Answer = Option<Verdict>;
 
     fn after(&self, op: &Op, answer: &Option<Verdict>) -> Vec<Self> {
         let mut next = self.after_op(op, answer.as_ref());
-        if self.forgets > 0 && self.state.is_some() {
-            let forgotten = Self { state: None, forgets: self.forgets - 1, ..self.clone() };
+        if self.evictions > 0 && self.state.is_some() {
+            let forgotten = Self { state: None, evictions: self.evictions - 1, ..self.clone() };
             next.extend(forgotten.after_op(op, answer.as_ref()));
         }
         next
     }
 
-    /// An oracle cannot be compared, but shows all that it holds.
+    /// Oracles cannot be compared, but their debug text shows all fields.
     fn mark(&self) -> String {
-        format!("{:?} {} {}", self.state, self.forgets, self.fulls)
+        format!("{:?} {} {}", self.state, self.evictions, self.denied_full)
     }
 }
 
@@ -121,10 +121,10 @@ mod tests {
     fn answers_to_one(spec: &Bucket<'_, impl Oracle + core::fmt::Debug>) -> Vec<(bool, u64)> {
         let gate = Direct::new(Quota::per_second(1).burst(2)).expect("in range");
         let mut oracle = gate.params().oracle();
-        let said: Vec<_> = (0..3).map(|_| oracle.decide(at(5), 1)).collect();
+        let given: Vec<_> = (0..3).map(|_| oracle.decide(at(5), 1)).collect();
         let op = Op::Check { n: 1, now: at(5) };
-        let possible = said.iter().filter(|said| !spec.after(&op, &Some(**said)).is_empty());
-        possible.map(|said| (said.admitted, said.remaining)).collect()
+        let possible = given.iter().filter(|given| !spec.after(&op, &Some(**given)).is_empty());
+        possible.map(|given| (given.admitted, given.remaining)).collect()
     }
 
     #[test]
@@ -133,20 +133,29 @@ mod tests {
         let fresh = gate.params().oracle();
         let mut charged = fresh.clone();
         assert!(charged.decide(at(5), 1).admitted);
-        let mut stamped = fresh.clone();
-        assert!(stamped.decide(at(5), 1).admitted);
-        let stamps = [(at(6), stamped)];
-        let spec =
-            Bucket { fresh: &fresh, stamps: &[], burst: 2, state: None, forgets: 0, fulls: 0 };
+        let mut claimed_state = fresh.clone();
+        assert!(claimed_state.decide(at(5), 1).admitted);
+        let claimed = [(at(6), claimed_state)];
+        let spec = Bucket {
+            fresh: &fresh,
+            claimed: &[],
+            burst: 2,
+            state: None,
+            evictions: 0,
+            denied_full: 0,
+        };
         assert_eq!(answers_to_one(&spec), [(true, 1)]);
-        assert_eq!(answers_to_one(&Bucket { fulls: 1, ..spec.clone() }), [(true, 1), (false, 0)]);
-        let claimed = Bucket { stamps: &stamps, ..spec.clone() };
+        assert_eq!(
+            answers_to_one(&Bucket { denied_full: 1, ..spec.clone() }),
+            [(true, 1), (false, 0)]
+        );
+        let claimed = Bucket { claimed: &claimed, ..spec.clone() };
         assert_eq!(answers_to_one(&claimed), [(true, 1), (true, 0)]);
         let charged = Bucket { state: Some(charged), ..spec };
         assert_eq!(answers_to_one(&charged), [(true, 0)]);
-        let busy = Bucket { fulls: 1, stamps: &stamps, ..charged.clone() };
+        let busy = Bucket { denied_full: 1, claimed: &claimed, ..charged.clone() };
         assert_eq!(answers_to_one(&busy), [(true, 0)], "it has a place");
-        let evicted = Bucket { forgets: 1, ..charged };
+        let evicted = Bucket { evictions: 1, ..charged };
         assert_eq!(answers_to_one(&evicted), [(true, 1), (true, 0)]);
     }
 }

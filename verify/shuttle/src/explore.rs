@@ -1,8 +1,9 @@
 //! Runs histories on schedules that shuttle makes, and counts them.
 //!
-//! Half of the schedules are random: at every access any thread may run next. The others are PCT's:
-//! threads have priorities, which change at up to nine points, so that one thread may sleep while the
-//! others run to their end. That finds mistakes that need few but long preemptions.
+//! Half of the schedules are random: at every access any thread may run next. The others are made by PCT
+//! (probabilistic concurrency testing): threads have priorities, which change at up to nine points, so that
+//! one thread may sleep while the others run to their end. That finds mistakes that need few, long
+//! preemptions.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -21,26 +22,26 @@ pub struct History {
     pub overlaps: bool,
 }
 
-/// A history that was explained, or the reason why not, with the history.
+/// A history that was explained; or one that was not, as a text with the reason.
 pub type Played = Result<History, String>;
 
-/// Of the histories, at least so many of a hundred must have calls that overlap.
+/// The percentage of histories whose calls must overlap, at least.
 const OVERLAPPING_PERCENT: u64 = 90;
-/// Points at which PCT changes priorities, and one.
+/// One more than the points at which PCT changes priorities.
 const PCT_DEPTH: usize = 10;
 
-/// How many histories are to be made of one family of those in `tests/`: set by `ci/check.sh shuttle`.
+/// The number of histories of each family. `ci/check.sh shuttle` sets it.
 const COUNT: &str = "TOLLGATE_SHUTTLE_HISTORIES";
-/// The seed of the schedules; they are the same each time unless it is set.
+/// The seed of the schedules. Without it, they are the same in each run.
 const SEED: &str = "TOLLGATE_SHUTTLE_SEED";
-/// A schedule that is to be played again, as it was printed when it failed.
+/// A schedule to play again, as printed when it failed.
 const REPLAY: &str = "TOLLGATE_SHUTTLE_REPLAY";
 
 /// Plays a family of histories on many schedules, and prints how many there were.
 ///
 /// # Panics
 ///
-/// A history was not explained: shuttle prints the schedule. Or too few of them overlap.
+/// A history was not explained (shuttle prints its schedule), or too few histories overlap.
 pub fn explore(name: &str, play: impl Fn() -> Played + Copy + Send + Sync + 'static) {
     let tally = Arc::new(Tally::default());
     let run = {
@@ -80,7 +81,7 @@ pub fn explore(name: &str, play: impl Fn() -> Played + Copy + Send + Sync + 'sta
     );
 }
 
-/// Plants a fault, and plays histories until one is not explained; prints how many it took.
+/// Plants a fault, and plays histories until one is not explained. Prints how many it took.
 ///
 /// # Panics
 ///
@@ -120,7 +121,7 @@ pub fn assert_caught(
 /// A scheduler that ends once `stop` is set.
 #[derive(Debug)]
 struct Until<S> {
-    /// Never dropped: dropped before its end, it says that it has failed, and how to play that again.
+    /// Never dropped: a scheduler that is dropped before its end reports a failure.
     inner: ManuallyDrop<S>,
     stop: Arc<AtomicBool>,
 }

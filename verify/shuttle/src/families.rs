@@ -1,7 +1,6 @@
-//! The families of histories: which limiter, and what is asked of it.
+//! The families of histories. Each is a limiter and the requests that it gets.
 //!
-//! They are functions, so that the same ones are played on the limiter that ships, and with a fault
-//! planted.
+//! Families are functions, so that the same ones are played with and without a planted fault.
 
 use std::time::Duration;
 
@@ -13,25 +12,25 @@ use tollgate::{FixedWindow, Gcra, OnFull, Quota, SlidingLog, SubWindows, Tick};
 
 use crate::explore::Played;
 use crate::play::{Family, bare, burst, two_slots};
+use crate::quota_changes::play_changes;
+use crate::reservations::play_reservations;
 use crate::script::{Clocks, Mix};
-use crate::shrinking::play_changes;
-use crate::spent::play_reservations;
 
-/// One bucket, by clocks that differ.
+/// One bucket, asked by threads whose clocks differ.
 const BUCKET: Mix = Mix { keys: 1, cells_max: 2, clocks: Clocks::Differ, reset_in: 8 };
 /// One bucket whose ring is in use when the threads begin, and stays so.
 const RING: Mix = Mix { reset_in: 0, ..BUCKET };
-/// More keys than slots; slots become vacant all the time.
+/// More keys than slots. Slots become vacant all the time.
 const KEYS: Mix = Mix { keys: 3, cells_max: 2, clocks: Clocks::Stand, reset_in: 4 };
-/// Two keys that have their slots.
-const SEATED: Mix = Mix { keys: 2, ..RING };
+/// Two keys that have slots when the threads begin.
+const CLAIMED: Mix = Mix { keys: 2, ..RING };
 
 fn of<O>(mix: Mix, burst: u64, before: u64) -> Family<O> {
-    Family { mix, burst, before, before_is_live: false, stamped: None }
+    Family { mix, burst, before, before_is_live: false, claimed_state: None }
 }
 
-/// The state of a bucket of one cell a second whose key was claimed at `time`: as if a cell had been
-/// spent so long before that it is just restored.
+/// The state of a bucket of one cell a second whose key was claimed at `time`. It equals that of a bucket
+/// in which a cell was spent one second before.
 fn claimed_at(fresh: &Level, time: Tick) -> Level {
     let mut claimed = fresh.clone();
     let spent = time.saturating_sub(Duration::from_secs(1));
@@ -82,11 +81,11 @@ pub fn wide_claims() -> Played {
     of(KEYS, 2, 2).play(two_slots(Gcra::new(), burst(2), SlotLayout::Wide, OnFull::Deny))
 }
 
-/// The same by clocks that differ.
+/// The same, with clocks that differ.
 pub fn wide_claims_skewed() -> Played {
     let gate = two_slots(Gcra::new(), burst(2), SlotLayout::Wide, OnFull::Deny);
     let mix = Mix { clocks: Clocks::Differ, ..KEYS };
-    Family { stamped: Some(claimed_at), ..of(mix, 2, 2) }.play(gate)
+    Family { claimed_state: Some(claimed_at), ..of(mix, 2, 2) }.play(gate)
 }
 
 /// Keys that displace each other, in slots of two words.
@@ -99,7 +98,7 @@ pub fn wide_evictions() -> Played {
     ))
 }
 
-/// Keys that are claimed, reset, and taken over once idle, in slots of one word, by clocks that differ.
+/// Keys that are claimed, reset, and taken over once idle, in slots of one word, with clocks that differ.
 pub fn compact_claims() -> Played {
     let mix = Mix { clocks: Clocks::Differ, ..KEYS };
     of(mix, 2, 2).play(two_slots(Gcra::new(), burst(2), SlotLayout::Compact, OnFull::Deny))
@@ -147,13 +146,13 @@ pub fn wide_reservations() -> Played {
     play_reservations(two_slots(Gcra::new(), burst(4), SlotLayout::Wide, OnFull::Deny), 4)
 }
 
-/// A quota that shrinks while it is asked.
-pub fn live_quota() -> Played {
+/// A quota that shrinks while threads ask.
+pub fn dynamic_quota() -> Played {
     play_changes(|quota| bare(DynamicGcra::new(), quota))
 }
 
-/// Logs of two keys that have their slots, and whose clocks differ.
-pub fn seated_logs() -> Played {
+/// Logs of two keys that have slots, with clocks that differ.
+pub fn claimed_logs() -> Played {
     let gate = two_slots(SlidingLog::new(), two_seconds(3), SlotLayout::Wide, OnFull::Deny);
-    Family { before_is_live: true, ..of(SEATED, 3, 2) }.play(gate)
+    Family { before_is_live: true, ..of(CLAIMED, 3, 2) }.play(gate)
 }

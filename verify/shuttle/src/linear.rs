@@ -1,8 +1,8 @@
 //! The search for an order that explains a history.
 //!
-//! After Wing and Gong, with Lowe's memory of what was tried. Linearizability is local: a history
-//! of many keys is linearizable if each key's is, so each is searched by itself, and the searches stay
-//! small.
+//! The algorithm is Wing and Gong's, with Lowe's cache of states that were tried. Linearizability is local:
+//! a history of many keys is linearizable if the history of each key is. So each key is searched by itself,
+//! and the searches stay small.
 
 use std::collections::HashSet;
 
@@ -10,24 +10,23 @@ use crate::record::Call;
 
 /// A sequential specification, in one of its states.
 pub trait Spec: Clone {
-    /// What can be asked.
+    /// A request.
     type Op;
-    /// What can be answered.
+    /// The answer to a request.
     type Answer;
 
-    /// The states in which the specification may be after it has given this answer; none if it
-    /// could not have given it.
+    /// The possible states after this answer; none if the specification cannot give this answer.
     fn after(&self, op: &Self::Op, answer: &Self::Answer) -> Vec<Self>;
 
-    /// What distinguishes this state from the others of the same search.
+    /// A text that distinguishes this state from the others of the same search.
     fn mark(&self) -> String;
 }
 
-/// Calls of one search, at most: which of them are placed are the bits of a word.
+/// The maximum number of calls in one search: the set of placed calls is a word of 64 bits.
 pub const CALLS_MAX: usize = 64;
 
-/// Whether some order of the calls is one that `spec` explains, in which no call comes before one
-/// that had returned when it began.
+/// Whether `spec` explains some order of the calls, in which no call comes before a call that had returned
+/// when it began.
 pub fn is_linearizable<S: Spec>(spec: &S, calls: &[&Call<S::Op, S::Answer>]) -> bool {
     assert!(calls.len() <= CALLS_MAX, "{} calls of one key", calls.len());
     Search { calls, failed: HashSet::new() }.continues(spec, 0)
@@ -35,7 +34,7 @@ pub fn is_linearizable<S: Spec>(spec: &S, calls: &[&Call<S::Op, S::Answer>]) -> 
 
 struct Search<'a, S: Spec> {
     calls: &'a [&'a Call<S::Op, S::Answer>],
-    /// Sets of placed calls, and the states that they led to, from which no order continues.
+    /// Sets of placed calls, with the states that they lead to, from which no order of the others exists.
     failed: HashSet<(u64, String)>,
 }
 

@@ -17,7 +17,7 @@ use crate::linear::is_linearizable;
 use crate::record::{Call, Recorder, any_overlap};
 use crate::script::{BEFORE, BEGIN, Draw, Mix, Op, Request, at};
 
-/// Time is given with every call.
+/// The clock of limiters whose callers pass the time.
 #[derive(Debug)]
 pub struct NoClock;
 
@@ -27,9 +27,9 @@ impl Clock for NoClock {
     }
 }
 
-/// A limiter with keys, whose time is given.
+/// A limiter with keys, whose callers pass the time.
 pub type Keyed<A> = Limiter<u64, A, NoClock>;
-/// A limiter without keys, whose time is given.
+/// A limiter without keys, whose callers pass the time.
 pub type Bare<A> = Direct<A, NoClock>;
 
 /// One cell a second.
@@ -68,7 +68,7 @@ pub fn bare<A: Algorithm>(algorithm: A, quota: Quota) -> Bare<A> {
     Direct::builder(quota).algorithm(algorithm).clock(NoClock).build().expect("in range")
 }
 
-/// What is tested.
+/// A limiter under test.
 pub trait Gate: Send + Sync + 'static {
     /// The model of its algorithm.
     type Oracle: Oracle + core::fmt::Debug;
@@ -77,12 +77,12 @@ pub trait Gate: Send + Sync + 'static {
     fn oracle(&self) -> Self::Oracle;
     /// Asks for cells.
     fn check(&self, key: u64, n: u64, now: Tick) -> Decision;
-    /// Looks.
+    /// Peeks.
     fn peek(&self, key: u64, n: u64, now: Tick) -> Decision;
-    /// Forgets.
+    /// Resets the key.
     fn reset(&self, key: u64);
-    /// How often a key was evicted, and how often one found no place.
-    fn forgotten_and_full(&self) -> (u64, u64);
+    /// How often a key was evicted, and how often a key found no place.
+    fn evicted_and_denied_full(&self) -> (u64, u64);
 }
 
 impl<A: Algorithm + 'static> Gate for Keyed<A>
@@ -108,7 +108,7 @@ where
         Limiter::reset(self, &key);
     }
 
-    fn forgotten_and_full(&self) -> (u64, u64) {
+    fn evicted_and_denied_full(&self) -> (u64, u64) {
         let stats = self.stats();
         (stats.evicted, stats.denied_full)
     }
@@ -137,7 +137,7 @@ where
         Direct::reset(self);
     }
 
-    fn forgotten_and_full(&self) -> (u64, u64) {
+    fn evicted_and_denied_full(&self) -> (u64, u64) {
         (0, 0)
     }
 }
@@ -145,21 +145,21 @@ where
 /// A family of histories.
 #[derive(Clone, Copy, Debug)]
 pub struct Family<O> {
-    /// What the threads ask for.
+    /// The requests of the threads.
     pub mix: Mix,
     /// Cells that a fresh bucket grants.
     pub burst: u64,
-    /// Keys that one thread charges before the others begin: long before, so that they are idle by
-    /// then.
+    /// Keys that one thread charges before the others begin. It does so long before, so that they are idle
+    /// by then.
     pub before: u64,
-    /// Whether it is just before, so that they keep their places.
+    /// Whether it charges them just before instead, so that they keep their slots.
     pub before_is_live: bool,
-    /// The state of a key that was claimed at a time and not charged, where a claim shows it.
-    pub stamped: Option<fn(&O, Tick) -> O>,
+    /// The state of a key that was claimed at a time and not charged, if answers depend on that time.
+    pub claimed_state: Option<fn(&O, Tick) -> O>,
 }
 
-/// A request and its answer; a reset has none.
-type Said = Call<Op, Option<Verdict>>;
+/// A request and its answer. A reset has none.
+type Answered = Call<Op, Option<Verdict>>;
 
 impl<O: Oracle + core::fmt::Debug> Family<O> {
     /// Plays a new script on the limiter, and checks the answers.
@@ -190,34 +190,38 @@ impl<O: Oracle + core::fmt::Debug> Family<O> {
         let overlaps = any_overlap(&spans);
         // A later request shows what was charged.
         let last = at(BEGIN + 1);
-        let looks = (0..self.mix.keys).map(|key| Request { key, op: Op::Peek { n: 0, now: last } });
-        calls.extend(ask(&*gate, &recorder, 0, looks));
+        let peeks = (0..self.mix.keys).map(|key| Request { key, op: Op::Peek { n: 0, now: last } });
+        calls.extend(ask(&*gate, &recorder, 0, peeks));
         self.explain(&*gate, &calls)?;
         Ok(History { overlaps })
     }
 
-    fn explain(&self, gate: &impl Gate<Oracle = O>, calls: &[(u64, Said)]) -> Result<(), String> {
+    fn explain(
+        &self,
+        gate: &impl Gate<Oracle = O>,
+        calls: &[(u64, Answered)],
+    ) -> Result<(), String> {
         let fresh = gate.oracle();
-        let stamps = self.stamps(&fresh, calls);
-        let (evicted, found_full) = gate.forgotten_and_full();
-        let keys: Vec<Vec<&Said>> = (0..self.mix.keys).map(|key| of_key(calls, key)).collect();
+        let claimed = self.claimed(&fresh, calls);
+        let (evicted, found_full) = gate.evicted_and_denied_full();
+        let keys: Vec<Vec<&Answered>> = (0..self.mix.keys).map(|key| of_key(calls, key)).collect();
         let spec = |allowed: Allowed| Bucket {
             fresh: &fresh,
-            stamps: &stamps,
+            claimed: &claimed,
             burst: self.burst,
             state: None,
-            forgets: allowed.forgets,
-            fulls: allowed.fulls,
+            evictions: allowed.evictions,
+            denied_full: allowed.denied_full,
         };
         let is_explained = |key: usize, allowed| is_linearizable(&spec(allowed), &keys[key]);
-        let counted = Allowed { forgets: evicted, fulls: found_full };
+        let counted = Allowed { evictions: evicted, denied_full: found_full };
         if can_share(0..keys.len(), counted, &is_explained) {
             return Ok(());
         }
         let unexplained = (0..keys.len()).find(|key| !is_explained(*key, counted));
         let what = match unexplained {
             Some(key) => format!("no order explains key {key}"),
-            None => "orders explain each key, but not with so few for all together".to_owned(),
+            None => "orders explain each key, but need more evictions or denials than the limiter counted".to_owned(),
         };
         Err(format!(
             "{what}: {evicted} were evicted, {found_full} found no place:\n{}",
@@ -225,42 +229,46 @@ impl<O: Oracle + core::fmt::Debug> Family<O> {
         ))
     }
 
-    fn stamps(&self, fresh: &O, calls: &[(u64, Said)]) -> Vec<(Tick, O)> {
-        let Some(stamped) = self.stamped else { return Vec::new() };
+    fn claimed(&self, fresh: &O, calls: &[(u64, Answered)]) -> Vec<(Tick, O)> {
+        let Some(claimed_state) = self.claimed_state else { return Vec::new() };
         let mut times: Vec<Tick> = calls.iter().filter_map(|(_, call)| call.op.now()).collect();
         times.sort_unstable();
         times.dedup();
-        times.into_iter().map(|time| (time, stamped(fresh, time))).collect()
+        times.into_iter().map(|time| (time, claimed_state(fresh, time))).collect()
     }
 }
 
-fn of_key(calls: &[(u64, Said)], key: u64) -> Vec<&Said> {
+fn of_key(calls: &[(u64, Answered)], key: u64) -> Vec<&Answered> {
     calls.iter().filter(|(of, _)| *of == key).map(|(_, call)| call).collect()
 }
 
-/// What a table has done to the keys besides, by its own counts.
+/// The deviations of a table, by its own counts.
 #[derive(Clone, Copy)]
 struct Allowed {
-    /// States that it forgot.
-    forgets: u64,
+    /// Keys that it evicted.
+    evictions: u64,
     /// Requests that found no place.
-    fulls: u64,
+    denied_full: u64,
 }
 
-/// Whether these keys can be explained if they share what is allowed: a key that gets more of one count
-/// may need less of the other.
+/// Whether these keys can be explained if they share the allowed deviations. A key that gets more of one
+/// count may need less of the other.
 fn can_share(
     mut keys: Range<usize>,
     allowed: Allowed,
     is_explained: &impl Fn(usize, Allowed) -> bool,
 ) -> bool {
     let Some(key) = keys.next() else { return true };
-    (0..=allowed.forgets).any(|forgets| {
-        // More of them explain a key as well, so the least number leaves most for the other keys.
-        let least =
-            (0..=allowed.fulls).find(|fulls| is_explained(key, Allowed { forgets, fulls: *fulls }));
-        least.is_some_and(|fulls| {
-            let left = Allowed { forgets: allowed.forgets - forgets, fulls: allowed.fulls - fulls };
+    (0..=allowed.evictions).any(|evictions| {
+        // A larger number explains the key too, so the smallest leaves the most for the other keys.
+        let least = (0..=allowed.denied_full).find(|denied_full| {
+            is_explained(key, Allowed { evictions, denied_full: *denied_full })
+        });
+        least.is_some_and(|denied_full| {
+            let left = Allowed {
+                evictions: allowed.evictions - evictions,
+                denied_full: allowed.denied_full - denied_full,
+            };
             can_share(keys.clone(), left, is_explained)
         })
     })
@@ -272,7 +280,7 @@ fn ask(
     recorder: &Recorder,
     thread: usize,
     requests: impl Iterator<Item = Request>,
-) -> Vec<(u64, Said)> {
+) -> Vec<(u64, Answered)> {
     let make = |Request { key, op }| {
         let call = recorder.call(thread, op, |op| match *op {
             Op::Check { n, now } => Some(Verdict::from(&gate.check(key, n, now))),
@@ -287,23 +295,23 @@ fn ask(
     requests.map(make).collect()
 }
 
-/// A history to read: by the beginnings of its calls.
-fn shown(calls: &[(u64, Said)]) -> String {
+/// A history as text, in the order in which its calls began.
+fn shown(calls: &[(u64, Answered)]) -> String {
     let mut calls: Vec<_> = calls.iter().collect();
     calls.sort_by_key(|(_, call)| call.begun);
-    let row = |(key, call): &&(u64, Said)| {
-        let said = match &call.answer {
+    let row = |(key, call): &&(u64, Answered)| {
+        let answer = match &call.answer {
             None => String::new(),
-            Some(said) => format!(
+            Some(verdict) => format!(
                 "{} {} left, back in {:?}, retry {:?}",
-                if said.admitted { "granted" } else { "denied" },
-                said.remaining,
-                said.reset_after,
-                said.retry_after
+                if verdict.admitted { "granted" } else { "denied" },
+                verdict.remaining,
+                verdict.reset_after,
+                verdict.retry_after
             ),
         };
         let Call { thread, op, begun, returned, .. } = call;
-        format!("{begun:>3}..{returned:<3} thread {thread} key {key} {op:?} -> {said}\n")
+        format!("{begun:>3}..{returned:<3} thread {thread} key {key} {op:?} -> {answer}\n")
     };
     calls.iter().map(row).collect()
 }
@@ -313,17 +321,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_share_what_is_allowed_in_any_way_that_explains_them() {
-        let share = |forgets, fulls, needs: &[&[(u64, u64)]]| {
+    fn keys_share_the_allowed_deviations_in_any_way_that_explains_them() {
+        let share = |evictions, denied_full, needs: &[&[(u64, u64)]]| {
             let is_explained = |key: usize, allowed: Allowed| {
-                let is_enough =
-                    |need: &(u64, u64)| need.0 <= allowed.forgets && need.1 <= allowed.fulls;
+                let is_enough = |need: &(u64, u64)| {
+                    need.0 <= allowed.evictions && need.1 <= allowed.denied_full
+                };
                 needs[key].iter().any(is_enough)
             };
-            can_share(0..needs.len(), Allowed { forgets, fulls }, &is_explained)
+            can_share(0..needs.len(), Allowed { evictions, denied_full }, &is_explained)
         };
-        // One request without a place explains the first key as two forgotten states do; the other key
-        // needs that one.
+        // One full denial explains the first key, and so do two evictions. The other key needs the denial.
         let needs: [&[(u64, u64)]; 2] = [&[(0, 1), (2, 0)], &[(0, 1)]];
         assert!(share(2, 1, &needs));
         assert!(!share(1, 1, &needs));

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One call: what was asked, what was answered, and when it began and returned.
+/// One call: the request, the answer, and when it began and returned.
 #[derive(Clone, Debug)]
 pub struct Call<O, A> {
     /// The thread that made it.
     pub thread: usize,
-    /// What was asked.
+    /// The request.
     pub op: O,
-    /// What was answered.
+    /// The answer.
     pub answer: A,
-    /// Its place among all beginnings and returns of the history.
+    /// The position of its beginning among all beginnings and returns of the history.
     pub begun: u64,
-    /// Likewise.
+    /// The position of its return.
     pub returned: u64,
 }
 
@@ -28,7 +28,8 @@ impl<O, A> Call<O, A> {
 
 /// Numbers the beginnings and returns of a history.
 ///
-/// The number is an ordinary atomic: no other thread comes between it and the call it belongs to.
+/// The counter is an ordinary atomic, which shuttle does not schedule: no other thread runs between a number
+/// and the call it belongs to.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder(Arc<AtomicU64>);
 
@@ -46,7 +47,7 @@ impl Recorder {
 }
 
 /// Whether any two calls overlap, by their [spans](Call::span): neither returned before the other
-/// began. A history in which none do proves nothing.
+/// began. A history without overlaps proves nothing.
 #[must_use]
 pub fn any_overlap(spans: &[(u64, u64)]) -> bool {
     let overlap = |a: &(u64, u64), b: &(u64, u64)| a.0 < b.1 && b.0 < a.1;

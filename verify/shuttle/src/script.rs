@@ -10,13 +10,13 @@ use tollgate::Tick;
 pub struct Draw(u64);
 
 impl Draw {
-    /// For use within a history.
+    /// Begins the numbers of a history.
     #[must_use]
     pub fn of_this_history() -> Self {
         Self(shuttle::rand::thread_rng().next_u64() | 1)
     }
 
-    /// Other numbers, for another thread.
+    /// Begins other numbers, for another thread.
     #[must_use]
     pub fn split(&mut self) -> Self {
         Self(self.below(u64::MAX) | 1)
@@ -48,12 +48,12 @@ pub enum Op {
         /// By the thread's clock.
         now: Tick,
     },
-    /// Forgets what was charged.
+    /// Resets the key.
     Reset,
 }
 
 impl Op {
-    /// The time that is given with it.
+    /// The time that the caller passes.
     #[must_use]
     pub fn now(&self) -> Option<Tick> {
         match *self {
@@ -66,9 +66,9 @@ impl Op {
 /// A request, and its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The key; 0 where there is none.
+    /// The key; 0 for a limiter without keys.
     pub key: u64,
-    /// What is asked.
+    /// The operation.
     pub op: Op,
 }
 
@@ -77,25 +77,25 @@ pub struct Request {
 pub enum Clocks {
     /// The same time, from beginning to end.
     Stand,
-    /// Each thread has its own: it begins up to two seconds after another's, and advances by up to two
-    /// seconds from call to call. A thread that comes late is seconds behind those that went ahead.
+    /// Each thread has its own clock. It begins up to two seconds after another's, and advances by up to two
+    /// seconds from call to call. A thread that runs late is seconds behind the others.
     Differ,
 }
 
-/// What to draw from.
+/// The ranges from which requests are drawn.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
-    /// How many keys; 1 where there are none.
+    /// How many keys; 1 for a limiter without keys.
     pub keys: u64,
-    /// Cells of a request, at most.
+    /// The maximum cells of a request.
     pub cells_max: u64,
-    /// What the clocks show.
+    /// The threads' clocks.
     pub clocks: Clocks,
-    /// One call in so many is a reset; 0 for none.
+    /// On average, one in `reset_in` calls is a reset; 0 for none.
     pub reset_in: u64,
 }
 
-/// When the threads begin, in seconds: long after what was [charged before](BEFORE).
+/// When the threads begin, in seconds: long after the [charges before](BEFORE).
 pub const BEGIN: u64 = 100;
 /// When the first slots are taken, in seconds.
 pub const BEFORE: u64 = 10;
@@ -132,7 +132,7 @@ impl Mix {
             return Op::Reset;
         }
         let n = match draw.below(16) {
-            // These would be few cells if they were counted in 32 bits.
+            // In 32 bits, this number would wrap to few cells.
             0 => (1 << 32) + 1,
             1 => 0,
             _ => 1 + draw.below(self.cells_max),

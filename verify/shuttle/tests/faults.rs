@@ -25,7 +25,7 @@ macro_rules! caught {
 caught! {
     generation_check_dropped: GenerationUnchecked by wide_claims, wide_evictions;
     generation_kept: GenerationKept by wide_claims, wide_evictions;
-    rescan_skipped: SurveySkipped by wide_claims, compact_claims;
+    rescan_skipped: RescanSkipped by wide_claims, compact_claims;
     claim_just_seen: ClaimJustSeen by wide_claims;
     claim_hides_the_slot: ClaimHidesSlot by wide_claims, wide_evictions;
     own_slot_unseen: OwnSlotUnseen by wide_reservations;
@@ -33,8 +33,8 @@ caught! {
     cells_wrap: CellsWrap by direct_bucket, direct_window;
     life_unchecked: LifeUnchecked by direct_reservations, wide_reservations;
     revision_stale: RevisionStale by direct_reservations, wide_reservations;
-    torn_quota: TornQuota by live_quota;
-    put_left_out: PublishLeftOut by direct_sub_windows, direct_log, seated_logs;
-    put_unchecked: PutUnchecked by direct_sub_windows, direct_log;
+    torn_quota: TornQuota by dynamic_quota;
+    publish_left_out: PublishLeftOut by direct_sub_windows, direct_log, claimed_logs;
+    publish_unchecked: PublishUnchecked by direct_sub_windows, direct_log;
     recheck_skipped: RecheckSkipped by direct_sub_windows, direct_log;
 }

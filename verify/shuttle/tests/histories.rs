@@ -31,6 +31,6 @@ histories! {
     wide_logs: "wide: logs, evictions", of::wide_logs;
     reservations: "direct: reservations", of::direct_reservations;
     wide_reservations: "wide: reservations", of::wide_reservations;
-    live_quota: "direct: quota that changes", of::live_quota;
-    seated_logs: "wide: logs of seated keys, clocks differ", of::seated_logs;
+    dynamic_quota: "direct: quota that changes", of::dynamic_quota;
+    claimed_logs: "wide: logs of claimed keys, clocks differ", of::claimed_logs;
 }

@@ -74,7 +74,7 @@ pub struct World {
     left: u8,
     processes: Vec<Process>,
     admitted: u8,
-    /// What faults have added to this window's bound.
+    /// The cells that faults have added to this window's bound.
     extra: u8,
     faults: u8,
 }

@@ -65,7 +65,7 @@ pub enum Mistake {
     None,
     /// Expired cells are spent (in the lease cell that ships).
     NeverExpires,
-    /// A lifetime is counted from when the reply arrives.
+    /// The lifetime of a lease counts from the arrival of the reply.
     CountedFromReply,
     /// A cell of an expired reply is spent.
     LateIsSpent,
@@ -141,7 +141,7 @@ pub enum Step {
     /// The replica receives what the server has.
     Replicate,
     /// A fault, of this process if it concerns one.
-    Happen(Fault, usize),
+    Fault(Fault, usize),
 }
 
 impl Leases {
@@ -153,7 +153,7 @@ impl Leases {
         bucket
     }
 
-    /// What a bucket with this debt grants, and its debt then.
+    /// The cells that a bucket with this debt grants, and its debt afterwards.
     fn take(&self, owed: u8, max: u8) -> (u8, u8) {
         let (cells, owed) = self.bucket().take(owed.into(), 1, max.into());
         (u8::try_from(cells).expect("few"), u8::try_from(owed).expect("small"))
@@ -163,7 +163,7 @@ impl Leases {
         u16::from(self.cell) * u16::from(cells)
     }
 
-    /// How long cells may be spent that are charged by now.
+    /// How long cells may be spent that were charged until now.
     fn out_for(&self) -> u8 {
         self.lifetime + self.faults
     }
@@ -233,7 +233,7 @@ impl Leases {
     }
 
     /// A process's clock advances by this many units.
-    fn go_on(&self, process: &mut Process, by: i8) {
+    fn advance_clock(&self, process: &mut Process, by: i8) {
         for (left, _) in &mut process.leases {
             *left = left.saturating_add_signed(-by);
         }
@@ -241,13 +241,13 @@ impl Leases {
             process.leases.retain(|(left, _)| *left > 0);
         }
         if let Some(Call::Asked { ago, .. } | Call::Answered { ago, .. }) = &mut process.call {
-            // Beyond a lifetime it is too late, however much older it is.
+            // Ages beyond a lifetime make no difference.
             let oldest = i8::try_from(self.out_for()).expect("short");
             *ago = (*ago + by).min(oldest);
         }
     }
 
-    fn happen(&self, world: &mut World, fault: Fault, index: usize) -> Option<()> {
+    fn apply_fault(&self, world: &mut World, fault: Fault, index: usize) -> Option<()> {
         world.faults = world.faults.checked_sub(1)?;
         match fault {
             Fault::FailOver | Fault::SplitBrain => {
@@ -273,10 +273,10 @@ impl Leases {
                 }
             }
             Fault::ClientBack => {
-                self.go_on(world.processes.get_mut(index)?, -1);
+                self.advance_clock(world.processes.get_mut(index)?, -1);
                 self.allow(world, 1);
             }
-            Fault::ClientAhead => self.go_on(world.processes.get_mut(index)?, 1),
+            Fault::ClientAhead => self.advance_clock(world.processes.get_mut(index)?, 1),
         }
         Some(())
     }
@@ -287,7 +287,7 @@ impl Leases {
         world.deposed = world.deposed.map(|owed| owed.saturating_sub(1));
         world.meter.tick(1);
         for process in &mut world.processes {
-            self.go_on(process, 1);
+            self.advance_clock(process, 1);
         }
     }
 
@@ -301,7 +301,7 @@ impl Leases {
         Some(())
     }
 
-    /// What a process does, or what happens to its messages.
+    /// Applies a step of a process, or of its messages.
     fn act(&self, world: &mut World, step: Step) -> Option<()> {
         match step {
             Step::Ask(index, max) => {
@@ -312,7 +312,7 @@ impl Leases {
                 let Some(Call::Asked { ago, max }) = process.call else { return None };
                 let cells = self.arrive(world, process.at_deposed, max);
                 let answer = Call::Answered { ago, cells };
-                // A process without leases has been granted the cell by now.
+                // A process without leases was granted the cell when the request arrived.
                 world.processes[index].call = (self.lifetime > 0 && cells > 0).then_some(answer);
             }
             Step::ArriveStray(index) => {
@@ -352,7 +352,7 @@ impl Leases {
             Step::Move(index) => world.processes[index].at_deposed = false,
             Step::Tick => self.tick(world),
             Step::Replicate => world.replicated = world.owed,
-            Step::Happen(fault, index) => self.happen(world, fault, index)?,
+            Step::Fault(fault, index) => self.apply_fault(world, fault, index)?,
         }
         Some(())
     }
@@ -407,7 +407,7 @@ impl Model for Leases {
             for fault in self.kinds {
                 let of_process = matches!(fault, Fault::ClientBack | Fault::ClientAhead);
                 let last = if of_process { self.processes } else { 1 };
-                steps.extend((0..last).map(|index| Step::Happen(*fault, index)));
+                steps.extend((0..last).map(|index| Step::Fault(*fault, index)));
             }
         }
     }

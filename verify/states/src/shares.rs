@@ -90,7 +90,7 @@ pub enum Mistake {
     GapUnseen,
     /// A part is valid from when the answer arrives.
     CountedFromReply,
-    /// A part is used without a look at when it ends.
+    /// A part is used without comparing when it ends.
     NeverEnds,
     /// The list drops a node one interval after its heartbeat.
     ForgottenTooSoon,
@@ -147,7 +147,7 @@ pub enum Step {
     /// The replica receives what the server has.
     Replicate,
     /// A fault, of this node if it concerns one.
-    Happen(Fault, usize),
+    Fault(Fault, usize),
 }
 
 impl Shares {
@@ -191,7 +191,7 @@ impl Shares {
         self.left(Reply { ago: 0, live: 1, of_deposed: false })
     }
 
-    /// How much longer a part is valid if its answer arrives now.
+    /// How much longer a part is valid if the answer arrives now.
     fn left(&self, reply: Reply) -> i8 {
         let ago = if self.mistake == Mistake::CountedFromReply { 0 } else { reply.ago };
         let heartbeat = Heartbeat { live: reply.live.into(), member_for: Duration::MAX };
@@ -218,15 +218,14 @@ impl Shares {
         self.kinds.contains(&fault)
     }
 
-    /// Ages beyond which no list distinguishes, even if its clock goes back as often as it still
-    /// may.
+    /// The largest ages that matter to a list, even if its clock jumps back as often as it still may.
     fn oldest(&self, world: &World) -> Ages {
         let back = if self.may(Fault::ServerBack) { faults(world) } else { 0 };
         Ages { came: self.holds() + back, heard: self.counted() + back }
     }
 
     /// A node's clock advances by this many units.
-    fn go_on(&self, node: &mut Node, by: i8, faults: i8) {
+    fn advance_clock(&self, node: &mut Node, by: i8, faults: i8) {
         let back = if self.may(Fault::ClientBack) { faults } else { 0 };
         let holds = self.holds();
         node.left = (node.left - by).max(-back);
@@ -234,7 +233,7 @@ impl Shares {
             reply.ago = (reply.ago + by).min(holds + back);
         }
         let rate = self.rate(node.live);
-        // A bucket that was full long ago may also be full after a step back.
+        // A bucket that was full long ago may still be full after its clock jumps back.
         node.owed = match by {
             1 => node.owed.saturating_sub(rate),
             _ if node.owed > 0 => node.owed + rate,
@@ -279,7 +278,7 @@ impl Model for Shares {
     fn next_state(&self, world: &World, step: Step) -> Option<World> {
         let mut next = world.clone();
         self.act(&mut next, step)?;
-        self.forget_the_old(&mut next);
+        self.normalize(&mut next);
         // Nodes are alike: their order makes no difference.
         next.slots.sort_unstable();
         Some(next)

@@ -1,6 +1,6 @@
 //! Single checks, each of a key that was not used since the table was filled.
 //!
-//! In `isolated`, a fence keeps each check from overlapping with anything. In `cold`, the core also
+//! In `isolated`, fences keep each check from overlapping with other instructions. In `cold`, the core also
 //! reads 16 MiB of other memory before each check, so that its caches and TLB contain nothing of
 //! the key.
 
@@ -17,7 +17,7 @@ use tollgate_peers::limiters::each;
 use tollgate_peers::peer::{Keyed, TimeGiven, Visitor};
 
 use crate::choice::{Choice, float};
-use crate::rows::{Case, Exact, OURS, OURS_GIVEN, Wanted, given_name, judge, own_name};
+use crate::rows::{Case, Exact, OURS, OURS_GIVEN, Wanted, given_name, own_name, print_targets};
 
 const KEYS: usize = 1_000_000;
 /// The words that are read between two checks: 16 MiB, several times the private cache of a core.
@@ -40,12 +40,12 @@ pub(crate) fn run(choice: &Choice) {
         let (figures, timer) = less_the_timer(measure(choice.options.rounds, &bench, &rows));
         table(&format!("{name}: {KEYS} keys, each check alone, the timer taken off"), &figures);
         note(&format!("The timer takes {timer:.1} ns between two readings."));
-        judge(name, &figures, &exact, Wanted { own: Some(2.0), ..Wanted::default() });
+        print_targets(name, &figures, &exact, Wanted { own: Some(2.0), ..Wanted::default() });
         println!();
     }
 }
 
-/// The measured call of a round: its nanoseconds, and whether it was admitted.
+/// The measured calls of a round: for each, its nanoseconds and whether it was admitted.
 type Body<'a> = Box<dyn Fn(&Bench, usize) -> Vec<(u64, bool)> + 'a>;
 
 /// Rows take turns. A round counts by its median, so that an interrupt does not count.
@@ -102,7 +102,7 @@ impl Bench {
         black_box(sum);
     }
 
-    /// The ranks of a round. Each is used once in hundreds of rounds, in another order than that of
+    /// The ranks of a round. A rank is used once in hundreds of rounds, and the order is not that of
     /// insertion. The two kinds of bench start at different ranks.
     fn ranks(&self, round: usize) -> impl Iterator<Item = usize> + use<> {
         let first = 1 + round * self.checks + if self.other.is_empty() { 0 } else { KEYS / 2 };

@@ -10,7 +10,7 @@ use tollgate_peers::peer::{Direct, VisitDirect};
 use tollgate_peers::plan::Plan;
 
 use crate::choice::Choice;
-use crate::rows::{Exact, OURS, OURS_GIVEN, Wanted, judge, loops, side_by_side};
+use crate::rows::{Exact, OURS, OURS_GIVEN, Wanted, loops, print_targets, side_by_side};
 
 pub(crate) fn run(choice: &Choice) {
     for threads in [1, 2] {
@@ -44,7 +44,7 @@ fn one(options: &Options, what: &str, threads: usize, plan: Plan, before: usize)
         "direct-admit-1" => Wanted { own: Some(1.15), given: None, both: Some(1.0) },
         _ => Wanted::default(),
     };
-    judge(what, &figures, &exact, wanted);
+    print_targets(what, &figures, &exact, wanted);
     println!();
 }
 

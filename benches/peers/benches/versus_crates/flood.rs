@@ -49,7 +49,7 @@ fn plan() -> Plan {
     Plan::new(10, Duration::from_secs(1), 10)
 }
 
-/// A limiter, with or without its mechanism to forget idle keys.
+/// A limiter, with or without its mechanism that forgets idle keys.
 struct Task {
     name: &'static str,
     kept: Option<&'static str>,
@@ -67,18 +67,18 @@ pub(crate) fn run(choice: &Choice) {
         if !choice.options.wants(name) {
             continue;
         }
-        let tended = u8::from(kept.is_some());
+        let bounded = u8::from(kept.is_some());
         let outcome =
-            Outcome::of(ask_child(&format!("flood:{name}|{tended}|{millions}|{seconds}")));
+            Outcome::of(ask_child(&format!("flood:{name}|{bounded}|{millions}|{seconds}")));
         rows.push(outcome.row(name, kept.unwrap_or("nothing")));
         outcomes.push((name, kept.is_some(), outcome));
     }
     let title = format!("{NAME}: {millions} M keys that ask once, 1 thread, at most {seconds} s");
     text(&title, &HEADER, rows);
-    judge(millions, &outcomes);
+    print_targets(millions, &outcomes);
 }
 
-fn judge(millions: u64, outcomes: &[(&str, bool, Outcome)]) {
+fn print_targets(millions: u64, outcomes: &[(&str, bool, Outcome)]) {
     let find = |name: &str| {
         outcomes.iter().find(|outcome| outcome.0 == name && outcome.1).map(|outcome| &outcome.2)
     };
@@ -110,8 +110,8 @@ impl Visitor for Tasks {
         if [GovernorAhash::NAME, InScc::NAME].contains(&P::NAME) {
             self.0.push(Task { name: P::NAME, kept: None });
         }
-        if P::TENDED.is_some() {
-            self.0.push(Task { name: P::NAME, kept: P::TENDED });
+        if P::BOUNDED_BY.is_some() {
+            self.0.push(Task { name: P::NAME, kept: P::BOUNDED_BY });
         }
     }
 }
@@ -187,11 +187,11 @@ impl Outcome {
 /// Floods one limiter, and prints an [`Outcome`].
 pub(crate) fn child(task: &str) {
     let words: Vec<&str> = task.split('|').collect();
-    let [name, tended, millions, seconds] = words[..] else { panic!("four words: {task}") };
+    let [name, bounded, millions, seconds] = words[..] else { panic!("four words: {task}") };
     let number = |word: &str| word.parse::<u64>().expect("a number");
     each(&mut Child {
         name,
-        tended: tended == "1",
+        bounded: bounded == "1",
         keys: number(millions) * 1_000_000,
         seconds: number(seconds),
     });
@@ -199,7 +199,7 @@ pub(crate) fn child(task: &str) {
 
 struct Child<'a> {
     name: &'a str,
-    tended: bool,
+    bounded: bool,
     keys: u64,
     seconds: u64,
 }
@@ -209,10 +209,11 @@ impl Visitor for Child<'_> {
         if P::NAME != self.name {
             return;
         }
-        let gate = if self.tended { P::tended(plan(), CAPACITY) } else { P::new(plan(), CAPACITY) };
+        let gate =
+            if self.bounded { P::bounded(plan(), CAPACITY) } else { P::new(plan(), CAPACITY) };
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            if self.tended {
+            if self.bounded {
                 scope.spawn(|| sweep(&gate, &done));
             }
             self.pour(&gate);

@@ -1,4 +1,4 @@
-//! How much each limiter grants where it should grant exactly the quota.
+//! The cells that each limiter grants in tests in which it should grant exactly the quota.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -22,7 +22,7 @@ const HAMMERED: usize = 50;
 const FRESH: usize = 20_000;
 /// More than the 10 cells of a burst.
 const ABOVE: u32 = 11;
-/// 3.6 * 10^12 nanoseconds times one cell less than this is just above 2^64.
+/// One cell less than this, times 3.6 * 10^12 nanoseconds, is just above 2^64.
 const WRAPPING: u32 = 5_124_097;
 
 pub(crate) fn run(choice: &Choice) {
@@ -71,12 +71,12 @@ impl Visitor for View<'_> {
         let key = |rank| P::Key::own(rank);
         let hammered: Vec<usize> =
             (0..HAMMERED).map(|rank| hammer(|| burst.check(key(rank).borrow()))).collect();
-        let fresh = dispatch(|rank| single.check(key(rank).borrow()));
+        let fresh = race(|rank| single.check(key(rank).borrow()));
         let at_once =
             [(1, ABOVE), (2, WRAPPING)].map(|(rank, n)| ten.check_n(key(rank).borrow(), n));
         let rested = P::new(Plan::new(100, Duration::from_secs(1), 5), 100);
         let rested = rest(|| rested.check(key(0).borrow()));
-        self.say(P::NAME.to_owned(), &hammered, Some(fresh), at_once, rested);
+        self.add_row(P::NAME.to_owned(), &hammered, Some(fresh), at_once, rested);
     }
 }
 
@@ -94,12 +94,12 @@ impl VisitDirect for View<'_> {
         let at_once = [ABOVE, WRAPPING].map(|n| P::new(Plan::hourly(10)).check_n(n));
         let rested = P::new(Plan::new(100, Duration::from_secs(1), 5));
         let rested = rest(|| rested.check());
-        self.say(direct_name::<P>(), &hammered, None, at_once, rested);
+        self.add_row(direct_name::<P>(), &hammered, None, at_once, rested);
     }
 }
 
 impl View<'_> {
-    fn say(
+    fn add_row(
         &mut self,
         name: String,
         hammered: &[usize],
@@ -139,7 +139,7 @@ fn hammer(ask: impl Fn() -> bool + Sync) -> usize {
 
 /// Two threads wait for each other before every key. Returns how many keys were granted to both,
 /// and how many to neither.
-fn dispatch(ask: impl Fn(usize) -> bool + Sync) -> [usize; 2] {
+fn race(ask: impl Fn(usize) -> bool + Sync) -> [usize; 2] {
     let arrived = AtomicUsize::new(0);
     let granted = || -> Vec<bool> {
         let one = |rank| {

@@ -7,7 +7,7 @@ use tollgate_peers::limiters::each;
 
 use crate::choice::Choice;
 use crate::ours::{BATCHED, BATCHED_HUGE, HUGE, LEASES, LEASES_COARSE, LEASES_GIVEN, Pages};
-use crate::rows::{Case, Rows, Wanted, beside_best, judge, loops, side_by_side};
+use crate::rows::{Case, Rows, Wanted, beside_best, loops, print_targets, side_by_side};
 
 pub(crate) fn run(choice: &Choice) {
     let wanted = |own, given| Wanted { own: Some(own), given: Some(given), both: None };
@@ -43,7 +43,7 @@ fn one(choice: &Choice, name: &str, case: Case, wanted: Wanted) {
     let figures = compare(&choice.options, case.decisions, &rows.rows);
     table(&case.title(name), &figures);
     side_by_side(&figures);
-    judge(name, &figures, &rows.exact, wanted);
+    print_targets(name, &figures, &rows.exact, wanted);
     let further = [
         ("huge pages", HUGE, None),
         ("batch of 16", BATCHED, None),

@@ -1,4 +1,4 @@
-//! Compares tollgate with the limiters that a user would choose instead.
+//! Compares tollgate with the limiters that a user could choose instead.
 //!
 //! `README.md` of this package says how each is configured. Options on the command line, after
 //! `--`: `--rounds N`, `--only TEXT` (rows), `--case TEXT` (comparisons), `--full` (the long ones

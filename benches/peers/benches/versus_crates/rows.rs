@@ -199,8 +199,8 @@ pub(crate) struct Wanted {
     pub(crate) both: Option<f64>,
 }
 
-/// Prints the ratios of ours and the best exact peer.
-pub(crate) fn judge(what: &str, figures: &[Figures], exact: &Exact, wanted: Wanted) {
+/// Prints the ratios of the best exact peer and ours.
+pub(crate) fn print_targets(what: &str, figures: &[Figures], exact: &Exact, wanted: Wanted) {
     let own = format!("{what}, own clock");
     beside_best(&own, figures, &exact.own, OURS, wanted.own);
     let given = format!("{what}, time given (the peer reads its own clock)");

@@ -31,11 +31,11 @@ pub(crate) fn run(choice: &Choice) {
     alone.measure(|rows| rows.batched(Pages::Huge));
     let Alone { figures, exact, .. } = alone;
     table(&case.title(NAME), &figures);
-    judge(&figures, &exact);
+    print_targets(&figures, &exact);
 }
 
 /// The ratios of tollgate's rows and the best exact peer, and the sketch.
-fn judge(figures: &[Figures], exact: &Exact) {
+fn print_targets(figures: &[Figures], exact: &Exact) {
     let sketch = [own_name::<PingoraLimits>()];
     let rows = [
         ("own clock", OURS, None, None),

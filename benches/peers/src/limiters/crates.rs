@@ -26,7 +26,7 @@ pub struct GovernorDefault(DefaultKeyedRateLimiter<u64>);
 impl Keyed for GovernorDefault {
     const NAME: &'static str = "governor, default hasher";
     const EXACT: bool = true;
-    const TENDED: Option<&'static str> = Some("retain_recent every 100 ms");
+    const BOUNDED_BY: Option<&'static str> = Some("retain_recent every 100 ms");
     type Key = u64;
 
     fn new(plan: Plan, _keys: usize) -> Self {
@@ -57,7 +57,7 @@ pub struct GovernorAhash(RateLimiter<u64, AhashStore, DefaultClock, NoOpMiddlewa
 impl Keyed for GovernorAhash {
     const NAME: &'static str = "governor, ahash";
     const EXACT: bool = true;
-    const TENDED: Option<&'static str> = Some("retain_recent every 100 ms");
+    const BOUNDED_BY: Option<&'static str> = Some("retain_recent every 100 ms");
     type Key = u64;
 
     fn new(plan: Plan, _keys: usize) -> Self {
@@ -94,7 +94,7 @@ impl std::fmt::Debug for Aerorate {
 impl Keyed for Aerorate {
     const NAME: &'static str = "aerorate";
     const EXACT: bool = true;
-    const TENDED: Option<&'static str> = Some("clean_idle every 100 ms");
+    const BOUNDED_BY: Option<&'static str> = Some("clean_idle every 100 ms");
     type Key = u64;
 
     fn new(plan: Plan, _keys: usize) -> Self {
@@ -150,14 +150,14 @@ impl Trypema {
 impl Keyed for Trypema {
     const NAME: &'static str = "trypema (text keys)";
     const EXACT: bool = false;
-    const TENDED: Option<&'static str> = Some("its cleanup thread, every 100 ms");
+    const BOUNDED_BY: Option<&'static str> = Some("its cleanup thread, every 100 ms");
     type Key = str;
 
     fn new(plan: Plan, _keys: usize) -> Self {
         Self::with(plan, false)
     }
 
-    fn tended(plan: Plan, _keys: usize) -> Self {
+    fn bounded(plan: Plan, _keys: usize) -> Self {
         Self::with(plan, true)
     }
 
@@ -188,7 +188,7 @@ fn per_second(plan: Plan) -> u64 {
 impl Keyed for TokioRateLimit {
     const NAME: &'static str = "tokio-rate-limit (text keys)";
     const EXACT: bool = true;
-    const TENDED: Option<&'static str> = Some("time to idle");
+    const BOUNDED_BY: Option<&'static str> = Some("time to idle");
     type Key = str;
 
     fn new(plan: Plan, _keys: usize) -> Self {
@@ -196,7 +196,7 @@ impl Keyed for TokioRateLimit {
         Self(tokio_rate_limit::RateLimiter::from_algorithm(bucket))
     }
 
-    fn tended(plan: Plan, _keys: usize) -> Self {
+    fn bounded(plan: Plan, _keys: usize) -> Self {
         let idle = Duration::from_secs(plan.window_secs());
         let bucket = TokenBucket::with_ttl(plan.burst.into(), per_second(plan), idle);
         Self(tokio_rate_limit::RateLimiter::from_algorithm(bucket))
@@ -240,7 +240,7 @@ impl Keyed for Throttlecrab {
     // Its store forgets a key of burst 1 immediately, and a key that rested may have more than a
     // burst.
     const EXACT: bool = false;
-    const TENDED: Option<&'static str> = Some("forgets by itself");
+    const BOUNDED_BY: Option<&'static str> = Some("forgets by itself");
     type Key = str;
 
     fn new(plan: Plan, keys: usize) -> Self {
@@ -282,7 +282,7 @@ impl std::fmt::Debug for PingoraLimits {
 impl Keyed for PingoraLimits {
     const NAME: &'static str = "pingora-limits (approximate)";
     const EXACT: bool = false;
-    const TENDED: Option<&'static str> = Some("4,096 counters, twice");
+    const BOUNDED_BY: Option<&'static str> = Some("4,096 counters, twice");
     type Key = u64;
 
     fn new(plan: Plan, _keys: usize) -> Self {

@@ -81,11 +81,11 @@ impl InMoka {
 }
 
 macro_rules! keyed {
-    ($peer:ty, $name:literal, $exact:literal, $tended:expr, { $($body:tt)* }) => {
+    ($peer:ty, $name:literal, $exact:literal, $bounded_by:expr, { $($body:tt)* }) => {
         impl Keyed for $peer {
             const NAME: &'static str = $name;
             const EXACT: bool = $exact;
-            const TENDED: Option<&'static str> = $tended;
+            const BOUNDED_BY: Option<&'static str> = $bounded_by;
             type Key = u64;
 
             $($body)*
@@ -151,7 +151,7 @@ keyed!(InMoka, "bucket in moka", true, Some("capacity of 1,000,000, time to idle
         Self::with(cache.build_with_hasher(RandomState::new()), plan)
     }
 
-    fn tended(plan: Plan, keys: usize) -> Self {
+    fn bounded(plan: Plan, keys: usize) -> Self {
         let idle = Duration::from_secs(plan.window_secs());
         let cache = moka::sync::Cache::builder().max_capacity(keys as u64).time_to_idle(idle);
         Self::with(cache.build_with_hasher(RandomState::new()), plan)

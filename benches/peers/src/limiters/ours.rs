@@ -18,7 +18,7 @@ pub struct Tollgate(pub Limiter<u64>);
 impl Keyed for Tollgate {
     const NAME: &'static str = "tollgate";
     const EXACT: bool = true;
-    const TENDED: Option<&'static str> = Some("capacity of 1,000,000");
+    const BOUNDED_BY: Option<&'static str> = Some("capacity of 1,000,000");
     type Key = u64;
 
     fn new(plan: Plan, keys: usize) -> Self {

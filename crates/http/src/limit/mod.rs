@@ -63,7 +63,7 @@ type Estimate = Box<dyn Fn(&request::Parts) -> u64 + Send + Sync>;
 /// How cells are charged: see [`charge`] and [`reserve`].
 type ChargeFn<Q, A, C> = fn(&Arc<Limiter<Q, A, C>>, &Q, Cost, &Settle) -> Result<Charged, Denied>;
 
-/// What a request costs, and how long it may wait.
+/// The cost of a request, and how long it may wait.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     cells: u64,
@@ -140,7 +140,7 @@ where
         Self { estimate: Some(Box::new(cost)), ..self }
     }
 
-    /// What to do with requests that have no key; the default is [`OnNoKey::Deny`].
+    /// Sets the treatment of requests that have no key; the default is [`OnNoKey::Deny`].
     ///
     /// ```
     /// # use {tollgate::Quota, tollgate_http::{Limit, OnNoKey, key::PeerIp}};
@@ -305,7 +305,7 @@ impl<E: Extractor, Q: ?Sized, A: Algorithm, C> Limit<E, Q, A, C> {
     }
 }
 
-/// Charges cells for good.
+/// Charges cells without a later settlement.
 fn charge<Q, A, C>(
     limiter: &Arc<Limiter<Q, A, C>>,
     key: &Q,

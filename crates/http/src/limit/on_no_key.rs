@@ -1,10 +1,10 @@
-//! What happens to requests without a key.
+//! The treatment of requests without a key.
 
 use crate::gate::{GatePermit, Verdict};
 use crate::key::KeyError;
 use crate::report::Report;
 
-/// What to do with a request that has no key.
+/// The treatment of a request that has no key.
 ///
 /// ```
 /// use tollgate_http::OnNoKey;

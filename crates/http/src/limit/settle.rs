@@ -15,7 +15,7 @@ use crate::gate::Charge;
 type OfHead = dyn Fn(&response::Parts) -> u64 + Send + Sync;
 type OfBytes = dyn Fn(u64) -> u64 + Send + Sync;
 
-/// What determines the final cost.
+/// The source of the final cost.
 #[derive(Clone)]
 pub(super) enum Settle {
     /// The request alone: the estimate is the cost.
@@ -25,7 +25,7 @@ pub(super) enum Settle {
 }
 
 impl Settle {
-    /// What determines the cost of this request. It is not the body if the response has none.
+    /// The source of this request's cost. It is not the body if the response has none.
     pub(super) fn of(&self, request: &request::Parts) -> &Self {
         match self {
             Self::Bytes(_) if [Method::HEAD, Method::CONNECT].contains(&request.method) => {

@@ -42,8 +42,8 @@ impl Trusted {
     }
 }
 
-/// Whatever the header holds: the key is the address that the reference finds, or there is none if it
-/// finds none; the header of an untrusted peer has no effect; and the entries of proxies have.
+/// For any content of the header, the key is the address that the reference finds, or absent if it finds
+/// none. The header of an untrusted peer has no effect, and the entries of proxies have one.
 pub(crate) fn forwarded(data: &[u8]) {
     let mut cursor = Cursor::new(data);
     let kind = cursor.byte();

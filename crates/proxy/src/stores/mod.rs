@@ -5,18 +5,18 @@
 //! build     the limits of one rule: store, algorithm, lease, fallback
 //! limits    one rule's limits, and how each one is asked
 //! ask       the store limits of one request, decided one after another
-//! figures   outcomes of all calls, for the metrics
+//! metrics   outcomes of all calls, for the metrics
 //! watch     pings stores that are idle, and lists those that are down
 //! ```
 
 mod ask;
 mod build;
-mod figures;
 mod limits;
+mod metrics;
 mod registry;
 mod watch;
 
 pub(crate) use self::ask::{PendingDecision, PendingRule};
-pub(crate) use self::figures::write;
+pub(crate) use self::metrics::write;
 pub(crate) use self::registry::StoreLimits;
 pub(crate) use self::watch::{StoreDown, watch};

@@ -395,7 +395,7 @@ impl<L: CounterStore, C: Clock> Shared<L, C> {
         match &reply {
             Ok(_) => {
                 self.stats.cells.add(charges.iter().map(|charge| charge.cells).sum());
-                self.failures.put(0);
+                self.failures.set(0);
             }
             Err(_) => {
                 self.stats.failed.add(1);

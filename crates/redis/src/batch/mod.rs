@@ -2,8 +2,8 @@
 //!
 //! **The bound.** Say that a process has at most `n` pending cells of a key: admitted, and not yet
 //! in an answer of the counter store. Take the moment at which the store's count of a window
-//! reaches the limit. What it had counted before is below the limit. What a process sends at or
-//! after that moment, it sends in one batch, whose answer stops it. That batch and the cells
+//! reaches the limit. The cells counted before are below the limit. A process sends one batch at or
+//! after that moment; the answer to it stops the process. That batch and the cells
 //! admitted meanwhile are at most `n` cells. So `processes` of them admit at most
 //! `limit - 1 + processes * n`. One process alone never exceeds the limit, because it counts its
 //! own pending cells.

@@ -1,4 +1,4 @@
-//! The pending counts of one key: what a process knows of its window, and what it has not yet sent.
+//! The pending counts of one key: a process's knowledge of the window, and the cells it has not yet sent.
 //!
 //! One atomic word holds the cells that are not counted in `used`: those in flight to the counter
 //! store, and those still to be sent. Requests change it by compare-and-swap, and so does the one
@@ -13,10 +13,10 @@
 //! compare-and-swap.
 //!
 //! **Retired.** Counts without pending cells whose window has ended may be evicted for another key.
-//! Their word is then marked for good. A thread that still holds them looks the key up again, so no
+//! Their word then has a mark that stays. A thread that still holds them looks the key up again, so no
 //! cell is admitted on counts that the next request does not see.
 //!
-//! Model: `loom-tests/tests/tab.rs`, run by `ci/check.sh loom`.
+//! Model: `loom-tests/tests/pending_counts.rs`, run by `ci/check.sh loom`.
 
 use core::time::Duration;
 
@@ -86,13 +86,13 @@ pub enum AskOutcome {
         /// How long until the window ends.
         after: Duration,
     },
-    /// So many cells are pending that they must be sent first.
+    /// Too many cells are pending: they must be sent first.
     Backlogged,
     /// The counts were evicted: look the key up again.
     Retired,
 }
 
-/// What is known of one key.
+/// The pending counts of one key.
 #[derive(Debug)]
 #[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "the models use it"))]
 pub struct PendingCounts {

@@ -1,4 +1,4 @@
-//! What the windows of several processes see, against the stated bound.
+//! The cells that several processes admit in a window, compared with the stated bound.
 
 #![allow(clippy::disallowed_types, reason = "a test's store may have a lock")]
 
@@ -76,7 +76,7 @@ struct World {
     lost_per_mille: u64,
 }
 
-/// What each window saw admitted, and the numbers of decisions and calls.
+/// The cells admitted in each window, and the numbers of decisions and calls.
 fn run(world: World, seed: u64) -> (Vec<u64>, u64, u64) {
     simulate(async move {
         let windows = Arc::new(Windows::default());
@@ -226,7 +226,7 @@ async fn all_keys_are_sent_in_one_call_and_what_is_left_at_the_end() {
 async fn while_the_store_fails_only_max_unsent_is_admitted_and_sent_later() {
     let store = RecordingStore::default();
     let (fails, cells) = (Arc::clone(&store.fails), Arc::clone(&store.cells));
-    fails.put(1);
+    fails.set(1);
     let clock = Arc::new(ManualClock::new());
     let batched = Batched::builder(store, 100).max_unsent(5).clock(clock).build().expect("valid");
     let mut admitted = 0;
@@ -234,7 +234,7 @@ async fn while_the_store_fails_only_max_unsent_is_admitted_and_sent_later() {
         admitted += u64::from(batched.check(b"a").await.is_ok());
     }
     assert_eq!((admitted, batched.try_check(b"a", 1)), (5, None));
-    fails.put(0);
+    fails.set(0);
     tokio::time::sleep(Duration::from_millis(21)).await;
     assert_eq!(cells.read(), 5);
     assert!(batched.check(b"a").await.is_ok());

@@ -18,9 +18,9 @@ use crate::{Origin, RedisLimiter, Remote, WithFallback};
 /// a server what [`tollgate_http::Limit`] is to a limiter in this process.
 ///
 /// If the limiter knows the answer, for example from a lease, requests do not wait. Otherwise they
-/// wait for the server, no longer than the store's deadline. What
-/// [`Fallback::Deny`](crate::Fallback::Deny) denies is answered with 503, because the request may
-/// be within the limit.
+/// wait for the server, no longer than the store's deadline. A request that
+/// [`Fallback::Deny`](crate::Fallback::Deny) denies is answered with 503, because it may be within
+/// the limit.
 ///
 /// ```
 /// use tollgate::Quota;
@@ -114,7 +114,7 @@ impl<E: Extractor, R: Remote> RemoteLimit<E, R> {
         Self { cost: Some(Box::new(cost)), ..self }
     }
 
-    /// What to do with requests that have no key. The default is [`OnNoKey::Deny`].
+    /// Sets the treatment of requests that have no key. The default is [`OnNoKey::Deny`].
     ///
     /// ```
     /// # use tollgate::Quota;

@@ -22,7 +22,7 @@ struct Fake {
 }
 
 impl Fake {
-    fn guarded(cells: impl Into<Option<u64>>) -> WithFallback<Self> {
+    fn with_fallback(cells: impl Into<Option<u64>>) -> WithFallback<Self> {
         let (cells, asked) = (Mutex::new(cells.into()), Mutex::default());
         WithFallback::new(Self { cells, asked }, Fallback::Deny)
     }
@@ -91,7 +91,7 @@ async fn decide(gate: &impl Gate, request: &request::Parts) -> (GateDecision, bo
 
 #[tokio::test]
 async fn requests_wait_only_for_unknown_answers() {
-    let limit = RemoteLimit::new(policy(), Fake::guarded(3), user());
+    let limit = RemoteLimit::new(policy(), Fake::with_fallback(3), user());
     for (user, waits, left) in [("near", false, 2), ("far", true, 1), ("near", false, 0)] {
         let (ruling, waited, report) = decide(&limit, &request(user)).await;
         assert!(ruling.is_ok());
@@ -108,7 +108,7 @@ async fn requests_wait_only_for_unknown_answers() {
 
 #[tokio::test]
 async fn a_request_costs_its_cost_and_nothing_without_a_key() {
-    let limit = RemoteLimit::new(policy(), Fake::guarded(5), user()).cost(|_| 4);
+    let limit = RemoteLimit::new(policy(), Fake::with_fallback(5), user()).cost(|_| 4);
     let rulings = [decide(&limit, &request("a")).await, decide(&limit, &request("a")).await];
     assert_eq!(rulings.map(|(ruling, _, _)| ruling.is_ok()), [true, false]);
     let no_key = Request::new(()).into_parts().0;
@@ -122,7 +122,7 @@ async fn a_request_costs_its_cost_and_nothing_without_a_key() {
 
 #[tokio::test]
 async fn a_shadow_limit_denies_nothing() {
-    let trial = RemoteLimit::new(policy(), Fake::guarded(0), user()).shadow();
+    let trial = RemoteLimit::new(policy(), Fake::with_fallback(0), user()).shadow();
     for user in ["near", "far"] {
         let (ruling, _, report) = decide(&trial, &request(user)).await;
         assert!(ruling.is_ok());
@@ -132,7 +132,7 @@ async fn a_shadow_limit_denies_nothing() {
 
 #[tokio::test]
 async fn without_a_server_the_fallback_decides() {
-    let limit = RemoteLimit::new(policy(), Fake::guarded(None), user());
+    let limit = RemoteLimit::new(policy(), Fake::with_fallback(None), user());
     let (ruling, waited, report) = decide(&limit, &request("far")).await;
     assert!(waited);
     assert_eq!((ruling.err(), report.readings().count()), (Some(Reason::Unavailable), 0));
@@ -142,7 +142,7 @@ async fn without_a_server_the_fallback_decides() {
 #[tokio::test]
 async fn keys_that_are_not_bytes_are_sent_as_displayed() {
     let by_length = key::from_fn(|request| Some(request.headers.len() + 40));
-    let limit = RemoteLimit::displayed(policy(), Fake::guarded(1), by_length);
+    let limit = RemoteLimit::displayed(policy(), Fake::with_fallback(1), by_length);
     let layer = RateLimitLayer::new(limit);
     let gate = layer.gate();
     assert!(decide(gate, &request("a")).await.0.is_ok());

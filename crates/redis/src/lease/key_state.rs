@@ -72,14 +72,14 @@ pub(super) enum Completion {
     Unavailable(Unavailable),
 }
 
-/// What a call adds to the statistics.
+/// The additions of a call to the statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CellCounts {
     pub(super) taken: u64,
     pub(super) lapsed: u64,
 }
 
-/// What is known of one key.
+/// The state of one key.
 #[derive(Debug)]
 pub(super) struct KeyState {
     key: Box<[u8]>,
@@ -394,9 +394,9 @@ impl KeyState {
     }
 
     fn record_reply(&self, parts: &DecisionParts, now: Tick) {
-        self.last_reply.limit.put(parts.limit);
-        self.last_reply.remaining.put(parts.remaining);
-        self.last_reply.idle_at_nanos.put(now.saturating_add(parts.reset_after).as_nanos());
+        self.last_reply.limit.set(parts.limit);
+        self.last_reply.remaining.set(parts.remaining);
+        self.last_reply.idle_at_nanos.set(now.saturating_add(parts.reset_after).as_nanos());
     }
 
     pub(super) fn waiting_for(&self, n: u64) -> Waiting<'_> {

@@ -43,8 +43,8 @@ const MIN_WAIT: Duration = Duration::from_millis(10);
 ///
 /// **Not guaranteed.**
 ///
-/// - Not every cell is used. What a process holds when it ends, and what it does not spend within
-///   the lifetime, is lost: at most what it took in the last lifetime.
+/// - Not every cell is used. Cells that a process holds when it ends, or does not spend within
+///   the lifetime, are lost: at most the cells that it took in the last lifetime.
 /// - There is no order between processes. One may be denied while another still has cells.
 /// - A denial may be older than the source's latest state: by the pause, or, while the source is
 ///   asked again, by the time to come back.

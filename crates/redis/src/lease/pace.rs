@@ -1,8 +1,8 @@
-//! How fast a key's cells are spent, and so how many are asked for, when, and by how many calls.
+//! Measures how fast a key's cells are spent. From that follow the size, the time and the number of calls.
 //!
-//! Calls that end at the same time update these figures independently, so a figure may be of
-//! another moment than its neighbour. Only the sizes of calls depend on them. What may be spent is
-//! in the lease cell.
+//! Calls that end at the same time update these measurements independently, so two of them may be of
+//! different moments. Only the sizes of calls depend on them. The cells that may be spent are in the
+//! lease cell.
 
 use tollgate::Tick;
 
@@ -11,7 +11,7 @@ use super::lease_cell::CALLS_MAX;
 use super::sizing::{self, LowWater, Spending};
 use crate::sync::RelaxedCounter;
 
-/// What is known of a key's pace.
+/// The measured pace of a key.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     last_size: RelaxedCounter,
@@ -31,7 +31,7 @@ pub(super) struct Pace {
     requested: RelaxedCounter,
 }
 
-/// What a new call must serve.
+/// The demand that a new call must serve.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand {
     /// Fewer cells are useless.
@@ -71,8 +71,8 @@ impl Pace {
     pub(super) fn size_call(&self, demand: Demand, now: Tick, settings: &Settings) -> u64 {
         let over_nanos = now.as_nanos().saturating_sub(self.mark_nanos.read());
         let round_trip = self.round_trip_nanos.read();
-        // If several calls may be in flight, the next one may begin as soon as one has ended. What was
-        // spent in less than a round trip then says little, unless all cells were spent.
+        // If several calls may be in flight, the next one may begin as soon as one has ended. The
+        // cells spent in less than a round trip then say little about the pace, unless all cells were spent.
         let says_much = self.max_calls() == 1 || demand.unspent == 0;
         let max = match over_nanos >= round_trip || (demand.alone && says_much) {
             true => {
@@ -93,10 +93,10 @@ impl Pace {
     fn size(&self, used: Spending, round_trip: u64, settings: &Settings) -> u64 {
         let lifetime = self.lifetime_nanos.read();
         let size = sizing::call_size(self.last_size.read(), used, lifetime, settings.max_lease);
-        self.last_size.put(size);
+        self.last_size.set(size);
         let max_calls =
             if size < settings.max_lease || self.was_short(settings) { 1 } else { CALLS_MAX };
-        self.max_calls.put(max_calls);
+        self.max_calls.set(max_calls);
         // A crowd that arrives at once is not a rate: it continues for a round trip at most.
         let used = Spending { over_nanos: used.over_nanos.max(round_trip), ..used };
         let low = sizing::low_water(used, round_trip);
@@ -106,15 +106,15 @@ impl Pace {
             // Cells are then spent in a quarter of their lifetime, however long a call takes.
             _ => sizing::spent_in(used, lifetime / 4),
         };
-        self.low_cells.put(low.cells.min(max_ahead));
-        self.low_ahead_nanos.put(low.ahead_nanos);
+        self.low_cells.set(low.cells.min(max_ahead));
+        self.low_ahead_nanos.set(low.ahead_nanos);
         size
     }
 
     /// A call that had asked for this many unreserved cells ended after this time.
     pub(super) fn call_ended(&self, asked: u64, took_nanos: u64) {
         self.requested.subtract(asked);
-        self.round_trip_nanos.put(sizing::round_trip(self.round_trip_nanos.read(), took_nanos));
+        self.round_trip_nanos.set(sizing::round_trip(self.round_trip_nanos.read(), took_nanos));
     }
 
     /// This many cells are about to be deposited.
@@ -133,14 +133,14 @@ impl Pace {
         let age = now.as_nanos().saturating_sub(mark);
         let is_old = age >= self.round_trip_nanos.read().saturating_mul(2);
         if (self.max_calls() == 1 || is_old) && self.mark_nanos.exchange(mark, now.as_nanos()) {
-            self.mark_spent.put(self.spent(unspent));
+            self.mark_spent.set(self.spent(unspent));
         }
         self.kept.add(spent);
     }
 
     /// Leases live this long.
     pub(super) fn set_lifetime(&self, nanos: u64) {
-        self.lifetime_nanos.put(nanos);
+        self.lifetime_nanos.set(nanos);
     }
 
     /// Whether the source was short in one of the last calls. A call that gets all cells of a small
@@ -158,13 +158,13 @@ impl Pace {
     pub(super) fn pause(&self, cells: u64, lifetime_nanos: u64, settings: &Settings) -> u64 {
         let last = self.pause_nanos.read();
         let pause = sizing::pause(last, cells, lifetime_nanos, settings.pauses);
-        self.pause_nanos.put(pause);
-        self.max_calls.put(1);
+        self.pause_nanos.set(pause);
+        self.max_calls.set(1);
         pause
     }
 
     /// The source had what was asked for.
     pub(super) fn shorten_pause(&self) {
-        self.pause_nanos.put(self.pause_nanos.read() / 2);
+        self.pause_nanos.set(self.pause_nanos.read() / 2);
     }
 }

@@ -1,6 +1,6 @@
 //! The sizes of calls and the lengths of pauses: plain arithmetic.
 
-/// What was spent since the last call's answer.
+/// The cells that were spent since the answer to the last call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spending {
     /// Cells that were spent.

@@ -54,7 +54,7 @@ impl LeaseStats {
     }
 }
 
-/// What is counted.
+/// The counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stat {
     FromLease,

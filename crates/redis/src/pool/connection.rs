@@ -78,7 +78,7 @@ impl Connection {
                 Err(Failure { error, is_unsent: false, is_final: false })
             }
             Err(error) if error.is_unrecoverable_error() => {
-                // The connection has ended. What is not written by now never will be.
+                // The connection has ended. Requests that are not written by now never will be.
                 let is_unsent = writes_before.is_some() && writes_before == self.writes();
                 Err(Failure { error, is_unsent, is_final: true })
             }

@@ -158,7 +158,7 @@ impl RedisLimiter {
         self.decide(key.as_ref(), n, true).await
     }
 
-    /// What [`check_n`](Self::check_n) would answer, without a charge. A sliding log that counts
+    /// Answers as [`check_n`](Self::check_n) would, without a charge. A sliding log that counts
     /// denials does not count this one.
     ///
     /// # Errors

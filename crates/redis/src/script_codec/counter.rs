@@ -92,7 +92,7 @@ impl Counter {
     }
 }
 
-/// What a key has counted. Times are in microseconds since the beginning of a window.
+/// The counts of a key. Times are in microseconds since the beginning of a window.
 struct SubWindowCounts<'a> {
     counter: &'a Counter,
     /// The latest sub-window that was charged, if any.

@@ -1,13 +1,13 @@
 //! The token bucket: the time until everything that was charged has drained.
 //!
-//! Times are in parts of a microsecond. There are so many parts that a cell is a whole number of
+//! Times are in parts of a microsecond. The number of parts is chosen so that a cell is a whole number of
 //! them, so no rate is rounded. A script receives a time as whole microseconds and parts, so none
 //! of its numbers reaches 2^53.
 //!
 //! # Leases
 //!
 //! Cells that are kept for up to `L` are charged to a bucket that is smaller by what comes back in
-//! `L`. What is spent in a span `w` was charged in a span `w + L`, so it is at most
+//! `L`. Cells spent in a span `w` were charged in a span `w + L`, so they are at most
 //! `(burst - rate * L) + rate * (w + L) = burst + rate * w`, over any number of processes.
 
 use core::time::Duration;

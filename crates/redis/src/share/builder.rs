@@ -12,7 +12,7 @@ use super::membership::Membership;
 use super::node::{Settings, Share};
 use super::part::part;
 
-/// What a node without a part does: a new node, or one whose heartbeats fail.
+/// The decisions of a node without a part: a new node, or one whose heartbeats fail.
 ///
 /// ```
 /// use tollgate_redis::WithoutPart;
@@ -120,7 +120,7 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> ShareBuilder<R, C>
         Self { settings: Settings { interval: span, ..self.settings }, ..self }
     }
 
-    /// What this node does while it has no part. The default is to deny.
+    /// Sets how this node decides while it has no part. The default is to deny.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -183,7 +183,7 @@ async fn load(node: Node, real: Local, seed: u64, most_starved: u64) -> Vec<Gran
     granted
 }
 
-/// What was granted in an episode, and which nodes came and went.
+/// The cells granted in an episode, and the nodes that came and went.
 fn episode(seed: u64, faults: Faults) -> (Vec<Granted>, Vec<Change>) {
     simulate(async move {
         let (mut rng, real) = (Rng::new(seed), Local::real());

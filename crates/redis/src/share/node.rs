@@ -329,7 +329,7 @@ impl<C: Clock> Shared<C> {
         let (live, until) = match status {
             PartStatus::Held { live, until } => (live, until),
             PartStatus::Waiting(wait) => {
-                return self.expected_nanos.put(now.saturating_add(wait).as_nanos());
+                return self.expected_nanos.set(now.saturating_add(wait).as_nanos());
             }
         };
         if live != self.live.read() {
@@ -338,7 +338,7 @@ impl<C: Clock> Shared<C> {
                 // The part is too small for a limiter. The old one expires.
                 return;
             }
-            self.live.put(live);
+            self.live.set(live);
         }
         self.until_nanos.store(until.as_nanos(), Ordering::Release);
     }

@@ -12,7 +12,7 @@ const PART_INTERVALS: u32 = 2;
 /// Intervals for which a member is counted after a heartbeat.
 pub(crate) const MEMBER_INTERVALS: u32 = 3;
 
-/// What follows from a heartbeat.
+/// The result of a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PartStatus {
     /// A part of the quota divided by this many nodes, usable until then.

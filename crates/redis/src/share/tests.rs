@@ -1,4 +1,4 @@
-//! What all nodes' parts sum to, and how long a dead node's part is unused.
+//! The sum of all nodes' parts, and how long a dead node's part is unused.
 
 #![allow(clippy::disallowed_types, reason = "a test's list may have a lock")]
 
@@ -114,7 +114,7 @@ impl World {
     /// A node, and the share of its messages that are lost, in thousandths.
     fn mortal(&mut self, quota: Quota) -> (Node, Arc<RelaxedCounter>) {
         let lost = Arc::new(RelaxedCounter::default());
-        lost.put(self.lost_per_mille);
+        lost.set(self.lost_per_mille);
         let remote = SimulatedMembership {
             members: Arc::clone(&self.members),
             real: self.real,
@@ -155,7 +155,7 @@ fn sums(seed: u64, latency: u64, lost: u64, hides_newcomers: bool) -> (u64, u64)
             }
             worst = worst.max(sum(&nodes));
         }
-        nodes.iter().for_each(|(_, lost)| lost.put(0));
+        nodes.iter().for_each(|(_, lost)| lost.set(0));
         sleep(8 * INTERVAL).await;
         (worst, sum(&nodes))
     })
@@ -193,7 +193,7 @@ fn a_dead_nodes_part_is_unused_for_four_intervals_at_most() {
         sleep(5 * INTERVAL).await;
         assert!(nodes.iter().all(|node| node.stats().live == Some(5)));
         assert_eq!(sum(&nodes) + sum(core::slice::from_ref(&dead)), 840);
-        lost.put(1_000);
+        lost.set(1_000);
         sleep(3 * INTERVAL - 10 * MILLI).await;
         assert_eq!(dead.stats().live, None, "it stopped before others count it as dead");
         sleep(INTERVAL + 20 * MILLI).await;

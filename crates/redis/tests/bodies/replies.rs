@@ -108,7 +108,7 @@ struct Answer {
     heard: Vec<i64>,
 }
 
-/// What the client library reads. The numbers must be the same when they are encoded again.
+/// The value that the client library reads. Its numbers must be the same when they are encoded again.
 fn read(bytes: &[u8]) -> Option<Vec<i64>> {
     let numbers = reply::numbers(bytes)?;
     assert_eq!(reply::numbers(&written(&numbers)).as_ref(), Some(&numbers));

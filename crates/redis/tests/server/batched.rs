@@ -22,7 +22,7 @@ fn batched(store: &Store, limit: u64, unsent: u64) -> Batched<Windows> {
     Batched::builder(windows(store), limit).max_unsent(unsent).build().expect("a limiter")
 }
 
-/// Asks from 8 tasks until all are denied. Returns what was admitted.
+/// Asks from 8 tasks until all are denied. Returns the admitted cells.
 async fn exhaust(batched: &Batched<Windows>) -> u64 {
     let task = || {
         let batched = batched.clone();
@@ -194,7 +194,7 @@ fn a_counter_without_an_end_is_given_one() {
 }
 
 /// Granted: as many cells as may be unsent while the server is away. Then the fallback decides.
-/// What was admitted is sent when the server is back.
+/// Admitted cells are sent when the server is back.
 #[test]
 fn without_a_server_only_max_unsent_is_admitted() {
     let Some(server) = Server::start() else { return };

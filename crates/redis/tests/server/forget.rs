@@ -1,4 +1,4 @@
-//! What happens to a quota when the server loses data, or holds foreign values.
+//! Quotas when the server loses data, or holds foreign values.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};

@@ -235,11 +235,11 @@ fn a_server_that_is_stopped_leaves_what_is_in_hand() {
         let leased = leased(&store, small(), LONG);
         let before = ask(&leased, 100).await;
         assert_eq!(before.admitted, 100);
-        let in_hand = held(&leased.stats(), before.admitted);
+        let held_cells = held(&leased.stats(), before.admitted);
         server.signal("STOP");
         let during = ask(&leased, 150).await;
-        assert_eq!(during.admitted, in_hand, "{during:?}");
-        assert_eq!((during.from_lease, during.denied), (in_hand, 0));
+        assert_eq!(during.admitted, held_cells, "{during:?}");
+        assert_eq!((during.from_lease, during.denied), (held_cells, 0));
         assert!(during.unavailable > 0);
         server.signal("CONT");
         let after = recovered(&leased).await + exhaust(&leased).await;
@@ -396,7 +396,7 @@ fn a_lease_is_spent_before_the_fallback_decides() {
             assert!(gate.check(b"k").await.decision.is_ok());
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let in_hand = held(&leased.stats(), 30);
+        let held_cells = held(&leased.stats(), 30);
         server.kill();
         let (mut by_lease, mut by_fallback) = (0, 0);
         for _ in 0..500 {
@@ -407,8 +407,12 @@ fn a_lease_is_spent_before_the_fallback_decides() {
                 other => panic!("{other:?} with a dead server"),
             }
         }
-        assert_eq!(by_lease, in_hand);
-        assert_eq!(by_fallback, 100 - 30 - in_hand, "its share of 100 was charged from the start");
+        assert_eq!(by_lease, held_cells);
+        assert_eq!(
+            by_fallback,
+            100 - 30 - held_cells,
+            "its share of 100 was charged from the start"
+        );
     });
 }
 

@@ -153,7 +153,7 @@ fn a_dead_connection_is_replaced() {
         link.let_die();
         let first = recovered(&gate).await;
         let [later, _] = admitted(&gate, 30).await;
-        // What was sent into dead connections never arrived.
+        // Requests that were sent into dead connections never arrived.
         assert_eq!(4 + first + later, 10);
         assert!(store.stats().connections_renewed >= 1);
     });

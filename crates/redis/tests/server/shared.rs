@@ -11,7 +11,7 @@ use crate::harness::{Server, block_on};
 use crate::workers::runtime;
 
 const INTERVAL: Duration = Duration::from_millis(200);
-/// What a busy machine may add to a timer and a call.
+/// The delay that a busy machine may add to a timer and a call.
 const SLACK: Duration = Duration::from_millis(300);
 
 fn quota() -> Quota {

@@ -59,7 +59,7 @@ fn the_models_bucket_equals_the_servers() {
     assert!(keys.get() >= 300, "{}", keys.get());
 }
 
-/// What a node does.
+/// An action of a node.
 #[derive(Clone, Copy, Debug)]
 enum Doing {
     Heartbeat(usize),

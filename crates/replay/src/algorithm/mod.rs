@@ -34,7 +34,7 @@ impl Algorithm {
         self.name
     }
 
-    /// What the algorithm is, in a few words.
+    /// A description of the algorithm in a few words.
     #[must_use]
     pub fn summary(&self) -> &'static str {
         self.summary

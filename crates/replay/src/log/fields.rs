@@ -89,11 +89,11 @@ pub(crate) trait Fields {
     /// The field's text, or `None` if the line has no such field.
     fn text(&self, field: &Field) -> Option<Cow<'_, str>>;
 
-    /// What the line records about a request header, by its name in lower case.
+    /// The line's record of a request header, by its name in lower case.
     fn header(&self, name: &str) -> Header<'_>;
 }
 
-/// What a line records about a request header.
+/// A line's record of a request header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Header<'f> {
     Value(Cow<'f, str>),

@@ -1,13 +1,13 @@
 //! Runs the properties on random bytes, and on the corpus in the repository.
 
-#[path = "../../../../fuzz/kept.rs"]
-mod kept;
+#[path = "../../../../fuzz/seeds.rs"]
+mod seeds;
 
 use std::panic::catch_unwind;
 
 use proptest::prelude::*;
 
-use self::kept::kept;
+use self::seeds::seeds_of;
 use super::mistake::plant;
 use super::printed::Civil;
 use super::*;
@@ -53,22 +53,22 @@ proptest! {
 
 #[test]
 fn the_kept_corpus_is_read_and_printed_back() {
-    let kept = kept("log_lines");
+    let seeds = seeds_of("log_lines");
     let mut all = Printed::default();
-    for data in &kept {
+    for data in &seeds {
         let printed = log_lines(data);
         all.clf += printed.clf;
         all.json += printed.json;
         all.csv += printed.csv;
     }
-    assert!(kept.len() >= 12, "{}", kept.len());
+    assert!(seeds.len() >= 12, "{}", seeds.len());
     assert!(all.clf >= 10 && all.json >= 20 && all.csv >= 20, "{all:?}");
 }
 
 /// Properties that find no planted mistake would check nothing.
 #[test]
 fn every_planted_mistake_is_found() {
-    let kept = kept("log_lines");
+    let seeds = seeds_of("log_lines");
     for mistake in [
         Mistake::LineLost,
         Mistake::PackedLineLost,
@@ -78,7 +78,7 @@ fn every_planted_mistake_is_found() {
         Mistake::UnixOff,
     ] {
         plant(Some(mistake));
-        let found = kept.iter().any(|data| catch_unwind(|| log_lines(data)).is_err());
+        let found = seeds.iter().any(|data| catch_unwind(|| log_lines(data)).is_err());
         plant(None);
         assert!(found, "{mistake:?} was not found");
     }

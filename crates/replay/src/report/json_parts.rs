@@ -46,7 +46,7 @@ pub(super) struct Rule {
     keys_denied_share: f64,
     /// Requests that were decided without the rule.
     not_in_log: u64,
-    /// What the rule needs and the log does not record, each with the number of requests.
+    /// The data that the rule needs and the log does not record, each with the number of requests.
     missing: BTreeMap<String, u64>,
     denied_most: Vec<Key>,
 }

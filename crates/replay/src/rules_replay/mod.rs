@@ -110,7 +110,7 @@ impl RulesReplay {
     }
 }
 
-/// What happened to a request to which a rule applies.
+/// The outcome of a request to which a rule applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RuleOutcome {
     Admitted,

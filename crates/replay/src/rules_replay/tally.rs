@@ -27,7 +27,7 @@ pub(crate) struct RuleCounts {
     /// Requests decided without the rule, because the rule needs something that the log does not
     /// record.
     pub(crate) not_in_log: u64,
-    /// What the log does not record, and for how many requests.
+    /// The data that the log does not record, and for how many requests.
     pub(crate) missing: BTreeMap<String, u64>,
 }
 

@@ -168,7 +168,7 @@ pub(crate) struct Row<'t> {
     denied: &'t mut [u64],
     over_time: &'t mut Timeline,
     worst: &'t mut [WorstWindow],
-    /// What is counted if a limiter admits the request.
+    /// The cells to count if a limiter admits the request.
     request: Admission,
 }
 

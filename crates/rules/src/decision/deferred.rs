@@ -47,7 +47,7 @@ impl<'g> Deferred<'g> {
         &self.key
     }
 
-    /// What the request costs.
+    /// The cost of the request.
     #[must_use]
     pub fn cells(&self) -> u64 {
         self.cells

@@ -1,4 +1,4 @@
-//! What rules decide about a request.
+//! The decision of rules about a request.
 
 mod deferred;
 mod denial;
@@ -8,7 +8,7 @@ pub use deferred::Deferred;
 pub use denial::{DenyReason, RuleDenial};
 pub use permit::RulePermit;
 
-/// What rules decide about a request. It borrows from the rules, and has what response headers need.
+/// The decision of rules about a request. It borrows from the rules, and has the data of response headers.
 ///
 /// ```
 /// use tollgate_rules::{RulesLimiter, Request, Rules};
@@ -69,7 +69,7 @@ impl<'g> RulesDecision<'g> {
         !matches!(self.outcome, Outcome::Denied(_)) && self.deferred.is_empty()
     }
 
-    /// What the limits of this process decide.
+    /// The decision of the limits of this process.
     #[must_use]
     pub fn outcome(&self) -> &Outcome<'g> {
         &self.outcome
@@ -93,7 +93,7 @@ impl<'g> RulesDecision<'g> {
         }
     }
 
-    /// What the rules in shadow would have denied, in the order of the file. Rules in shadow are
+    /// The denials of the rules in shadow, in the order of the file. Rules in shadow are
     /// checked only for requests that the other rules admit.
     ///
     /// ```

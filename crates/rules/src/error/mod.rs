@@ -46,7 +46,7 @@ impl RuleError {
         self.column
     }
 
-    /// What is wrong, and what to write instead.
+    /// The mistake, and the text to write instead.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message

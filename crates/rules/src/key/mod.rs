@@ -1,4 +1,4 @@
-//! Keys: what a rule counts requests by.
+//! Keys, by which a rule counts requests.
 
 mod part;
 mod value;
@@ -10,7 +10,7 @@ use crate::inline_vec::InlineVec;
 use crate::request_view::RequestView;
 pub(crate) use part::{FORMS, Form, Part, PartSettings};
 
-/// What a rule counts requests by: `key` in a rules file. Each value of the key has its own bucket.
+/// The key by which a rule counts requests: `key` in a rules file. Each value of the key has its own bucket.
 ///
 /// ```
 /// use tollgate_rules::Rules;
@@ -27,7 +27,7 @@ pub struct Key {
     pub(crate) parts: Vec<Part>,
 }
 
-/// What happens to a request that lacks a part of a rule's key: `on_no_key` in a rules file.
+/// The treatment of a request that lacks a part of a rule's key: `on_no_key` in a rules file.
 ///
 /// ```
 /// use tollgate_rules::{OnNoKey, Rules};

@@ -25,7 +25,7 @@ pub(crate) enum Part {
     Host,
 }
 
-/// What other lines of a rules file say about a part.
+/// The settings of a part from other lines of a rules file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PartSettings {
     pub(crate) ipv6_prefix: u8,
@@ -52,7 +52,7 @@ pub(crate) const FORMS: &[Form] = &[
 ];
 
 impl Part {
-    /// What the part reads from a request; `None` if the request lacks it. A header, cookie or host
+    /// The value that the part reads from a request; `None` if the request lacks it. A header, cookie or host
     /// that is empty counts as missing.
     pub(super) fn value<'v>(&self, request: &'v impl RequestView) -> Option<Value<'v>> {
         let text = |bytes: &'v [u8]| (!bytes.is_empty()).then_some(Value::Bytes(bytes));

@@ -1,4 +1,4 @@
-//! What a key part reads from a request, as bytes and as text.
+//! The value that a key part reads from a request, as bytes and as text.
 //!
 //! Both forms of a kind of value are in this file, side by side. Two values of UTF-8 have the same
 //! bytes if and only if they have the same text. A property in `tests.rs` checks this.
@@ -9,7 +9,7 @@ use super::KeyBytes;
 use crate::host;
 use crate::path::{self, Reading, Segments, Spelling};
 
-/// What a key part reads from a request, normalised: all spellings of one thing are one value.
+/// The value that a key part reads from a request, normalised: all spellings of one thing are one value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Value<'v> {
     /// An address, of which only the bits that count are set.

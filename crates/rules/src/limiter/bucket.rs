@@ -24,7 +24,7 @@ pub(crate) enum Bucket<C: Clock> {
     Other(Limiter<[u8], AnyAlgorithm, Arc<C>>),
 }
 
-/// What a request costs, and how long it may wait for its turn; `None`: any time.
+/// The cost of a request, and how long it may wait for its turn; `None`: any time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cost {
     pub(crate) cells: u64,
@@ -83,7 +83,7 @@ impl<C: Clock> Bucket<C> {
         }
     }
 
-    /// What [`check`](Self::check) would return.
+    /// The result that [`check`](Self::check) would return.
     pub(super) fn peek(&self, key: &[u8], Cost { cells, max_delay }: Cost, now: Tick) -> Decision {
         match max_delay {
             None => dispatch!(self, gate => gate.ask(key).cells(cells).at(now).peek()),

@@ -23,7 +23,7 @@ pub(super) struct Hit {
 /// A limit of a rule that applies: the index of the hit, and that of the limit in its rule.
 type LimitIndex = (usize, usize);
 
-/// What a request is to be charged.
+/// The charges of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingCharge<'k> {
     pub(super) keys: &'k [u8],
@@ -98,7 +98,7 @@ impl<C: Clock> RulesLimiter<C> {
         longest.map_or(Ok(()), Err)
     }
 
-    /// What all limits would decide. A denial is a strike for the bans of its rule.
+    /// The decision that all limits would make. A denial is a strike for the bans of its rule.
     fn peek_all(
         &self,
         hits: &[Hit],

@@ -1,4 +1,4 @@
-//! What the limiters of rules have counted.
+//! The counts of the limiters of rules.
 
 use tollgate::Clock;
 use tollgate::stats::{Occupancy, Stats};

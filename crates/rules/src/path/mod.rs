@@ -52,7 +52,7 @@ pub(crate) fn of_request<R: RequestView>(request: &R) -> &str {
     if R::PATH_HAS_QUERY { without_query(path) } else { path }
 }
 
-/// What comes before the first `?` or `#`.
+/// The part before the first `?` or `#`.
 fn without_query(path: &str) -> &str {
     let end = path.bytes().position(|byte| matches!(byte, b'?' | b'#'));
     &path[..end.unwrap_or(path.len())]

@@ -1,4 +1,4 @@
-//! What servers read differently in a path, and the readings that follow.
+//! The parts of a path that servers read differently, and the readings that follow.
 
 use super::reading::{Dots, Reading, dot_count};
 use super::{Separator, Spelling, escaped};
@@ -7,7 +7,7 @@ use crate::inline_vec::InlineVec;
 /// A longer path with oddities is not read: it may have 12 readings, and every rule tries each.
 pub(super) const ODD_BYTES_MAX: usize = 2_048;
 
-/// What a path has that servers read differently.
+/// The parts of a path that servers read differently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Oddities {
     spelling: Spelling,

@@ -1,4 +1,4 @@
-//! What new rules carry over from the old ones.
+//! The limits and states that new rules take from the old ones.
 
 #[cfg(test)]
 mod tests;
@@ -15,7 +15,7 @@ use crate::limiter::{ActiveRule, RulesLimiter};
 use crate::rule::{Rule, Rules};
 pub use warning::ReloadWarning;
 
-/// What a reload did to the limits and their state.
+/// The effects of a reload on the limits and their state.
 ///
 /// Rules are the same if they have the same name. The limits of a rule keep their state as long as
 /// its key, capacity and `on_full` stay the same. `match`, `shadow`, `on_no_key` and the place in the
@@ -81,7 +81,7 @@ struct Change {
     before: Quota,
 }
 
-/// A rule with its limiters, and what they carried over.
+/// A rule with its limiters, and the states that they took over.
 #[derive(Debug)]
 pub(crate) struct Activated<C: Clock> {
     pub(crate) active: ActiveRule<C>,

@@ -35,7 +35,7 @@ pub enum ReloadWarning {
         rule: String,
         /// The limit's name; `None` for all limits of the rule and its bans.
         limit: Option<String>,
-        /// What has changed.
+        /// The change.
         why: String,
     },
     /// The burst shrank. A key that has spent the old burst waits longer than either quota takes to
@@ -90,7 +90,7 @@ impl ReloadWarning {
     }
 }
 
-/// How long a quota takes to restore so many cells, rounded up to seconds; at most 584 years.
+/// How long a quota takes to restore `cells` cells, rounded up to seconds; at most 584 years.
 fn time_of(cells: u64, quota: Quota) -> Duration {
     let nanos = u128::from(cells) * quota.period().as_nanos() / u128::from(quota.limit());
     let secs = nanos.div_ceil(1_000_000_000).min((u64::MAX / 1_000_000_000).into());

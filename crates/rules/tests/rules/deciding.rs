@@ -1,4 +1,4 @@
-//! Which rules apply, what they count by, and what they decide.
+//! The rules that apply, their keys, and their decisions.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn from(peer: &str) -> Request<'static> {
     Request { method: "GET", path: "/", peer: peer.parse::<IpAddr>().ok(), ..Request::default() }
 }
 
-/// What denies a request: `rule/limit`; empty if it is admitted.
+/// The limit that denies a request: `rule/limit`; empty if it is admitted.
 fn denial<C: tollgate::Clock>(gate: &RulesLimiter<C>, request: &Request<'_>) -> String {
     match gate.decide(request).denied() {
         Some(denied) => match denied.reason() {

@@ -12,7 +12,7 @@ fn with(line: &str) -> String {
     text
 }
 
-/// What `{KEY PARTS}` in errors.txt stands for.
+/// The text that replaces `{KEY PARTS}` in errors.txt.
 const KEY_PARTS: &str =
     "\"ip\", \"header:NAME\", \"cookie:NAME\", \"path\", \"method\", \"host\" or \"none\"";
 

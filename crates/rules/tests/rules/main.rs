@@ -4,11 +4,11 @@ mod deciding;
 mod errors;
 mod explain;
 mod file_body;
-#[path = "../../../../fuzz/kept.rs"]
-mod kept;
 mod path_body;
 mod paths;
 mod queues;
 mod reload;
 mod robust;
+#[path = "../../../../fuzz/seeds.rs"]
+mod seeds;
 mod stores;

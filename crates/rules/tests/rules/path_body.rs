@@ -79,7 +79,7 @@ pub(crate) fn hold(path: &str) {
         key.truncate(key.rfind('/').unwrap_or(0));
     }
     assert_eq!(key, expected, "{path}");
-    // What nginx serves under /a is counted as nginx reads it, and counted or denied by default.
+    // A path that nginx serves under /a is counted as nginx reads it, and counted or denied by default.
     let (reached, is_short) =
         (segments.first().is_some_and(|its| its == b"a"), path.len() <= 2_048);
     if reached {

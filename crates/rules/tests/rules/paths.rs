@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use tollgate::ManualClock;
 use tollgate_rules::{DenyReason, Request, Rules, RulesLimiter};
 
-use crate::kept::kept;
 use crate::path_body::{Mistake, hold, plant};
+use crate::seeds::seeds_of;
 
 fn gate(lines: &str) -> RulesLimiter<ManualClock> {
     let text = format!(
@@ -130,25 +130,25 @@ proptest! {
 }
 
 /// The corpus of the fuzz target.
-fn kept_paths() -> Vec<String> {
+fn seed_paths() -> Vec<String> {
     let text = |data: Vec<u8>| String::from_utf8_lossy(&data).into_owned();
-    kept("paths").into_iter().map(text).collect()
+    seeds_of("paths").into_iter().map(text).collect()
 }
 
 #[test]
 fn the_kept_corpus_passes() {
-    let kept = kept_paths();
-    kept.iter().for_each(|path| hold(path));
-    assert!(kept.len() >= 6, "{}", kept.len());
+    let seeds = seed_paths();
+    seeds.iter().for_each(|path| hold(path));
+    assert!(seeds.len() >= 6, "{}", seeds.len());
 }
 
 /// A body that finds no mistake would pass on any input.
 #[test]
 fn every_planted_mistake_is_found() {
-    let kept = kept_paths();
+    let seeds = seed_paths();
     for mistake in [Mistake::SegmentLost, Mistake::SlashKept, Mistake::UnclearAdmitted] {
         plant(Some(mistake));
-        let found = kept.iter().any(|path| catch_unwind(|| hold(path)).is_err());
+        let found = seeds.iter().any(|path| catch_unwind(|| hold(path)).is_err());
         plant(None);
         assert!(found, "{mistake:?} was not found");
     }

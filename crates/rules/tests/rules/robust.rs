@@ -8,7 +8,7 @@ use tollgate::ManualClock;
 use tollgate_rules::{Request, Rules, RulesLimiter};
 
 use crate::file_body::{Mistake, hold, plant};
-use crate::kept::kept;
+use crate::seeds::seeds_of;
 
 const EXAMPLE: &str = include_str!("../../../../rules/example.toml");
 
@@ -77,22 +77,22 @@ proptest! {
 }
 
 /// The corpus of the fuzz target.
-fn kept_texts() -> Vec<String> {
+fn seed_texts() -> Vec<String> {
     let text = |data: Vec<u8>| String::from_utf8_lossy(&data).into_owned();
-    kept("rules").into_iter().map(text).collect()
+    seeds_of("rules").into_iter().map(text).collect()
 }
 
 #[test]
 fn the_kept_corpus_passes() {
-    let kept = kept_texts();
-    kept.iter().for_each(|text| hold(text));
-    assert!(kept.len() >= 8, "{}", kept.len());
+    let seeds = seed_texts();
+    seeds.iter().for_each(|text| hold(text));
+    assert!(seeds.len() >= 8, "{}", seeds.len());
 }
 
 /// A body that finds no mistake would pass on any input.
 #[test]
 fn every_planted_mistake_is_found() {
-    let kept = kept_texts();
+    let seeds = seed_texts();
     for mistake in [
         Mistake::LineOff,
         Mistake::ColumnOff,
@@ -104,7 +104,7 @@ fn every_planted_mistake_is_found() {
         Mistake::LimitLost,
     ] {
         plant(Some(mistake));
-        let found = kept.iter().any(|text| catch_unwind(|| hold(text)).is_err());
+        let found = seeds.iter().any(|text| catch_unwind(|| hold(text)).is_err());
         plant(None);
         assert!(found, "{mistake:?} was not found");
     }

@@ -1,10 +1,10 @@
-//! What faults do, and what each adds.
+//! The effects of faults, and what each adds to the bound.
 
 use super::slot::{Ages, Node, Slot};
 use super::{Fault, Mistake, Shares, World, faults};
 
 impl Shares {
-    pub(super) fn happen(&self, world: &mut World, fault: Fault, index: usize) -> Option<()> {
+    pub(super) fn apply_fault(&self, world: &mut World, fault: Fault, index: usize) -> Option<()> {
         world.faults = world.faults.checked_sub(1)?;
         match fault {
             Fault::Forget => self.forget(world),
@@ -25,7 +25,7 @@ impl Shares {
                 let faults = faults(world);
                 let slot = world.slots.get_mut(index)?;
                 let node = slot.node.as_mut()?;
-                self.go_on(node, -1, faults);
+                self.advance_clock(node, -1, faults);
                 let (node, listed) = (node.clone(), slot.listed);
                 let beyond = self.beyond(&node, listed).min(1);
                 let counted = if beyond > 0 { 0 } else { self.nodes };
@@ -35,7 +35,7 @@ impl Shares {
                 let faults = faults(world);
                 let node = world.slots.get_mut(index)?.node.as_mut()?;
                 let before = node.owed;
-                self.go_on(node, 1, faults);
+                self.advance_clock(node, 1, faults);
                 let came_back = before - node.owed;
                 if self.mistake != Mistake::FaultsAddNothing {
                     world.meter.forgive(came_back.into());
@@ -50,7 +50,7 @@ impl Shares {
         let oldest = self.oldest(world);
         for slot in &mut world.slots {
             for ages in [&mut slot.listed, &mut slot.copied].into_iter().flatten() {
-                ages.go_on(by, oldest);
+                ages.advance_clock(by, oldest);
             }
         }
     }

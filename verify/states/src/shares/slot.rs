@@ -1,4 +1,4 @@
-//! A node, what servers know of it, and its bucket.
+//! A node, its bucket, and its entries in the lists of servers.
 
 /// A node, or room for one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,7 +22,7 @@ pub(crate) struct Ages {
 }
 
 impl Ages {
-    pub(crate) fn go_on(&mut self, by: i8, max: Self) {
+    pub(crate) fn advance_clock(&mut self, by: i8, max: Self) {
         self.came = (self.came + by).min(max.came);
         self.heard = (self.heard + by).min(max.heard);
     }
@@ -35,7 +35,7 @@ pub(crate) struct Node {
     pub(crate) live: u8,
     /// How much longer it may use that part. Negative: how long ago the part ended.
     pub(crate) left: i8,
-    /// What the bucket lacks.
+    /// The cells that the bucket lacks.
     pub(crate) owed: u8,
     /// An answer in flight that gives a part.
     pub(crate) reply: Option<Reply>,
@@ -53,8 +53,8 @@ pub(crate) struct Reply {
     pub(crate) of_deposed: bool,
 }
 
-/// What a bucket lacks after its size changed by `Inherit::AsIs`: its cells stay, as far as there
-/// is room for them. A bucket that lacks nothing equals no bucket, and so is full.
+/// The cells that a bucket lacks after its size changed by `Inherit::AsIs`: its cells stay, as far as they
+/// fit. A bucket that lacks nothing equals an absent one, and so is full.
 #[must_use]
 pub fn lacks(owed: u8, old: u8, new: u8) -> u8 {
     if owed == 0 { 0 } else { (owed + new).saturating_sub(old) }

@@ -1,4 +1,4 @@
-//! What nodes do, and what happens to their heartbeats.
+//! The steps of nodes and of their heartbeats.
 
 use super::membership::{Member, heartbeat, leave};
 use super::slot::{Ages, Node, Reply, Slot, lacks};
@@ -44,7 +44,7 @@ impl Shares {
             for &fault in self.kinds {
                 let of_node = matches!(fault, Fault::ClientBack | Fault::ClientAhead);
                 let last = if of_node { self.nodes } else { 1 };
-                steps.extend((0..last).map(|index| Step::Happen(fault, index)));
+                steps.extend((0..last).map(|index| Step::Fault(fault, index)));
             }
         }
     }
@@ -69,7 +69,7 @@ impl Shares {
             Step::Grant(index) => {
                 let node = world.slots[index].node.as_mut()?;
                 node.owed += 1;
-                // What a part of the deposed server grants is exactly what that fault adds.
+                // The cells granted from a part of the deposed server are exactly those that the fault adds.
                 if !node.is_of_deposed || self.mistake == Mistake::FaultsAddNothing {
                     world.meter.grant(1);
                 }
@@ -88,7 +88,7 @@ impl Shares {
             Step::Replicate => {
                 world.slots.iter_mut().for_each(|slot| slot.copied = slot.listed);
             }
-            Step::Happen(fault, index) => self.happen(world, fault, index)?,
+            Step::Fault(fault, index) => self.apply_fault(world, fault, index)?,
         }
         Some(())
     }
@@ -100,7 +100,7 @@ impl Shares {
         let mut members = members(world, at_deposed);
         let was_listed = members[index].is_some_and(|it| it.heard + lifetime > NOW_UNITS);
         let answer = heartbeat(&mut members, index, NOW_UNITS, lifetime);
-        put(world, &members, at_deposed);
+        write_list(world, &members, at_deposed);
         if !was_listed && !at_deposed {
             // A jump before this moment does not let it come early.
             world.slots[index].early = 0;
@@ -134,7 +134,7 @@ impl Shares {
         (node.live, node.left) = (reply.live, self.left(reply));
         node.is_of_deposed = reply.of_deposed;
         if node.left <= 0 {
-            // It is too late to be used.
+            // The part ended before its answer arrived.
             return Some(());
         }
         let early = core::mem::take(&mut slot.early);
@@ -152,7 +152,7 @@ impl Shares {
     fn leave(&self, world: &mut World, index: usize) {
         let mut members = members(world, false);
         leave(&mut members, index);
-        put(world, &members, false);
+        write_list(world, &members, false);
     }
 
     fn tick(&self, world: &mut World) {
@@ -160,15 +160,15 @@ impl Shares {
         let (oldest, faults) = (self.oldest(world), faults(world));
         for slot in &mut world.slots {
             let lists = [&mut slot.listed, &mut slot.copied, &mut slot.at_deposed];
-            lists.into_iter().flatten().for_each(|ages| ages.go_on(1, oldest));
+            lists.into_iter().flatten().for_each(|ages| ages.advance_clock(1, oldest));
             if let Some(node) = &mut slot.node {
-                self.go_on(node, 1, faults);
+                self.advance_clock(node, 1, faults);
             }
         }
     }
 
-    /// Normalizes whatever no longer makes a difference.
-    pub(super) fn forget_the_old(&self, world: &mut World) {
+    /// Sets values that no longer make a difference to one value, so that equal states are equal.
+    pub(super) fn normalize(&self, world: &mut World) {
         let oldest = self.oldest(world);
         world.has_deposed &=
             world.slots.iter().any(|slot| slot.node.as_ref().is_some_and(|node| node.asks_deposed));
@@ -197,7 +197,7 @@ fn members(world: &mut World, at_deposed: bool) -> Vec<Option<Member>> {
     world.slots.iter_mut().map(|slot| list(slot, at_deposed).map(member)).collect()
 }
 
-fn put(world: &mut World, members: &[Option<Member>], at_deposed: bool) {
+fn write_list(world: &mut World, members: &[Option<Member>], at_deposed: bool) {
     let age = |when: u64| at_units(0) - i8::try_from(when).expect("small");
     for (slot, member) in world.slots.iter_mut().zip(members) {
         *list(slot, at_deposed) =

@@ -1,4 +1,4 @@
-//! What a process holds of one key, in four independent atomic words.
+//! The leases and calls that a process holds of one key, in four independent atomic words.
 //!
 //! | word | holds | written by |
 //! |---|---|---|
@@ -31,7 +31,7 @@
 //! readers load with Acquire. Each modification of that word is a read-modify-write, so later ones
 //! continue the release sequence.
 //!
-//! Models: `loom-tests/tests/purse.rs`, run by `ci/check.sh loom`; every state of several processes:
+//! Models: `loom-tests/tests/lease_cell.rs`, run by `ci/check.sh loom`; every state of several processes:
 //! `verify/states/`, run by `ci/check.sh states`.
 
 #[cfg(all(test, not(tollgate_loom)))]
@@ -58,7 +58,7 @@ pub enum Until {
     Never,
 }
 
-/// What a process holds of one key.
+/// The leases and calls that a process holds of one key.
 #[derive(Debug, Default)]
 #[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "the models use it"))]
 pub struct LeaseCell {

@@ -38,7 +38,7 @@ struct Counted {
 impl LeaseSource for Counted {
     async fn take(&self, key: &[u8], want: LeaseRequest) -> Result<Grant, Unavailable> {
         let in_flight = self.in_flight.add(1) + 1;
-        self.max_in_flight.put(self.max_in_flight.read().max(in_flight));
+        self.max_in_flight.set(self.max_in_flight.read().max(in_flight));
         let grant = self.remote.take(key, want).await;
         self.in_flight.subtract(1);
         grant

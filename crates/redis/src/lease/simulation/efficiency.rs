@@ -38,7 +38,7 @@ impl Measured {
     }
 }
 
-/// What all processes count together.
+/// The counts of all processes together.
 #[derive(Debug)]
 struct Tally {
     admitted: RelaxedCounter,

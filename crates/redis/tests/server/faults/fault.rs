@@ -149,7 +149,7 @@ impl Kind {
 }
 
 impl Strategy {
-    /// What the server's clock steps ahead may add.
+    /// The cells that the server's clock steps ahead may add.
     fn kept(self, ahead_millis: &[u64]) -> u64 {
         let all = ahead_millis.iter().sum::<u64>();
         match self {
@@ -163,7 +163,7 @@ impl Strategy {
         }
     }
 
-    /// What a step of a process's clock may add.
+    /// The cells that a step of a process's clock may add.
     fn kept_by(self, client: &Client, ahead_millis: i64) -> u64 {
         let cells = cells_in(ahead_millis.unsigned_abs());
         match (self, ahead_millis < 0) {

@@ -1,14 +1,14 @@
-//! Faults drawn from a seed, each on servers of its own under load. What is granted keeps the bound
+//! Faults drawn from a seed, each on servers of its own under load. The granted cells keep the bound
 //! that is stated for the fault.
 //!
 //! | file | content |
 //! |---|---|
 //! | `strategy.rs` | the limiters under load, and what each may grant |
-//! | `load.rs` | the requests, and what was granted |
-//! | `../../bodies/spans.rs` | the worst span of what was granted |
+//! | `load.rs` | the requests, and the granted cells |
+//! | `../../bodies/spans.rs` | the worst span of the granted cells |
 //! | `topology.rs` | server, replica and links of one episode |
 //! | `fault.rs` | the faults, and what each may add |
-//! | `observed_membership.rs` | what nodes add that come or go |
+//! | `observed_membership.rs` | the cells that nodes add which come or go |
 //! | `table.rs` | worst granted against bound, for each kind of fault |
 //!
 //! `TOLLGATE_FAULTS` is the number of faults, a dozen by default. `TOLLGATE_FAULTS_SEED` draws
@@ -122,7 +122,7 @@ fn episode(kind: Kind, strategy: Strategy, seed: u64) -> Option<Outcome> {
     Some(Outcome { worst, used_its_extra, keys, spans })
 }
 
-/// What nodes that came or went have added within a span.
+/// The cells that nodes which came or went have added within a span.
 fn within(changes: &[Change], began: Instant, span: &Range<u64>) -> u64 {
     let [first, last] = [span.start, span.end].map(|at| began + Duration::from_micros(at));
     let within = changes.iter().filter(|change| change.may_be_within(first, last));

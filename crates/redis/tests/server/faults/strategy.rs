@@ -48,7 +48,7 @@ impl Strategy {
         }
     }
 
-    /// What a server that has lost everything may grant anew.
+    /// The cells that a server that has lost everything may grant anew.
     pub(crate) fn fresh(self) -> u64 {
         match self {
             Self::Share => 0,
@@ -143,7 +143,7 @@ impl Client {
         }
     }
 
-    /// What nodes that came or went have added, and when.
+    /// The cells that nodes which came or went have added, and when.
     pub(crate) fn changes(&self) -> Vec<Change> {
         match &self.gate {
             Gate::Share(_, membership) => membership.changes(),

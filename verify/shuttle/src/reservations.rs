@@ -1,9 +1,9 @@
-//! Buckets whose cells are reserved and given back.
+//! Buckets whose cells are reserved and refunded.
 //!
-//! All clocks stand, so that a bucket is a count: what was spent since it was last reset, of a burst.
-//! What is not spent comes back to the life of the key that it was taken from, and to none other; a
-//! cell beyond what was reserved is charged whatever the limit. A table of two slots always has a place
-//! for the only key.
+//! All clocks stand still, so a bucket is a count: the cells of its burst that were spent since its last
+//! reset. Cells that are not spent are refunded to the life of the key that reserved them, and to no other
+//! life. Cells beyond the reservation are charged whatever the limit. A table of two slots always has a
+//! place for the only key.
 
 use std::sync::Arc;
 
@@ -19,18 +19,18 @@ use crate::script::{BEGIN, Draw, at};
 
 /// A request to such a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deal {
-    /// So many cells, for good.
+pub enum ReservationOp {
+    /// Asks for cells.
     Check(u64),
-    /// How many are left.
-    Look,
-    /// Forgets what was charged.
+    /// Peeks at the cells that are left.
+    Peek,
+    /// Resets the bucket.
     Reset,
-    /// So many cells, to be settled under this number.
-    Take(u64, u64),
-    /// Of what was taken under this number, so many were not spent.
+    /// Reserves cells, to be settled under this number.
+    Reserve(u64, u64),
+    /// Refunds cells of the reservation with this number.
     Refund(u64, u64),
-    /// So many more were spent than were taken.
+    /// Charges cells beyond a reservation.
     Overdraw(u64),
 }
 
@@ -38,10 +38,10 @@ pub enum Deal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// Whether it was granted, and how many cells are left.
-    Said(bool, u64),
-    /// Whether it was granted.
-    Taken(bool),
-    /// Nothing.
+    Decided(bool, u64),
+    /// Whether cells were reserved.
+    Reserved(bool),
+    /// An operation without an answer.
     Done,
 }
 
@@ -52,8 +52,8 @@ struct Count {
     spent: u64,
     /// How often it was reset.
     life: u64,
-    /// What was taken, by number: in which life.
-    taken: Vec<(u64, u64)>,
+    /// The number of each reservation, and the life in which it was made.
+    reserved: Vec<(u64, u64)>,
 }
 
 impl Count {
@@ -66,34 +66,34 @@ impl Count {
     }
 
     /// The only answer, and the state after it.
-    fn answer(&self, deal: Deal) -> (Self, Reply) {
+    fn answer(&self, op: ReservationOp) -> (Self, Reply) {
         let mut next = self.clone();
-        let reply = match deal {
-            Deal::Look => Reply::Said(true, self.left()),
-            Deal::Check(n) => {
+        let reply = match op {
+            ReservationOp::Peek => Reply::Decided(true, self.left()),
+            ReservationOp::Check(n) => {
                 let granted = self.grants(n);
                 next.spent += if granted { n } else { 0 };
-                Reply::Said(granted, next.left())
+                Reply::Decided(granted, next.left())
             }
-            Deal::Take(n, number) => {
+            ReservationOp::Reserve(n, number) => {
                 let granted = self.grants(n);
                 if granted {
                     next.spent += n;
-                    next.taken.push((number, self.life));
+                    next.reserved.push((number, self.life));
                 }
-                Reply::Taken(granted)
+                Reply::Reserved(granted)
             }
-            Deal::Refund(n, number) => {
-                if self.taken.contains(&(number, self.life)) {
+            ReservationOp::Refund(n, number) => {
+                if self.reserved.contains(&(number, self.life)) {
                     next.spent -= n;
                 }
                 Reply::Done
             }
-            Deal::Overdraw(n) => {
+            ReservationOp::Overdraw(n) => {
                 next.spent += n;
                 Reply::Done
             }
-            Deal::Reset => {
+            ReservationOp::Reset => {
                 (next.spent, next.life) = (0, self.life + 1);
                 Reply::Done
             }
@@ -103,11 +103,11 @@ impl Count {
 }
 
 impl Spec for Count {
-    type Op = Deal;
+    type Op = ReservationOp;
     type Answer = Reply;
 
-    fn after(&self, deal: &Deal, reply: &Reply) -> Vec<Self> {
-        let (next, answer) = self.answer(*deal);
+    fn after(&self, op: &ReservationOp, reply: &Reply) -> Vec<Self> {
+        let (next, answer) = self.answer(*op);
         if answer == *reply { vec![next] } else { vec![] }
     }
 
@@ -117,30 +117,30 @@ impl Spec for Count {
 }
 
 /// The bucket under test.
-pub trait Lender: Send + Sync + 'static {
+pub trait Reservable: Send + Sync + 'static {
     /// Cells to be settled.
     type Held<'a>;
 
     /// Asks for cells.
     fn check(&self, n: u64) -> Decision;
-    /// Looks what is left.
-    fn read(&self) -> Decision;
-    /// Forgets.
+    /// Peeks at the cells that are left.
+    fn peek(&self) -> Decision;
+    /// Resets the bucket.
     fn reset(&self);
     /// Reserves cells.
-    fn take(&self, n: u64) -> Option<Self::Held<'_>>;
-    /// Settles for what was spent.
+    fn reserve(&self, n: u64) -> Option<Self::Held<'_>>;
+    /// Settles a reservation for the cells that were spent.
     fn settle(held: Self::Held<'_>, actual: u64);
 }
 
-impl Lender for Bare<Gcra> {
+impl Reservable for Bare<Gcra> {
     type Held<'a> = Reservation<'a, Self>;
 
     fn check(&self, n: u64) -> Decision {
         self.ask().cells(n).at(at(BEGIN)).check()
     }
 
-    fn read(&self) -> Decision {
+    fn peek(&self) -> Decision {
         self.ask().cells(0).at(at(BEGIN)).peek()
     }
 
@@ -148,7 +148,7 @@ impl Lender for Bare<Gcra> {
         Self::reset(self);
     }
 
-    fn take(&self, n: u64) -> Option<Self::Held<'_>> {
+    fn reserve(&self, n: u64) -> Option<Self::Held<'_>> {
         self.ask().cells(n).at(at(BEGIN)).reserve().ok()
     }
 
@@ -160,14 +160,14 @@ impl Lender for Bare<Gcra> {
 /// The key that all threads ask for.
 const KEY: u64 = 7;
 
-impl Lender for Keyed<Gcra> {
+impl Reservable for Keyed<Gcra> {
     type Held<'a> = Reservation<'a, Self>;
 
     fn check(&self, n: u64) -> Decision {
         self.ask(&KEY).cells(n).at(at(BEGIN)).check()
     }
 
-    fn read(&self) -> Decision {
+    fn peek(&self) -> Decision {
         self.ask(&KEY).cells(0).at(at(BEGIN)).peek()
     }
 
@@ -175,7 +175,7 @@ impl Lender for Keyed<Gcra> {
         Self::reset(self, &KEY);
     }
 
-    fn take(&self, n: u64) -> Option<Self::Held<'_>> {
+    fn reserve(&self, n: u64) -> Option<Self::Held<'_>> {
         self.ask(&KEY).cells(n).at(at(BEGIN)).reserve().ok()
     }
 
@@ -184,56 +184,61 @@ impl Lender for Keyed<Gcra> {
     }
 }
 
-fn said(decision: &Decision) -> Reply {
+fn decided(decision: &Decision) -> Reply {
     match decision {
-        Ok(permit) => Reply::Said(true, permit.remaining()),
-        Err(denied) => Reply::Said(false, denied.remaining()),
+        Ok(permit) => Reply::Decided(true, permit.remaining()),
+        Err(denied) => Reply::Decided(false, denied.remaining()),
     }
 }
 
-type Dealt = Call<Deal, Reply>;
+type ReservationCall = Call<ReservationOp, Reply>;
 
 /// Three or four threads reserve cells of one bucket of `cells`, settle, ask and reset.
 ///
 /// # Errors
 ///
 /// The history, if no order of its calls explains it.
-pub fn play_reservations<L: Lender>(lender: L, cells: u64) -> Played {
+pub fn play_reservations<L: Reservable>(gate: L, cells: u64) -> Played {
     let mut draw = Draw::of_this_history();
     let threads = 3 + draw.below(2);
     let recorder = Recorder::default();
-    let lender = Arc::new(lender);
+    let gate = Arc::new(gate);
     let mut begin = |thread: u64| {
-        let (lender, recorder, draw) = (Arc::clone(&lender), recorder.clone(), draw.split());
-        thread::spawn(move || deals(&*lender, &recorder, thread, draw))
+        let (gate, recorder, draw) = (Arc::clone(&gate), recorder.clone(), draw.split());
+        thread::spawn(move || calls_of(&*gate, &recorder, thread, draw))
     };
     let threads: Vec<_> = (1..=threads).map(&mut begin).collect();
     let joined = threads.into_iter().flat_map(|thread| thread.join().expect("no panic"));
     let calls: Vec<_> = joined.collect();
-    let last = recorder.call(0, Deal::Look, |_| said(&lender.read()));
+    let last = recorder.call(0, ReservationOp::Peek, |_| decided(&gate.peek()));
     explain(cells, calls, last)
 }
 
 /// The calls of one thread.
-fn deals<L: Lender>(lender: &L, recorder: &Recorder, thread: u64, mut draw: Draw) -> Vec<Dealt> {
+fn calls_of<L: Reservable>(
+    gate: &L,
+    recorder: &Recorder,
+    thread: u64,
+    mut draw: Draw,
+) -> Vec<ReservationCall> {
     let place = usize::try_from(thread).expect("a few");
     let mut calls = Vec::new();
     let mut held: Vec<(L::Held<'_>, u64, u64)> = Vec::new();
     for turn in 0..3 + draw.below(3) {
         let (n, number) = (1 + draw.below(2), thread * 10 + turn);
         calls.push(match draw.below(8) {
-            0 => recorder.call(place, Deal::Reset, |_| {
-                lender.reset();
+            0 => recorder.call(place, ReservationOp::Reset, |_| {
+                gate.reset();
                 Reply::Done
             }),
-            1 => recorder.call(place, Deal::Look, |_| said(&lender.read())),
-            2 | 3 => recorder.call(place, Deal::Check(n), |_| said(&lender.check(n))),
+            1 => recorder.call(place, ReservationOp::Peek, |_| decided(&gate.peek())),
+            2 | 3 => recorder.call(place, ReservationOp::Check(n), |_| decided(&gate.check(n))),
             4 | 5 if !held.is_empty() => settle::<L>(recorder, place, &mut held, &mut draw),
-            _ => recorder.call(place, Deal::Take(n, number), |_| {
-                let reserved = lender.take(n);
+            _ => recorder.call(place, ReservationOp::Reserve(n, number), |_| {
+                let reserved = gate.reserve(n);
                 let is_granted = reserved.is_some();
                 held.extend(reserved.map(|reserved| (reserved, n, number)));
-                Reply::Taken(is_granted)
+                Reply::Reserved(is_granted)
             }),
         });
     }
@@ -244,33 +249,33 @@ fn deals<L: Lender>(lender: &L, recorder: &Recorder, thread: u64, mut draw: Draw
     calls
 }
 
-fn settle<L: Lender>(
+fn settle<L: Reservable>(
     recorder: &Recorder,
     place: usize,
     held: &mut Vec<(L::Held<'_>, u64, u64)>,
     draw: &mut Draw,
-) -> Dealt {
+) -> ReservationCall {
     let (reserved, n, number) = held.pop().expect("something is held");
     let actual = draw.below(n + 2);
-    let deal = match actual > n {
-        true => Deal::Overdraw(actual - n),
-        false => Deal::Refund(n - actual, number),
+    let op = match actual > n {
+        true => ReservationOp::Overdraw(actual - n),
+        false => ReservationOp::Refund(n - actual, number),
     };
-    recorder.call(place, deal, |_| {
+    recorder.call(place, op, |_| {
         L::settle(reserved, actual);
         Reply::Done
     })
 }
 
-fn explain(cells: u64, mut calls: Vec<Dealt>, last: Dealt) -> Played {
+fn explain(cells: u64, mut calls: Vec<ReservationCall>, last: ReservationCall) -> Played {
     let overlaps = any_overlap(&calls.iter().map(Call::span).collect::<Vec<_>>());
     calls.push(last);
-    let spec = Count { burst: cells, spent: 0, life: 0, taken: Vec::new() };
+    let spec = Count { burst: cells, spent: 0, life: 0, reserved: Vec::new() };
     if is_linearizable(&spec, &calls.iter().collect::<Vec<_>>()) {
         return Ok(History { overlaps });
     }
     calls.sort_by_key(|call| call.begun);
-    let row = |call: &Dealt| {
+    let row = |call: &ReservationCall| {
         let Call { thread, op, answer, begun, returned } = call;
         format!("{begun:>3}..{returned:<3} thread {thread} {op:?} -> {answer:?}\n")
     };

@@ -1,4 +1,4 @@
-//! Denials whose keys are noted, and denials alone.
+//! The cost of noting the keys that are denied (`TopKeys`).
 
 use std::hint::black_box;
 

@@ -1,10 +1,10 @@
-//! The committed corpus of a fuzz target, for the tests that replay it. Each of them includes this
-//! file.
+//! The committed seeds of a fuzz target's corpus, for the tests that replay them. Each of these tests
+//! includes this file.
 
 use std::path::{Path, PathBuf};
 
-/// The content of each file whose name begins with `seed-`. Other files are left over from fuzzing.
-pub(crate) fn kept(target: &str) -> Vec<Vec<u8>> {
+/// The content of each file of the corpus whose name begins with `seed-`. Fuzzing leaves other files there.
+pub(crate) fn seeds_of(target: &str) -> Vec<Vec<u8>> {
     let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     let folder = folders
         .map(|folder| folder.join("fuzz/corpus").join(target))

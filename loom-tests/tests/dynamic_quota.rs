@@ -1,4 +1,4 @@
-//! Quotas that change while they are read, and while requests are decided.
+//! Dynamic quotas: a quota changes while threads read it and decide requests.
 //!
 //! The protocols are in `src/cell/versioned.rs` and `src/policy/dynamic.rs`.
 
@@ -17,7 +17,7 @@ use tollgate::internals::{Fault, VersionedCell, plant};
 
 const KEY: u64 = 7;
 
-/// Two words that are always replaced by equal ones.
+/// A writer replaces two equal words by two others that are equal, twice.
 fn replaced_while_read() {
     let cell = Arc::new(VersionedCell::new(&[1, 1]));
     let other = Arc::clone(&cell);
@@ -28,27 +28,27 @@ fn replaced_while_read() {
         }
     });
     let [first, second] = cell.read();
-    assert_eq!(first, second, "of one version");
+    assert_eq!(first, second, "both words are of one version");
     writer.join().unwrap();
-    assert_eq!(cell.read(), [3, 3], "the last one");
+    assert_eq!(cell.read(), [3, 3], "the last version");
 }
 
 #[test]
 fn a_reader_sees_words_of_one_version() {
-    explore_two_whole("live: replaced twice while read", replaced_while_read);
+    explore_two_whole("dynamic quota: replaced twice while read", replaced_while_read);
 }
 
 /// The planted fault: a reader takes the words without a check.
 #[test]
-#[should_panic(expected = "of one version")]
+#[should_panic(expected = "both words are of one version")]
 fn without_the_check_a_reader_sees_words_of_two_versions() {
     plant(Fault::TornQuota);
-    catch_two("live: torn", replaced_while_read);
+    catch_two("dynamic quota: torn read", replaced_while_read);
 }
 
 #[test]
-fn of_two_writers_one_may_give_up_and_no_version_is_lost() {
-    explore_two_to("live: 2 writers", 3, Preemptions::Any, || {
+fn of_two_writers_one_succeeds_and_no_version_is_lost() {
+    explore_two_to("dynamic quota: 2 writers", 3, Preemptions::Any, || {
         let cell = Arc::new(VersionedCell::new(&[0, 0]));
         let add = |cell: &VersionedCell<2>| {
             let replaced = cell.replace(|&[a, b]| Ok::<_, ()>([a + 1, b + 1]));
@@ -57,15 +57,15 @@ fn of_two_writers_one_may_give_up_and_no_version_is_lost() {
         let other = Arc::clone(&cell);
         let writer = thread::spawn(move || add(&other));
         let written = add(&cell) + writer.join().unwrap();
-        assert!(written > 0, "one of them got its turn");
-        assert_eq!(cell.read(), [written; 2], "all that succeeded");
+        assert!(written > 0, "one writer succeeds");
+        assert_eq!(cell.read(), [written; 2], "every successful write");
     });
 }
 
-/// All threads but one read; that one writes twice.
+/// The first thread writes twice, and the others read.
 fn readers_and_a_writer(threads: usize) {
     let cell = Arc::new(VersionedCell::new(&[1, 1]));
-    let written = each_of(threads, &cell, |cell, number| {
+    let versions = each_of(threads, &cell, |cell, number| {
         if number == 0 {
             for version in 2..=3 {
                 assert!(cell.replace(|_| Ok::<_, ()>([version; 2])).is_ok());
@@ -73,30 +73,30 @@ fn readers_and_a_writer(threads: usize) {
             return 3;
         }
         let [first, second] = cell.read();
-        assert_eq!(first, second, "of one version");
+        assert_eq!(first, second, "both words are of one version");
         first
     });
-    assert!(written.iter().all(|version| (1..=3).contains(version)), "one that was written");
-    assert_eq!(cell.read(), [3, 3], "the last one");
+    assert!(versions.iter().all(|version| (1..=3).contains(version)), "a version that was written");
+    assert_eq!(cell.read(), [3, 3], "the last version");
 }
 
 #[test]
 fn two_readers_beside_a_writer_see_words_of_one_version() {
-    explore_three("live: 2 readers, 1 writer", || readers_and_a_writer(3));
+    explore_three("dynamic quota: 2 readers, 1 writer", || readers_and_a_writer(3));
 }
 
 #[test]
 #[ignore = "4 threads: in the full run"]
 fn three_readers_beside_a_writer_see_words_of_one_version() {
-    explore_four("live: 3 readers, 1 writer, 4 threads", || readers_and_a_writer(4));
+    explore_four("dynamic quota: 3 readers, 1 writer, 4 threads", || readers_and_a_writer(4));
 }
 
-/// So many of a key's requests for one cell are admitted, one after the other.
+/// Asks for one cell four times, and returns how many were admitted.
 fn ask_all(gate: &Keyed<DynamicGcra>) -> u64 {
     (0..4).map(|_| ask(gate, KEY, at(1))).sum()
 }
 
-/// A quota changes from two cells to three beside charges of a key that has charged so many before.
+/// A quota changes from two cells to three while a key is charged, which has spent `before` cells.
 fn changed_while_charged(before: u64, inherit: Inherit, granted: u64) {
     let gate = keyed(DynamicGcra::new(), burst(2), ONE_BUCKET, OnFull::Deny);
     assert_eq!((0..before).map(|_| ask(&gate, KEY, at(1))).sum::<u64>(), before);
@@ -110,27 +110,27 @@ fn changed_while_charged(before: u64, inherit: Inherit, granted: u64) {
 
 #[test]
 fn a_charge_during_a_change_counts() {
-    explore_three("live: changed while charged", || {
+    explore_three("dynamic quota: changed while charged", || {
         changed_while_charged(1, Inherit::Additive, 3);
     });
 }
 
 #[test]
 fn a_key_inherits_no_more_than_it_had() {
-    explore_three("live: changed as is while charged", || {
+    explore_three("dynamic quota: inherited as is while charged", || {
         changed_while_charged(1, Inherit::AsIs, 2);
     });
 }
 
 #[test]
 fn a_claim_during_a_change_counts() {
-    explore_three("live: changed while claimed", || {
+    explore_three("dynamic quota: changed while claimed", || {
         changed_while_charged(0, Inherit::Additive, 3);
     });
 }
 
-/// An idle key is charged while a change of quota renews idle states, as a change after so long a
-/// time does. The change itself adds no cells.
+/// A change of quota after 90 years renews idle states. Here it renews one while its key is charged.
+/// The change itself adds no cells.
 fn charged_while_renewed() {
     let gate = keyed(DynamicGcra::new(), burst(2), ONE_BUCKET, OnFull::Deny);
     assert_eq!(ask(&gate, KEY, at(1)), 1);
@@ -145,7 +145,12 @@ fn charged_while_renewed() {
 
 #[test]
 fn a_charge_during_a_renewal_counts() {
-    explore_two_to("live: renewed while charged", 2, Preemptions::To(3), charged_while_renewed);
+    explore_two_to(
+        "dynamic quota: renewed while charged",
+        2,
+        Preemptions::To(3),
+        charged_while_renewed,
+    );
 }
 
 /// The planted fault: a renewal overwrites a state that was idle when it was first read.
@@ -153,22 +158,26 @@ fn a_charge_during_a_renewal_counts() {
 #[should_panic(expected = "no charge was lost")]
 fn with_a_stale_renewal_a_charge_is_lost() {
     plant(Fault::RevisionStale);
-    catch_two("live: stale renewal", charged_while_renewed);
+    catch_two("dynamic quota: stale renewal", charged_while_renewed);
 }
 
 /// Three threads charge a key while its quota changes from two cells to three.
 #[test]
 #[ignore = "4 threads: in the full run"]
 fn three_charges_during_a_change_count() {
-    explore_four_to(Preemptions::To(2), "live: 3 charges during a change, 4 threads", || {
-        let gate = keyed(DynamicGcra::new(), burst(2), ONE_BUCKET, OnFull::Deny);
-        let during = each_of(4, &gate, |gate, number| {
-            if number == 0 {
-                assert_eq!(gate.set_quota_at(burst(3), Inherit::Additive, at(1)), Ok(()));
-                return 0;
-            }
-            ask(gate, KEY, at(1))
-        });
-        assert_eq!(during.iter().sum::<u64>() + ask_all(&gate), 3, "granted in all");
-    });
+    explore_four_to(
+        Preemptions::To(2),
+        "dynamic quota: 3 charges during a change, 4 threads",
+        || {
+            let gate = keyed(DynamicGcra::new(), burst(2), ONE_BUCKET, OnFull::Deny);
+            let during = each_of(4, &gate, |gate, number| {
+                if number == 0 {
+                    assert_eq!(gate.set_quota_at(burst(3), Inherit::Additive, at(1)), Ok(()));
+                    return 0;
+                }
+                ask(gate, KEY, at(1))
+            });
+            assert_eq!(during.iter().sum::<u64>() + ask_all(&gate), 3, "granted in all");
+        },
+    );
 }

@@ -1,5 +1,4 @@
-//! The cost of features around a limiter: dynamic quotas, quotas per key, reservations, composites,
-//! bans.
+//! The cost of features around a limiter: dynamic quotas, plans, reservations, composites, penalties.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -38,7 +37,7 @@ fn limiter() -> Limiter<u64> {
 }
 
 /// A quota as large as the states of a dynamic quota can hold.
-fn lively() -> Limiter<u64, DynamicGcra> {
+fn dynamic_quota() -> Limiter<u64, DynamicGcra> {
     let quota = black_box(Quota::per_second(10_000).burst(400_000_000));
     Limiter::builder(quota)
         .algorithm(DynamicGcra::new())
@@ -56,7 +55,7 @@ fn planned() -> (Limiter<u64>, Plan<Gcra>) {
 
 fn at(options: &Options, threads: usize) {
     let sequence: Vec<u64> = keys::ranks(Draw::Uniform, KEYS).into_iter().map(keys::key).collect();
-    let (gate, live, (many, plan)) = (limiter(), lively(), planned());
+    let (gate, live, (many, plan)) = (limiter(), dynamic_quota(), planned());
     let (first, second) = (limiter(), limiter());
     let shared = Direct::new(roomy()).expect("in range");
     let all = Composite::<u64>::builder()

@@ -1,7 +1,8 @@
-"""A token bucket whose quota can change (`src/algo/dynamic_gcra/mod.rs`): the token bucket with a virtual clock,
-on words less a base. That bucket is proved in `gcra`; here, that base and clock keep the states.
+"""A token bucket whose quota can change (`src/algo/dynamic_gcra/mod.rs`): a token bucket with a virtual
+clock, over words from which a base is subtracted. The bucket is proved in `gcra`; here it is proved that
+base and clock preserve the states.
 
-The exact state is a token bucket's: a time of arrival `T` by the clock of cells, any integer.
+The exact state is a token bucket's: a theoretical arrival time `T` by the virtual clock, any integer.
 """
 
 import kit
@@ -24,7 +25,7 @@ class Denied(Exception):
 
 
 def bucket(quota, cell, reach, start_empty):
-    """The bucket of a valid quota of constants."""
+    """Builds the bucket of a valid quota of constants."""
     units, capacity = quota.limit.v * cell, quota.burst.v * cell
     if cell == 0 or units > quota.period.v or capacity > BURST_UNITS_MAX:
         raise Denied
@@ -33,7 +34,7 @@ def bucket(quota, cell, reach, start_empty):
     return Gcra(grid, U(cell), U(capacity), quota.burst, U(capacity) if start_empty else U(0))
 
 
-class Paced:
+class DynamicGcra:
     def __init__(self, gcra, since, base):
         self.gcra, self.since, self.base = gcra, since, base
 
@@ -52,9 +53,9 @@ class Paced:
         grid = self.gcra.grid
         cell, base, reach = self.inherited(inherit, cell, old, new, here, grid.reach)
         made = bucket(quota, cell.v, min(reach.v, REACH_MAX), self.gcra.first_debt.v > 0)
-        return Paced(made, since, base & TAT.max)
+        return DynamicGcra(made, since, base & TAT.max)
 
-    # What follows stands in the Rust.
+    # As in the Rust.
 
     @staticmethod
     def inherited(inherit, cell, old, new, here, reach):
@@ -99,7 +100,7 @@ class Paced:
 
 def any_base():
     gcra = Gcra.any_built(PAYLOAD_BITS, False)
-    return Paced(gcra, U(0), number("base", 0, TAT.max))
+    return DynamicGcra(gcra, U(0), number("base", 0, TAT.max))
 
 
 def words_come_back():
@@ -110,8 +111,8 @@ def words_come_back():
 
 
 def distances_stay():
-    """The distance from the clock is the same for a word and for the word less the base, so the bucket
-    decides what the words mean."""
+    """The distance from the clock is the same with the base and without it, so the bucket decides by the
+    word's own debt."""
     at, instant, now = any_base(), number("instant", 0, TAT.max), number("now")
     by_word = at.absolute(instant).wrapping_sub(at.absolute(now)) & TAT.max
     by_base = instant.wrapping_sub(now) & TAT.max
@@ -121,13 +122,13 @@ def distances_stay():
 def clocks_rise():
     since, now, later = number("since"), number("now"), number("later")
     fact(now <= later)
-    at = Paced(None, since, None)
+    at = DynamicGcra(None, since, None)
     return And(at.elapsed(now) <= at.elapsed(later),
                Implies(now >= since, at.elapsed(later).v - at.elapsed(now).v == later.v - now.v))
 
 
 class Change:
-    """A quota changes when the clock of cells is at `here`; a key has a debt of `debt` units."""
+    """A quota changes when the virtual clock is at `here`, and a key has a debt of `debt` units."""
 
     def __init__(self, inherit, grows=None):
         self.cell, self.old, self.new = number("cell", 1), number("old", 1), number("new", 1)
@@ -139,27 +140,27 @@ class Change:
         if grows is not None:
             fact(self.new > self.old if grows else self.new <= self.old)
         new = self.new
-        # `what has wrapped wraps back`, twice.
+        # Lemmas proved as `a wrapped product` and `a wrapped product modulo 2^64`.
         product, shrunk = new.wrapping_sub(self.old).v * self.cell.v, integer("shrunk")
         fact(shrunk == self.old.v * self.cell.v - new.v * self.cell.v)
         fact(wraps_back(product, shrunk))
         if inherit == "spent" or inherit == "additive" and grows:
             made = (self.cell, self.here, self.reach)
         else:
-            made = Paced.inherited(inherit, self.cell, self.old, new, self.here, self.reach)
+            made = DynamicGcra.inherited(inherit, self.cell, self.old, new, self.here, self.reach)
         _, self.base, self.reach_after = made
-        # The word, and what the new bucket makes of it: its clock begins at 0.
+        # The word, as the new bucket reads it. The new bucket's clock begins at 0.
         word = U((self.here.v + self.debt.v) % RING)
-        seen = Paced(None, None, U(self.base.v % RING)).relative(word)
-        self.ahead = seen
-        self.behind = RING - seen.v
+        relative = DynamicGcra(None, None, U(self.base.v % RING)).relative(word)
+        self.ahead = relative
+        self.behind = RING - relative.v
 
 
 def wrapped_product(wrapped, cell, shrunk):
     return If(shrunk > 0, wrapped * cell == 2**64 * cell - shrunk * cell, wrapped * cell == -shrunk * cell)
 
 
-def what_has_wrapped():
+def a_wrapped_product():
     old, new, cell = number("old"), number("new"), number("cell")
     return wrapped_product(new.wrapping_sub(old).v, cell.v, old.v - new.v)
 
@@ -168,15 +169,15 @@ def wraps_back(product, shrunk):
     return product % 2**64 == If(shrunk > 0, 2**64 - shrunk, -shrunk)
 
 
-def what_has_wrapped_modulo():
+def a_wrapped_product_modulo():
     product, cell, shrunk = integer("product"), number("cell"), integer("shrunk")
     fact(shrunk <= BURST_UNITS_MAX, shrunk >= -BURST_UNITS_MAX)
     fact(If(shrunk > 0, product == 2**64 * cell.v - shrunk, product == -shrunk))
     return wraps_back(product, shrunk)
 
 
-def as_is_keeps_what_is_left(grows):
-    """`burst - debt` is the same after as before, in units; a debt that is more than paid is behind."""
+def as_is_keeps_the_remaining_cells(grows):
+    """`burst - debt` is the same before and after the change, in units. A negative debt lies behind the clock."""
     def state():
         at = Change("as-is", grows)
         after = at.debt.v + at.new.v * at.cell.v - at.old.v * at.cell.v
@@ -185,53 +186,53 @@ def as_is_keeps_what_is_left(grows):
     return state
 
 
-def additive_adds_what_the_burst_grew_by():
+def additive_adds_the_growth_of_the_burst():
     at = Change("additive", True)
     return And(at.ahead == at.debt, at.ahead <= at.reach_after)
 
 
-def spent_keeps_what_is_owed(grows):
-    """The debt is the same after as before, whether the burst grows or shrinks."""
+def spent_keeps_the_debt(grows):
+    """The debt is the same before and after the change, whether the burst grows or shrinks."""
     def state():
         at = Change("spent", grows)
         return And(at.ahead == at.debt, at.ahead <= at.reach_after)
     return state
 
 
-def reset_forgives_all():
+def reset_clears_the_debt():
     at = Change("reset")
-    # At or behind the clock, and by no more than the reach.
+    # The TAT is at the clock, or behind it by at most the reach.
     return Or(at.ahead == 0, And(at.behind <= at.reach.v, at.behind >= 0))
 
 
 PROPERTIES = [
     Property("the base changes no word", lambda: iter([("any", words_come_back)])),
     Property("the base changes no distance", lambda: iter([("any", distances_stay)])),
-    Property("the clock of cells does not go back", lambda: iter([("any", clocks_rise)])),
-    Property("as is: what is left is left", lambda: iter(
-        [("what has wrapped", what_has_wrapped), ("wraps back", what_has_wrapped_modulo),
-         ("a burst that grows", as_is_keeps_what_is_left(True)), ("that shrinks", as_is_keeps_what_is_left(False))])),
-    Property("additive: what the burst has grown by is added", lambda: iter([("any", additive_adds_what_the_burst_grew_by)])),
-    Property("spent: what is owed is owed", lambda: iter(
-        [("a burst that grows", spent_keeps_what_is_owed(True)), ("that shrinks", spent_keeps_what_is_owed(False))])),
-    Property("reset: no debt stays", lambda: iter([("any", reset_forgives_all)])),
+    Property("the virtual clock does not move back", lambda: iter([("any", clocks_rise)])),
+    Property("as is: the remaining cells stay", lambda: iter(
+        [("a wrapped product", a_wrapped_product), ("a wrapped product modulo 2^64", a_wrapped_product_modulo),
+         ("a burst that grows", as_is_keeps_the_remaining_cells(True)), ("that shrinks", as_is_keeps_the_remaining_cells(False))])),
+    Property("additive: the growth of the burst is added", lambda: iter([("any", additive_adds_the_growth_of_the_burst)])),
+    Property("spent: the debt stays", lambda: iter(
+        [("a burst that grows", spent_keeps_the_debt(True)), ("that shrinks", spent_keeps_the_debt(False))])),
+    Property("reset: no debt is left", lambda: iter([("any", reset_clears_the_debt)])),
 ]
 
 FAULTS = [
     Fault("a base that saturates", "the base changes no word",
           "TAT.of(word.wrapping_add(self.base))", "TAT.of(word.saturating_add(self.base))"),
-    Fault("a word less the base, at least 0", "the base changes no distance",
+    Fault("the base is subtracted and saturates at 0", "the base changes no distance",
           "TAT.of(word.wrapping_add(self.base))", "TAT.of(word.saturating_sub(self.base))"),
-    Fault("time before the change wraps", "the clock of cells does not go back",
+    Fault("a time before the change wraps", "the virtual clock does not move back",
           "return now.saturating_sub(self.since)", "return now.wrapping_sub(self.since)"),
-    Fault("the clock is moved the other way", "as is: what is left is left",
+    Fault("the clock moves the wrong way", "as is: the remaining cells stay",
           "here.wrapping_sub(grown)", "here.wrapping_add(grown)"),
-    Fault("the debt there may be does not grow", "as is: what is left is left",
+    Fault("the largest debt does not grow with the burst", "as is: the remaining cells stay",
           "reach = reach.saturating_add(new.saturating_sub(old).saturating_mul(cell))", "reach = reach"),
-    Fault("the clock is moved on", "additive: what the burst has grown by is added",
+    Fault("the clock moves forward by a cell", "additive: the growth of the burst is added",
           "made = (self.cell, self.here, self.reach)", "made = (self.cell, self.here + self.cell, self.reach)"),
-    Fault("the clock is moved by a cell", "spent: what is owed is owed",
+    Fault("the clock moves back by a cell", "spent: the debt stays",
           "made = (self.cell, self.here, self.reach)", "made = (self.cell, self.here - self.cell, self.reach)"),
-    Fault("the clock is not moved far enough", "reset: no debt stays",
+    Fault("the clock moves one unit too little", "reset: no debt is left",
           "here.wrapping_add(reach)", "here.wrapping_add(reach - 1)"),
 ]

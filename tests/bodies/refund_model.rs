@@ -19,7 +19,7 @@ pub(crate) struct Held {
 }
 
 /// The model of one key: the outcome of each operation, and the state after it.
-pub(crate) trait Ledger {
+pub(crate) trait RefundModel {
     /// Cells left, and the time until the key is as if never used.
     fn left(&self, now: Tick) -> (u64, Duration);
     /// Charges all cells if the request is admitted, and nothing otherwise.
@@ -86,7 +86,7 @@ impl Level {
     }
 }
 
-impl Ledger for Level {
+impl RefundModel for Level {
     fn left(&self, now: Tick) -> (u64, Duration) {
         let unit = self.units.begun(now);
         let cells = self.capacity.saturating_sub(self.at(unit)) / self.cell;
@@ -163,7 +163,7 @@ impl Window {
     }
 }
 
-impl Ledger for Window {
+impl RefundModel for Window {
     fn left(&self, now: Tick) -> (u64, Duration) {
         let counted = self.at(self.units.begun(now));
         let left = u64::try_from(self.limit.saturating_sub(counted)).expect("at most the limit");

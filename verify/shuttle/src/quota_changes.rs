@@ -1,4 +1,4 @@
-//! A quota that changes while it is asked.
+//! A quota that changes while threads ask.
 //!
 //! A call is decided by one quota that is in force at some moment of the call, as [`DynamicGcra`] says.
 //! Which quota it is does not follow from the call's place in the order: a call may read the old quota,
@@ -7,9 +7,9 @@
 //! returned when the request began, to the last one whose change had begun when it returned. The
 //! requests must have an order.
 //!
-//! The quota shrinks, and all clocks stand still. [`Inherit::AsIs`] leaves a key as many cells as it had, at
-//! most the new burst. So one number is the state under all quotas: how far the first bucket would be
-//! filled. A burst of `k` cells fewer is a bucket in which at least `k` are spent.
+//! The quota shrinks, and all clocks stand still. [`Inherit::AsIs`] leaves a key the cells that it had, at
+//! most the new burst. So one number is the state under all quotas: the cells spent of the first burst. A
+//! burst that is smaller by `k` cells is the first burst with at least `k` cells spent.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -24,45 +24,43 @@ use crate::play::{Bare, burst};
 use crate::record::{Call, Recorder, any_overlap};
 use crate::script::{BEGIN, Draw, at};
 
-/// The bursts, one after the other. More changes than copies of a quota are kept.
+/// The bursts, in order. There are more changes than copies that the versioned cell keeps.
 const BURSTS: [u64; 6] = [7, 6, 5, 4, 3, 2];
 
-/// A request: so many cells, or a look, and the quotas by which it may be made, by number.
+/// A request for cells, or a peek, and the quotas that may decide it, by index.
 #[derive(Clone, Debug)]
 struct Ask {
-    /// `None`: a look.
+    /// `None`: a peek.
     cells: Option<u64>,
     quotas: RangeInclusive<usize>,
 }
 
-/// Whether it was granted, and how many cells are left.
-type Said = (bool, u64);
+/// Whether the request was granted, and how many cells are left.
+type Answer = (bool, u64);
 
-/// How far the first bucket is filled.
+/// The cells spent of the first burst.
 #[derive(Clone, Copy, Debug)]
-struct Filled(u64);
+struct Spent(u64);
 
-impl Filled {
-    /// The answer by a quota, and the state after it.
-    fn by(self, quota: usize, cells: Option<u64>) -> (Self, Said) {
+impl Spent {
+    /// The answer under a quota, and the state after it.
+    fn decide(self, quota: usize, cells: Option<u64>) -> (Self, Answer) {
         let least = BURSTS[0] - BURSTS[quota];
-        let filled = self.0.max(least);
+        let spent = self.0.max(least);
         match cells {
-            Some(n) if filled + n <= BURSTS[0] => {
-                (Self(filled + n), (true, BURSTS[0] - filled - n))
-            }
-            _ => (self, (cells.is_none(), BURSTS[0] - filled)),
+            Some(n) if spent + n <= BURSTS[0] => (Self(spent + n), (true, BURSTS[0] - spent - n)),
+            _ => (self, (cells.is_none(), BURSTS[0] - spent)),
         }
     }
 }
 
-impl Spec for Filled {
+impl Spec for Spent {
     type Op = Ask;
-    type Answer = Said;
+    type Answer = Answer;
 
-    fn after(&self, ask: &Ask, said: &Said) -> Vec<Self> {
-        let possible = ask.quotas.clone().map(|quota| self.by(quota, ask.cells));
-        possible.filter(|(_, answer)| answer == said).map(|(next, _)| next).collect()
+    fn after(&self, ask: &Ask, given: &Answer) -> Vec<Self> {
+        let possible = ask.quotas.clone().map(|quota| self.decide(quota, ask.cells));
+        possible.filter(|(_, answer)| answer == given).map(|(next, _)| next).collect()
     }
 
     fn mark(&self) -> String {
@@ -113,7 +111,7 @@ fn asks(
     recorder: &Recorder,
     thread: usize,
     mut draw: Draw,
-) -> Vec<Call<Option<u64>, Said>> {
+) -> Vec<Call<Option<u64>, Answer>> {
     let cells = |draw: &mut Draw| match draw.below(4) {
         0 => None,
         _ => Some(1 + draw.below(2)),
@@ -126,7 +124,7 @@ fn ask(
     recorder: &Recorder,
     thread: usize,
     cells: Option<u64>,
-) -> Call<Option<u64>, Said> {
+) -> Call<Option<u64>, Answer> {
     recorder.call(thread, cells, |cells| {
         let decision = match *cells {
             Some(n) => gate.ask().cells(n).at(at(BEGIN)).check(),
@@ -139,19 +137,19 @@ fn ask(
     })
 }
 
-fn explain(changes: &[Call<u64, ()>], calls: Vec<Call<Option<u64>, Said>>) -> Result<(), String> {
-    let with_quotas = |call: Call<Option<u64>, Said>| {
+fn explain(changes: &[Call<u64, ()>], calls: Vec<Call<Option<u64>, Answer>>) -> Result<(), String> {
+    let with_quotas = |call: Call<Option<u64>, Answer>| {
         let Call { thread, op: cells, answer, begun, returned } = call;
         let first = changes.iter().filter(|change| change.returned < begun).count();
         let last = changes.iter().filter(|change| change.begun < returned).count();
         Call { thread, op: Ask { cells, quotas: first..=last }, answer, begun, returned }
     };
     let mut calls: Vec<_> = calls.into_iter().map(with_quotas).collect();
-    if is_linearizable(&Filled(0), &calls.iter().collect::<Vec<_>>()) {
+    if is_linearizable(&Spent(0), &calls.iter().collect::<Vec<_>>()) {
         return Ok(());
     }
     calls.sort_by_key(|call| call.begun);
-    let row = |call: &Call<Ask, Said>| {
+    let row = |call: &Call<Ask, Answer>| {
         let Call { thread, op, answer: (granted, left), begun, returned } = call;
         format!("{begun:>3}..{returned:<3} thread {thread} {op:?} -> {granted}, {left} left\n")
     };

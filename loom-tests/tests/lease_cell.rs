@@ -1,4 +1,6 @@
-//! A purse of `tollgate-redis`: cells that are put in, spent, too old, or dropped.
+//! Lease cells of `tollgate-redis`: cells are deposited, spent, dropped, or expire.
+//!
+//! The protocol is in `crates/redis/src/lease/lease_cell/mod.rs`.
 
 #![cfg(tollgate_loom)]
 
@@ -12,64 +14,64 @@ use loom_tests::{
 use tollgate::Tick;
 use tollgate_redis::{CallEnd, CallState, LeaseCell, PlantedFault, Until, plant};
 
-/// An instant in a purse's units.
+/// An instant in the time units of a lease cell.
 fn at(units: u64) -> Tick {
     Tick::from_nanos(units << 16)
 }
 
-/// A purse that holds so many cells until unit 10.
+/// A lease cell that holds `cells` cells until unit 10.
 fn lease_cell(cells: u64) -> Arc<LeaseCell> {
     let lease_cell = LeaseCell::default();
     assert_eq!(lease_cell.deposit(cells, at(10), at(1)), 0);
     Arc::new(lease_cell)
 }
 
-/// Asks for one cell so many times, and returns how many were spent.
+/// Asks for one cell `times` times, and returns how many cells were spent.
 fn spend(lease_cell: &LeaseCell, times: u64, now: Tick) -> u64 {
     (0..times).map(|_| u64::from(lease_cell.spend(1, now))).sum()
 }
 
-/// Two threads spend what there is.
+/// Two threads ask for four cells together, and the lease has three.
 fn two_spend() {
     let lease_cell = lease_cell(3);
     let other = Arc::clone(&lease_cell);
     let thread = thread::spawn(move || spend(&other, 2, at(1)));
     let spent = spend(&lease_cell, 2, at(1)) + thread.join().unwrap();
-    assert_eq!(spent, 3, "spent and put in");
+    assert_eq!(spent, 3, "spent and deposited");
     assert_eq!(lease_cell.unspent(), 0);
 }
 
 #[test]
-fn two_threads_spend() {
-    explore_two("purse: 2 threads spend", two_spend);
+fn two_threads_spend_each_cell_once() {
+    explore_two("lease cell: 2 threads spend", two_spend);
 }
 
-/// The mistake avoided: what somebody else has spent is put back.
+/// The planted fault: a thread stores its new lease, and undoes what another thread has spent.
 #[test]
-#[should_panic(expected = "spent and put in")]
+#[should_panic(expected = "spent and deposited")]
 fn without_a_swap_a_cell_is_spent_twice() {
     plant(PlantedFault::SpentByStore);
-    catch_two("purse: spent by a store", two_spend);
+    catch_two("lease cell: spent by a store", two_spend);
 }
 
-/// Both leases are taken, so that a deposit drops what is left of one while it is being spent.
+/// Both leases hold cells, so a deposit drops the rest of one lease while another thread spends it.
 #[test]
-fn a_deposit_in_the_place_of_what_is_being_spent() {
-    explore_two_whole("purse: a deposit drops what is being spent", || {
+fn a_deposit_that_replaces_a_lease_being_spent_loses_no_cell() {
+    explore_two_whole("lease cell: a deposit replaces a lease being spent", || {
         let lease_cell = lease_cell(2);
         assert_eq!(lease_cell.deposit(2, at(20), at(1)), 0);
         let other = Arc::clone(&lease_cell);
         let thread = thread::spawn(move || spend(&other, 3, at(1)));
         let dropped = lease_cell.deposit(5, at(60), at(1));
         let spent = thread.join().unwrap();
-        assert_eq!(spent, 3, "there was enough at any time");
+        assert_eq!(spent, 3, "there were enough cells at any time");
         assert_eq!(spent + dropped + lease_cell.unspent(), 9, "spent, dropped and left");
     });
 }
 
 #[test]
-fn two_spend_and_one_puts_in() {
-    explore_three("purse: 2 spend, 1 puts in, 3 threads", || {
+fn two_spenders_beside_a_deposit_lose_no_cell() {
+    explore_three("lease cell: 2 spend, 1 deposits, 3 threads", || {
         let lease_cell = lease_cell(1);
         let threads = [2, 1].map(|times| {
             let lease_cell = Arc::clone(&lease_cell);
@@ -82,11 +84,11 @@ fn two_spend_and_one_puts_in() {
     });
 }
 
-/// Two spend while two calls end, and put cells in of which some join the lease that is being spent.
+/// Two threads spend while two calls deposit. Some of the new cells join the lease that is being spent.
 #[test]
 #[ignore = "4 threads: in the full run"]
-fn two_spend_and_two_put_in() {
-    explore_four("purse: 2 spend, 2 put in, 4 threads", || {
+fn two_spenders_beside_two_deposits_lose_no_cell() {
+    explore_four("lease cell: 2 spend, 2 deposit, 4 threads", || {
         let lease_cell = lease_cell(1);
         let done = each_of(4, &lease_cell, |lease_cell, number| match number {
             0 => lease_cell.deposit(2, at(20), at(1)),
@@ -100,35 +102,35 @@ fn two_spend_and_two_put_in() {
     });
 }
 
-/// Two threads ask for cells whose end comes between their clocks, while others take their place.
-fn spent_about_the_end() {
+/// A lease expires at unit 10. One thread's clock reads 9, the other's 10.
+fn spent_near_expiry() {
     let lease_cell = lease_cell(2);
     let threads = [9, 10].map(|now| {
         let lease_cell = Arc::clone(&lease_cell);
         thread::spawn(move || spend(&lease_cell, 1, at(now)))
     });
-    let [in_time, too_late] = threads.map(|thread| thread.join().unwrap());
-    assert_eq!((in_time, too_late), (1, 0), "spent in time and too late");
-    // What is too old makes room first.
+    let [before, after] = threads.map(|thread| thread.join().unwrap());
+    assert_eq!((before, after), (1, 0), "spent before and after expiry");
+    // A deposit replaces an expired lease first.
     assert_eq!(lease_cell.deposit(4, at(30), at(10)) + lease_cell.unspent(), 5);
 }
 
 #[test]
-fn about_the_end() {
-    explore_latest("purse: spent about the end", 4, Preemptions::Any, spent_about_the_end);
+fn an_expired_lease_is_not_spent() {
+    explore_latest("lease cell: spent near its expiry", 4, Preemptions::Any, spent_near_expiry);
 }
 
-/// The mistake avoided: cells are spent however old they are.
+/// The planted fault: a thread spends a lease without comparing its expiry.
 #[test]
-#[should_panic(expected = "spent in time and too late")]
-fn without_a_look_at_the_end_they_are_spent_too_late() {
+#[should_panic(expected = "spent before and after expiry")]
+fn without_the_expiry_check_an_expired_lease_is_spent() {
     plant(PlantedFault::EndUnchecked);
-    catch_three("purse: spent without a look at the end", spent_about_the_end);
+    catch_three("lease cell: expiry unchecked", spent_near_expiry);
 }
 
-/// Two calls end together and put their cells in, beside one lease that is being spent and another
-/// whose end is near theirs, so that they may join it.
-fn two_put_in() {
+/// Two calls deposit at once. One lease is being spent meanwhile; the other expires at almost the same
+/// time as the new cells, so they may join it.
+fn two_deposits() {
     let lease_cell = LeaseCell::default();
     assert_eq!(lease_cell.deposit(1, at(100), at(1)), 0);
     assert_eq!(lease_cell.deposit(1, at(101), at(1)), 0);
@@ -142,28 +144,28 @@ fn two_put_in() {
     let mut dropped = lease_cell.deposit(4, at(103), at(1));
     let [more, spent] = threads.map(|thread| thread.join().unwrap());
     dropped += more;
-    assert_eq!(spent, 2, "there was enough at any time");
+    assert_eq!(spent, 2, "there were enough cells at any time");
     assert_eq!(
         (dropped, spent + lease_cell.unspent()),
         (0, 8),
-        "spent and left is what was put in"
+        "spent and left is what was deposited"
     );
 }
 
 #[test]
-fn two_put_in_beside_what_is_being_spent() {
-    explore_three("purse: 2 put in, 1 spends, 3 threads", two_put_in);
+fn two_deposits_beside_a_spender_lose_no_cell() {
+    explore_three("lease cell: 2 deposit, 1 spends, 3 threads", two_deposits);
 }
 
-/// The mistake avoided: what somebody else has put in or spent is written over.
+/// The planted fault: a deposit overwrites what other threads have deposited or spent.
 #[test]
-#[should_panic(expected = "what was put in")]
-fn without_a_swap_what_is_put_in_is_lost_or_spent_twice() {
+#[should_panic(expected = "what was deposited")]
+fn without_a_swap_a_deposit_is_lost_or_a_cell_is_spent_twice() {
     plant(PlantedFault::DepositedByStore);
-    catch_three("purse: put in by a store", two_put_in);
+    catch_three("lease cell: deposited by a store", two_deposits);
 }
 
-/// Two threads would call; one does, and puts in what it gets before the other may.
+/// Two threads want to call. One does, and deposits its cells before the other may begin.
 fn two_call() {
     let lease_cell = Arc::new(LeaseCell::default());
     let call = |lease_cell: &LeaseCell| {
@@ -178,8 +180,8 @@ fn two_call() {
     };
     let other = Arc::clone(&lease_cell);
     let thread = thread::spawn(move || call(&other));
-    let put_in = call(&lease_cell) + thread.join().unwrap();
-    assert_eq!(put_in, 2, "one call");
+    let deposited = call(&lease_cell) + thread.join().unwrap();
+    assert_eq!(deposited, 2, "one call");
     assert_eq!((lease_cell.unspent(), lease_cell.spendable(at(9))), (2, 2));
     assert_eq!(lease_cell.denied(1, at(4)), Some(Until::Then(at(5))));
     assert_eq!(lease_cell.call_state(at(4)), CallState::Paused(0, at(5), CallEnd::Short));
@@ -187,19 +189,19 @@ fn two_call() {
 }
 
 #[test]
-fn two_threads_call() {
-    explore_two_to("purse: 2 threads call", 3, Preemptions::Any, two_call);
+fn of_two_threads_one_calls() {
+    explore_two_to("lease cell: 2 threads call", 3, Preemptions::Any, two_call);
 }
 
-/// The mistake avoided: who asks does not look whether somebody else has begun.
+/// The planted fault: a thread begins a call without comparing whether another thread has begun one.
 #[test]
 #[should_panic(expected = "one call")]
 fn without_a_swap_both_call() {
     plant(PlantedFault::CallByStore);
-    catch_two("purse: called by a store", two_call);
+    catch_two("lease cell: call begun by a store", two_call);
 }
 
-/// Three threads would call, of which two may at a time; one of those finds the bank short.
+/// Three threads want to call, and two may at a time. The source runs short for one of them.
 fn two_of_three_call() {
     let lease_cell = Arc::new(LeaseCell::default());
     let threads = [(CallEnd::Free, 1), (CallEnd::Short, 5)].map(|(end, until)| {
@@ -225,51 +227,51 @@ fn two_of_three_call() {
     let expected =
         if is_short { CallState::Paused(0, at(5), CallEnd::Short) } else { CallState::Free };
     let left = (lease_cell.in_flight(), lease_cell.call_state(at(1)));
-    assert_eq!(left, (0, expected), "all calls are over, and a rest stands whoever ends after it");
+    assert_eq!(left, (0, expected), "all calls are over, and later ends keep the pause");
 }
 
 #[test]
-fn several_calls_are_under_way_and_all_end() {
-    explore_three("purse: 2 of 3 call, 3 threads", two_of_three_call);
+fn calls_in_flight_are_bounded_and_all_end() {
+    explore_three("lease cell: 2 of 3 call, 3 threads", two_of_three_call);
 }
 
-/// The mistake avoided: two calls that end together take off one.
+/// The planted fault: two calls that end at once are subtracted as one.
 #[test]
 #[should_panic(expected = "all calls are over")]
 fn without_a_swap_a_call_never_ends() {
     plant(PlantedFault::FinishedByStore);
-    catch_three("purse: ended by a store", two_of_three_call);
+    catch_three("lease cell: call ended by a store", two_of_three_call);
 }
 
-/// Four threads would call, of which two may at a time, and put in a cell each before their call ends.
+/// Four threads want to call, and two may at a time. Each deposits a cell before its call ends.
 #[test]
 #[ignore = "4 threads: in the full run"]
-fn four_threads_call() {
-    explore_four("purse: 2 of 4 call, 4 threads", || {
+fn of_four_threads_two_call_at_a_time() {
+    explore_four("lease cell: 2 of 4 call, 4 threads", || {
         let lease_cell = Arc::new(LeaseCell::default());
-        let put_in = each_of(4, &lease_cell, |lease_cell, _| {
+        let deposited = each_of(4, &lease_cell, |lease_cell, _| {
             let Some(others) = lease_cell.begin_call(2, at(1)) else { return 0 };
             assert!(others < 2, "two at a time");
             assert_eq!(lease_cell.deposit(1, at(10), at(1)), 0, "dropped by a third call");
             lease_cell.finish_call(CallEnd::Free, at(1));
             1
         });
-        let put_in: u64 = put_in.iter().sum();
-        assert!(put_in >= 2, "nobody stood in the way of the first two");
+        let deposited: u64 = deposited.iter().sum();
+        assert!(deposited >= 2, "the first two may call");
         assert_eq!(
             (lease_cell.in_flight(), lease_cell.call_state(at(1))),
             (0, CallState::Free),
             "all calls are over"
         );
-        assert_eq!(lease_cell.unspent(), put_in, "what they put in is there");
+        assert_eq!(lease_cell.unspent(), deposited, "all deposits are there");
     });
 }
 
 /// A thread that sees that calls have ended also sees the cells that they deposited. This holds for the
 /// thread that ends the last call, too.
 #[test]
-fn after_a_call_its_cells_are_there() {
-    explore_two_to("purse: cells are there after the calls", 3, Preemptions::Any, || {
+fn a_thread_that_sees_a_call_end_sees_its_deposit() {
+    explore_two_to("lease cell: deposits are seen after the calls", 3, Preemptions::Any, || {
         let lease_cell = Arc::new(LeaseCell::default());
         assert_eq!(
             (lease_cell.begin_call(2, at(1)), lease_cell.begin_call(2, at(1))),
@@ -282,7 +284,7 @@ fn after_a_call_its_cells_are_there() {
         });
         lease_cell.finish_call(CallEnd::Free, at(1));
         if lease_cell.call_state(at(1)) == CallState::Free {
-            assert!(lease_cell.spend(1, at(1)), "it is there");
+            assert!(lease_cell.spend(1, at(1)), "the deposit is there");
         }
         thread.join().unwrap();
     });
