@@ -133,7 +133,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
     /// that need not wait is admitted.
     ///
     /// It matters to algorithms that delay ([`LeakyQueue`](crate::LeakyQueue),
-    /// [`WarmUp`](crate::WarmUp)), and to no others. Requests with and without it may be mixed.
+    /// [`WarmUp`](crate::WarmUp)), and to no others; those that delay have no reservations. Requests
+    /// with and without it may be mixed.
     ///
     /// A denial whose [`remaining`](crate::Denied::remaining) is at least the cells asked for means
     /// that the request fits, but that its turn comes too late. Its
@@ -241,6 +242,31 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
 }
 
 impl<A: Algorithm, C: Clock> Ask<'_, '_, Direct<A, C>> {
+    /// Accepts no [delay](crate::Permit::delay) longer than `max_delay`. With zero, only a request
+    /// that need not wait is admitted.
+    ///
+    /// It matters to algorithms that delay ([`LeakyQueue`](crate::LeakyQueue),
+    /// [`WarmUp`](crate::WarmUp)), and to no others. A denial means what it means for a request to a
+    /// [`Limiter`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Direct, LeakyQueue, Quota, Tick};
+    ///
+    /// let quota = Quota::per_second(10).burst(5);
+    /// let gate = Direct::builder(quota).algorithm(LeakyQueue::new()).build()?;
+    /// let ask = || gate.ask().at(Tick::ZERO).max_delay(Duration::from_millis(150));
+    /// assert_eq!(ask().check().unwrap().delay(), Duration::ZERO);
+    /// assert_eq!(ask().check().unwrap().delay(), Duration::from_millis(100));
+    /// // The third turn is in 200 ms.
+    /// assert_eq!(ask().check().unwrap_err().retry_after(), Some(Duration::from_millis(50)));
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[inline(always)]
+    pub fn max_delay(self, max_delay: Duration) -> Self {
+        Self { max_delay: Some(max_delay), ..self }
+    }
+
     /// Charges the cells if they are there.
     ///
     /// # Errors
@@ -256,9 +282,13 @@ impl<A: Algorithm, C: Clock> Ask<'_, '_, Direct<A, C>> {
     /// ```
     #[inline(always)]
     pub fn check(self) -> Decision {
-        match self.at {
-            None => self.gate.decide_now(self.cells),
-            Some(now) => self.gate.decide_at(self.cells, now),
+        let Self { gate, cells, at, max_delay, .. } = self;
+        if let (true, Some(max_delay)) = (A::Params::MAY_DELAY, max_delay) {
+            return gate.decide_within(cells, gate.or_now(at), max_delay);
+        }
+        match at {
+            None => gate.decide_now(cells),
+            Some(now) => gate.decide_at(cells, now),
         }
     }
 
@@ -273,9 +303,13 @@ impl<A: Algorithm, C: Clock> Ask<'_, '_, Direct<A, C>> {
     /// ```
     #[inline(always)]
     pub fn allow(self) -> bool {
-        match self.at {
-            None => self.gate.allow_now(self.cells),
-            Some(now) => self.gate.allows_at(self.cells, now),
+        let Self { gate, cells, at, max_delay, .. } = self;
+        if A::Params::MAY_DELAY && max_delay.is_some() {
+            return self.check().is_ok();
+        }
+        match at {
+            None => gate.allow_now(cells),
+            Some(now) => gate.allows_at(cells, now),
         }
     }
 
@@ -293,7 +327,12 @@ impl<A: Algorithm, C: Clock> Ask<'_, '_, Direct<A, C>> {
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     pub fn peek(self) -> Decision {
-        self.gate.answer_at(self.cells, self.gate.or_now(self.at))
+        let Self { gate, cells, at, max_delay, .. } = self;
+        let now = gate.or_now(at);
+        match max_delay {
+            Some(max_delay) if A::Params::MAY_DELAY => gate.answer_within(cells, now, max_delay),
+            _ => gate.answer_at(cells, now),
+        }
     }
 }
 

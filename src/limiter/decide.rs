@@ -112,7 +112,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     ) -> Decision {
         let lookup = self.table.find_at_once(probe);
         let decide = Decide { limiter: self, probe, lookup, now, n, evict: self.evicts() };
-        algo.dispatch(DecideWithin { decide, max_delay })
+        WithinDelay::new(algo, max_delay).dispatch(decide)
     }
 
     /// Answers yes or no by the limiter's clock.
@@ -187,7 +187,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         now: Tick,
         max_delay: Duration,
     ) -> Decision {
-        self.peek_by(&WithinDelay::new(algo.clone(), max_delay), probe, n, now)
+        self.peek_by(&WithinDelay::new(algo, max_delay), probe, n, now)
     }
 
     /// The time given, or that of the limiter's clock.
@@ -283,20 +283,6 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Decide<'_, K, A, C> {
         };
         limiter.count(decision.is_ok());
         decision
-    }
-}
-
-/// A request that accepts no longer delay than so.
-struct DecideWithin<'a, K: ?Sized, A: Algorithm, C> {
-    decide: Decide<'a, K, A, C>,
-    max_delay: Duration,
-}
-
-impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for DecideWithin<'_, K, A, C> {
-    type Out = Decision;
-
-    fn by<M: StateMachine>(self, algo: &M) -> Decision {
-        self.decide.by(&WithinDelay::new(algo.clone(), self.max_delay))
     }
 }
 
