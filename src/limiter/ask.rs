@@ -140,9 +140,6 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
     /// that the request fits, but that its turn comes too late. Its
     /// [`retry_after`](crate::Denied::retry_after) is the time until the same request would be admitted.
     ///
-    /// **Not guaranteed.** Keys that [share an overflow limiter](crate::OnFull::SharedOverflow) are
-    /// decided without the bound: look at the delay.
-    ///
     /// ```
     /// use std::time::Duration;
     /// use tollgate::{LeakyQueue, Limiter, Quota, Tick};

@@ -98,7 +98,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         n: u64,
         now: Tick,
     ) -> Decision {
-        algo.dispatch(Decide { limiter: self, probe, lookup, now, n, evict: self.evicts() })
+        let evict = self.evicts();
+        algo.dispatch(Decide { limiter: self, probe, lookup, now, n, evict, max_delay: None })
     }
 
     /// Decides where a request accepts no longer delay than `max_delay`.
@@ -110,8 +111,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         now: Tick,
         max_delay: Duration,
     ) -> Decision {
-        let lookup = self.table.find_at_once(probe);
-        let decide = Decide { limiter: self, probe, lookup, now, n, evict: self.evicts() };
+        let (lookup, evict) = (self.table.find_at_once(probe), self.evicts());
+        let bound = Some(max_delay);
+        let decide = Decide { limiter: self, probe, lookup, now, n, evict, max_delay: bound };
         WithinDelay::new(algo, max_delay).dispatch(decide)
     }
 
@@ -140,7 +142,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         n: u64,
         now: Tick,
     ) -> bool {
-        let decide = Decide { limiter: self, probe, lookup, now, n, evict: self.evicts() };
+        let evict = self.evicts();
+        let decide = Decide { limiter: self, probe, lookup, now, n, evict, max_delay: None };
         self.or_own(plan).dispatch(Allow(decide))
     }
 
@@ -234,6 +237,19 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         })
     }
 
+    /// The same, where a request accepts no longer delay than `max_delay`.
+    #[cold]
+    #[inline(never)]
+    fn decide_full_within(&self, nearest: u64, n: u64, now: Tick, max_delay: Duration) -> Decision {
+        match &self.when_full {
+            WhenFull::Share(shared) => {
+                self.table.counters().count(Event::Overflowed);
+                shared.1.check(&WithinDelay::new(&shared.0, max_delay), now, n)
+            }
+            _ => self.decide_unseated(nearest, n, now),
+        }
+    }
+
     /// Admits, and answers as if the key were fresh.
     fn admit_untracked(&self, n: u64, now: Tick) -> Decision {
         match self.params.answer(unseen(&self.params, n, now), now, n) {
@@ -264,6 +280,8 @@ struct Decide<'a, K: ?Sized, A: Algorithm, C> {
     now: Tick,
     n: u64,
     evict: bool,
+    /// The bound of `algo`, for a key that finds no slot.
+    max_delay: Option<Duration>,
 }
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Decide<'_, K, A, C> {
@@ -271,15 +289,18 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Decide<'_, K, A, C> {
 
     #[inline(always)]
     fn by<M: StateMachine>(self, algo: &M) -> Decision {
-        let Self { limiter, probe, lookup, now, n, evict } = self;
+        let Self { limiter, probe, lookup, now, n, evict, max_delay } = self;
         let request = Request { now, cells: n };
         let asked = KeyRequest { probe, machine: algo, request, may_evict: evict };
         let decision = match lookup.decide(asked) {
             Ok(decision) => decision,
-            Err(Full { nearest }) => {
-                let OutOfLine(decision) = limiter.decide_full(nearest, n, now);
-                decision
-            }
+            Err(Full { nearest }) => match max_delay {
+                Some(max_delay) => limiter.decide_full_within(nearest, n, now, max_delay),
+                None => {
+                    let OutOfLine(decision) = limiter.decide_full(nearest, n, now);
+                    decision
+                }
+            },
         };
         limiter.count(decision.is_ok());
         decision
@@ -294,7 +315,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Allow<'_, K, A, C> {
 
     #[inline(always)]
     fn by<M: StateMachine>(self, algo: &M) -> bool {
-        let Decide { limiter, probe, lookup, now, n, evict } = self.0;
+        let Decide { limiter, probe, lookup, now, n, evict, .. } = self.0;
         let request = Request { now, cells: n };
         let asked = KeyRequest { probe, machine: algo, request, may_evict: evict };
         let allowed = match lookup.allow(asked) {

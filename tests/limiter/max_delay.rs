@@ -1,11 +1,13 @@
-//! Requests that bound their delay: with one bucket, and with keys.
+//! Requests that bound their delay: with one bucket, with keys, and with keys that share a bucket.
 
 use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::algorithm::Algorithm;
 use tollgate::limiter::SlotLayout;
-use tollgate::{AnyAlgorithm, Direct, LeakyQueue, Limiter, ManualClock, Quota, Tick, WarmUp};
+use tollgate::{
+    AnyAlgorithm, Direct, LeakyQueue, Limiter, ManualClock, OnFull, Quota, Tick, WarmUp,
+};
 
 const MILLI: u64 = 1_000_000;
 
@@ -132,4 +134,32 @@ fn a_bound_is_met_by_late_turns_and_by_denials() {
     let steps = [0, 0, 100, 100, 200].map(step);
     let found = compare(LeakyQueue::new(), Quota::per_second(10).burst(8), &steps);
     assert_eq!(found.expect("the same answers"), [2, 2]);
+}
+
+#[test]
+fn keys_that_share_the_overflow_limiter_wait_no_longer_than_they_accept() {
+    let quota = Quota::per_second(10).burst(5);
+    let gate: Limiter<u64, _> = Limiter::builder(quota)
+        .algorithm(LeakyQueue::new())
+        .capacity(1)
+        .on_full(OnFull::SharedOverflow(quota))
+        .build()
+        .expect("in range");
+    let keys: Vec<u64> = (0..22).collect();
+    let ask = |key: usize| gate.ask(&keys[key]).at(Tick::ZERO);
+    for key in 0..16 {
+        assert!(ask(key).check().is_ok(), "{key} has a slot");
+    }
+    let bound = Duration::from_millis(150);
+    let delays = [16, 17, 18, 19].map(|key| {
+        let decision = ask(key).max_delay(bound).check();
+        decision.map(|permit| permit.delay()).map_err(|denied| denied.retry_after())
+    });
+    let late = Err(Some(Duration::from_millis(50)));
+    assert_eq!(delays, [Ok(Duration::ZERO), Ok(Duration::from_millis(100)), late, late]);
+    assert!(!ask(20).max_delay(bound).allow());
+    assert_eq!(gate.stats().overflowed, 5);
+    // A request without a bound has its turn behind them.
+    let behind = ask(21).check().expect("there is room in the queue");
+    assert_eq!(behind.delay(), Duration::from_millis(200));
 }

@@ -1,5 +1,6 @@
 //! Requests that may wait in a queue of bounded length.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,4 +77,37 @@ fn a_rule_in_shadow_decides_as_if_the_request_could_wait() {
     let shadowed =
         [(); 5].map(|()| gate.decide_queued(&Request::default(), 0).shadow_denials().len());
     assert_eq!(shadowed, [0, 0, 0, 1, 1]);
+}
+
+/// A queue whose slots 16 clients have taken, alone and beside another limit. Further clients share
+/// one queue.
+fn overflowing() -> [RulesLimiter<ManualClock>; 2] {
+    let alone = r#"rule = [
+        { name = "q", key = "ip", algorithm = "leaky-queue", limits = "10/s burst 5",
+          capacity = 1, on_full = { shared = "10/s burst 5" } },
+        { name = "b", match = { path = "BESIDE" }, key = "none", limits = "100/day" },
+    ]"#;
+    ["/elsewhere", "/**"].map(|path| {
+        let (gate, _) = gate(&alone.replace("\n        ", " ").replace("BESIDE", path));
+        for number in 0..16 {
+            assert!(gate.decide_queued(&from(number), 0).is_admitted());
+        }
+        gate
+    })
+}
+
+fn from(number: u8) -> Request<'static> {
+    Request { path: "/x", peer: Some(IpAddr::from([192, 0, 2, number])), ..Request::default() }
+}
+
+#[test]
+fn clients_that_share_the_overflow_queue_wait_no_longer_than_a_queue_of_bounded_length() {
+    for gate in overflowing() {
+        assert!(gate.decide_queued(&from(16), 1).is_admitted());
+        assert!(gate.decide_queued(&from(17), 1).is_admitted());
+        for number in 18..28 {
+            let turned_away = denied(&gate.decide_queued(&from(number), 1));
+            assert_eq!(turned_away.1, Some(Duration::from_millis(100)), "{number}");
+        }
+    }
 }
