@@ -1,7 +1,8 @@
 //! Requests that may wait in a queue of bounded length.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
+use std::thread;
 use std::time::Duration;
 
 use tollgate::ManualClock;
@@ -109,5 +110,43 @@ fn clients_that_share_the_overflow_queue_wait_no_longer_than_a_queue_of_bounded_
             let turned_away = denied(&gate.decide_queued(&from(number), 1));
             assert_eq!(turned_away.1, Some(Duration::from_millis(100)), "{number}");
         }
+    }
+}
+
+#[test]
+fn clients_that_share_the_overflow_queue_get_its_delay_alone_or_beside_another_limit() {
+    for gate in overflowing() {
+        for (number, millis) in [(16, 0), (17, 100), (18, 200)] {
+            let decision = gate.decide(&from(number));
+            let permit = decision.permit().expect("there is room in the queue");
+            assert_eq!(permit.delay(), Duration::from_millis(millis), "{number}");
+        }
+    }
+}
+
+/// The threads peek at the queue before any of them is charged.
+#[test]
+fn requests_of_several_threads_have_different_turns_in_a_queue_beside_another_limit() {
+    const ROUNDS: u64 = 500;
+    let (gate, clock) = gate(
+        r#"rule = [
+            { name = "q", key = "none", algorithm = "leaky-queue", limits = "10/s burst 9" },
+            { name = "b", key = "none", limits = "100000/day" },
+        ]"#,
+    );
+    let together = Barrier::new(3);
+    let ask = || {
+        together.wait();
+        let decision = gate.decide(&Request::default());
+        decision.permit().expect("there is room in the queue").delay().as_millis()
+    };
+    for round in 0..ROUNDS {
+        let mut delays: Vec<u128> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..3).map(|_| scope.spawn(ask)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        delays.sort_unstable();
+        assert_eq!(delays, [0, 100, 200], "round {round}");
+        clock.advance(Duration::from_secs(10));
     }
 }
