@@ -257,15 +257,16 @@ where
 
 impl<H: Deref<Target: Chargeable<Params = GcraParams>>> Lease<H> {
     fn new(gate: H, key: &<H::Target as Gate>::Key) -> Self {
-        let take = gate.params().lease_cells();
-        let life = gate.params().restored_after(take);
+        let algo = gate.or_own(None);
+        let take = algo.lease_cells();
+        let life = algo.restored_after(take);
         let spot = gate.spot(key);
         Self { gate, spot, cells: 0, expires: Tick::ZERO, taken: None, take, life }
     }
 
     #[inline]
     fn check(&mut self) -> Result<(), Denied> {
-        let now = self.gate.now();
+        let now = self.gate.or_now(None);
         if self.spend(1, now) { Ok(()) } else { self.take_more(1, now, None) }
     }
 
@@ -288,7 +289,7 @@ impl<H: Deref<Target: Chargeable<Params = GcraParams>>> Lease<H> {
     fn refund(&mut self, at: Option<Tick>) {
         let cells = core::mem::take(&mut self.cells);
         if let Some(taken) = self.taken.take() {
-            self.gate.refund(self.gate.params(), &taken, cells, at);
+            self.gate.refund(self.gate.or_own(None), &taken, cells, at);
         }
     }
 

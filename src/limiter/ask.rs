@@ -75,19 +75,13 @@ pub struct Ask<'g, 'k, G: Gate> {
     pub(crate) cells: u64,
     pub(crate) at: Option<Tick>,
     pub(crate) plan: Option<&'k G::Params>,
-    max_delay: Option<Duration>,
+    pub(crate) max_delay: Option<Duration>,
 }
 
 impl<'g, 'k, G: Gate> Ask<'g, 'k, G> {
     #[inline(always)]
     pub(crate) fn new(gate: &'g G, key: &'k G::Key) -> Self {
         Self { gate, key, cells: 1, at: None, plan: None, max_delay: None }
-    }
-
-    /// Asks by an algorithm that works on the same states as the gate's own.
-    #[inline(always)]
-    pub(crate) fn by(self, params: &'k G::Params) -> Self {
-        Self { plan: Some(params), ..self }
     }
 
     /// Asks for so many cells, all of them or none, and not for one.
@@ -119,12 +113,6 @@ impl<'g, 'k, G: Gate> Ask<'g, 'k, G> {
     #[inline(always)]
     pub fn at(self, now: Tick) -> Self {
         Self { at: Some(now), ..self }
-    }
-
-    /// The same, where a time is given; otherwise by the limiter's clock.
-    #[inline(always)]
-    pub(crate) fn at_or_now(self, at: Option<Tick>) -> Self {
-        Self { at, ..self }
     }
 }
 

@@ -204,6 +204,12 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
         at.unwrap_or_else(|| self.clock.now())
     }
 
+    /// The algorithm given, or the limiter's own.
+    #[inline(always)]
+    pub(crate) fn or_own<'a>(&'a self, plan: Option<&'a A::Params>) -> &'a A::Params {
+        plan.unwrap_or(&self.params)
+    }
+
     /// Forgets all that was charged.
     ///
     /// ```

@@ -218,10 +218,10 @@ where
     /// The enforced limiter's denial, with the time to come back.
     #[inline]
     pub fn check(self) -> Decision {
-        let Shadow { enforced, candidate, .. } = self.gate;
-        let decision = enforced.ask(self.key).cells(self.cells).at_or_now(self.at).check();
-        let other = candidate.ask(self.key).cells(self.cells).at_or_now(self.at).check();
-        self.gate.count(&decision, &other);
+        let Self { gate, key, cells, at, .. } = self;
+        let decision = Ask { cells, at, ..gate.enforced.ask(key) }.check();
+        let other = Ask { cells, at, ..gate.candidate.ask(key) }.check();
+        gate.count(&decision, &other);
         decision
     }
 }
