@@ -59,6 +59,7 @@ const _: () = {
     shared::<OwnedReservation<Limiter<Rc<str>>>>();
     // A request borrows its key.
     shared::<Ask<'static, 'static, Limiter<str>>>();
+    shared::<Ask<'static, 'static, WaitQueue<Limiter<str>>>>();
     shared::<AskLease<'static, &'static Limiter<Rc<str>>>>();
     shared::<AskEach<'static, str, Gcra, QuantaClock, String, fn(&String) -> &str>>();
     shared::<(Plan<Gcra>, Inherit)>();
@@ -94,8 +95,9 @@ const _: () = {
 };
 
 /// Types that the source declares public, and that no other crate can name.
-const NOT_EXPORTED: [&str; 9] = [
+const NOT_EXPORTED: [&str; 10] = [
     "Busy",
+    "Deadline",
     "Fault",
     "KeyProbe",
     "Loads",

@@ -42,7 +42,7 @@ fn empty() -> (Gate, WaitQueue<Gate>, Seconds) {
 }
 
 fn wait(line: &WaitQueue<Gate>) -> Waiter<'_> {
-    line.wait_async(&(), 1, Duration::MAX, |_| pending())
+    line.ask(&()).wait_async(|_| pending())
 }
 
 /// Whether the waiter's turn has come.
@@ -105,7 +105,8 @@ fn two_waiters_that_are_woken_late_keep_their_turns() {
     explore_two_to("waiting: two woken late, another asks", 3, Preemptions::Any, || {
         let (gate, line, clock) = empty();
         let wait = |seconds| {
-            line.wait_async(&(), 1, Duration::from_secs(seconds), (|_| pending()) as fn(_) -> _)
+            let ask = line.ask(&()).max_delay(Duration::from_secs(seconds));
+            ask.wait_async((|_| pending()) as fn(_) -> _)
         };
         let [mut first, mut second] = [1, 2].map(wait);
         assert!(!look(&mut first) && !look(&mut second));

@@ -36,7 +36,7 @@ impl<G: sealed::Charge> Chargeable for G {}
 pub(crate) mod sealed {
     use super::{Ask, Debug, Decision, Denied, Duration, Refund, Taken, Tick, ask};
 
-    pub trait Charge: ask::sealed::Gate<Params: Refund> + Sized {
+    pub trait Charge: ask::sealed::Gate<Params: Refund, Time = Option<Tick>> + Sized {
         /// Where a key's state is found.
         type Spot: Copy + Debug;
 

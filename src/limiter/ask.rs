@@ -23,21 +23,26 @@ pub(crate) mod sealed {
         type Key: ?Sized;
         /// An algorithm with a quota worked in, where a request may bring its own.
         type Params;
+        /// What a request may say of time: the instant that it is made at, or the deadline of a
+        /// wait.
+        type Time: Copy + Default + core::fmt::Debug;
     }
 }
 
 impl<K: ?Sized, A: Algorithm, C> sealed::Gate for Limiter<K, A, C> {
     type Key = K;
     type Params = A::Params;
+    type Time = Option<Tick>;
 }
 
 impl<A: Algorithm, C> sealed::Gate for Direct<A, C> {
     type Key = ();
     type Params = A::Params;
+    type Time = Option<Tick>;
 }
 
-/// One request to a [`Limiter`], a [`Direct`] or what is built on them: made by
-/// [`Limiter::ask`] and its like, ended by a verb.
+/// One request to a [`Limiter`], a [`Direct`], a [`WaitQueue`](crate::wait::WaitQueue) or what is
+/// built on them: made by [`Limiter::ask`] and its like, ended by a verb.
 ///
 /// Unless said otherwise, it is for one cell, now. Every verb takes everything that is set:
 ///
@@ -45,7 +50,8 @@ impl<A: Algorithm, C> sealed::Gate for Direct<A, C> {
 /// |---|---|
 /// | [`cells`](Self::cells) | how many cells, all of them or none |
 /// | [`at`](Self::at) | the instant, if not that of the limiter's clock |
-/// | [`max_delay`](Self::max_delay) | the longest [delay](crate::Permit::delay) to accept |
+/// | [`max_delay`](Self::max_delay) | the longest [delay](crate::Permit::delay), or wait, to accept |
+/// | [`deadline`](Self::deadline) | the latest turn to accept in a wait queue |
 /// | [`plan`](Self::plan) | another quota than the limiter's own |
 ///
 /// | verb | effect |
@@ -57,6 +63,11 @@ impl<A: Algorithm, C> sealed::Gate for Direct<A, C> {
 /// | [`charge`](Self::charge) | charges cells that are spent already, whatever the limit |
 /// | [`charge_available`](Self::charge_available) | charges as many of the cells as there are |
 /// | [`refund`](Self::refund) | gives cells back |
+/// | [`wait`](Self::wait) | blocks the thread until the cells are charged |
+/// | [`wait_async`](Self::wait_async) | a future that is ready when the cells are charged |
+///
+/// A wait queue reads the clock itself, so a request to it takes no `at`. Its verbs are `wait` and
+/// `wait_async`, which no other gate has.
 ///
 /// It compiles to the same instructions as a call with these as arguments.
 ///
@@ -73,7 +84,7 @@ pub struct Ask<'g, 'k, G: Gate> {
     pub(crate) gate: &'g G,
     pub(crate) key: &'k G::Key,
     pub(crate) cells: u64,
-    pub(crate) at: Option<Tick>,
+    pub(crate) at: G::Time,
     pub(crate) plan: Option<&'k G::Params>,
     pub(crate) max_delay: Option<Duration>,
 }
@@ -81,7 +92,7 @@ pub struct Ask<'g, 'k, G: Gate> {
 impl<'g, 'k, G: Gate> Ask<'g, 'k, G> {
     #[inline(always)]
     pub(crate) fn new(gate: &'g G, key: &'k G::Key) -> Self {
-        Self { gate, key, cells: 1, at: None, plan: None, max_delay: None }
+        Self { gate, key, cells: 1, at: G::Time::default(), plan: None, max_delay: None }
     }
 
     /// Asks for so many cells, all of them or none, and not for one.
@@ -96,7 +107,9 @@ impl<'g, 'k, G: Gate> Ask<'g, 'k, G> {
     pub fn cells(self, cells: u64) -> Self {
         Self { cells, ..self }
     }
+}
 
+impl<G: Gate<Time = Option<Tick>>> Ask<'_, '_, G> {
     /// Asks at the instant `now`, which the caller reads from its own clock.
     ///
     /// Use one origin for all requests. A `now` older than one already used never grants more, as

@@ -8,8 +8,8 @@ use crate::decision::Decision;
 use crate::limiter::Limiter;
 use crate::limiter::ask::{Ask, sealed::Gate};
 use crate::table::Tally;
-use crate::time::Clock;
 use crate::time::clocks::QuantaClock;
+use crate::time::{Clock, Tick};
 
 /// Two limiters that get the same requests: one is enforced, the other is a candidate to replace it.
 ///
@@ -201,6 +201,7 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
 impl<K: ?Sized, A: Algorithm, B: Algorithm, C, D> Gate for Shadow<K, A, B, C, D> {
     type Key = K;
     type Params = ();
+    type Time = Option<Tick>;
 }
 
 impl<K, A, B, C, D> Ask<'_, '_, Shadow<K, A, B, C, D>>
