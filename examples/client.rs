@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     thread::scope(|scope| {
         let send = || -> Result<(), WaitError> {
             for _request in 0..30 {
-                line.wait(&(), 1, patience)?;
+                line.ask(&()).max_delay(patience).wait()?;
                 provider.call();
             }
             Ok(())
@@ -54,18 +54,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
     })?;
 
-    // A task; with tokio the last argument is `tokio::time::sleep`.
+    // A task; with tokio the argument is `tokio::time::sleep`.
     let timer = Timer::start()?;
     async_io::block_on(async {
         for _request in 0..30 {
-            line.wait_async(&(), 1, patience, |span| timer.sleep(span)).await?;
+            line.ask(&()).max_delay(patience).wait_async(|span| timer.sleep(span)).await?;
             provider.call();
         }
         Ok::<(), WaitError>(())
     })?;
 
     // A caller that cannot be served before its deadline fails immediately.
-    let error = line.wait(&(), BURST - SPARE, Duration::from_millis(1)).unwrap_err();
+    let all = line.ask(&()).cells(BURST - SPARE);
+    let error = all.max_delay(Duration::from_millis(1)).wait().unwrap_err();
     println!("denied at once: {error}");
 
     let count = |count: &AtomicU64| count.load(Ordering::Relaxed);

@@ -141,6 +141,7 @@ pub mod reservation {
 /// Cells of one key taken ahead by one worker, and spent without touching shared memory.
 #[cfg(feature = "std")]
 pub mod lease {
+    pub use crate::charge::ask_lease::AskLease;
     pub use crate::charge::lease::{LocalLease, OwnedLocalLease};
 }
 

@@ -24,7 +24,7 @@ use tollgate::internals::sliding_log::{SlidingLogParams, SlidingLogView};
 use tollgate::internals::sub_windows::{SubWindowParams, SubWindowView};
 use tollgate::internals::warm_up::WarmUpParams;
 use tollgate::internals::{ClockChange, Grid, Liveness, Moment, NoRing, Receipt, Restart, Step};
-use tollgate::lease::{LocalLease, OwnedLocalLease};
+use tollgate::lease::{AskLease, LocalLease, OwnedLocalLease};
 use tollgate::limiter::{AskEach, DirectBuilder, SlotLayout};
 use tollgate::penalty::{Ban, Penalties, PenaltiesBuilder, PenaltyDenied, PenaltyStats};
 use tollgate::plan::Plan;
@@ -59,6 +59,8 @@ const _: () = {
     shared::<OwnedReservation<Limiter<Rc<str>>>>();
     // A request borrows its key.
     shared::<Ask<'static, 'static, Limiter<str>>>();
+    shared::<Ask<'static, 'static, WaitQueue<Limiter<str>>>>();
+    shared::<AskLease<'static, &'static Limiter<Rc<str>>>>();
     shared::<AskEach<'static, str, Gcra, QuantaClock, String, fn(&String) -> &str>>();
     shared::<(Plan<Gcra>, Inherit)>();
 
@@ -93,9 +95,10 @@ const _: () = {
 };
 
 /// Types that the source declares public, and that no other crate can name.
-const NOT_EXPORTED: [&str; 9] = [
+const NOT_EXPORTED: [&str; 10] = [
     "Busy",
     "ChargeReceipt",
+    "Deadline",
     "Fault",
     "KeyProbe",
     "Loads",

@@ -188,7 +188,8 @@ fn waiters_snapshots_and_top_keys_work_side_by_side() {
     let quota = Quota::per_second(1_000).burst(2);
     let gate = Direct::builder(quota).clock(System(Instant::now())).build().expect("in range");
     let queue = WaitQueue::new(gate);
-    let served = together(|_| u64::from(queue.wait(&(), 1, Duration::from_secs(3_600)).is_ok()));
+    let hour = Duration::from_secs(3_600);
+    let served = together(|_| u64::from(queue.ask(&()).max_delay(hour).wait().is_ok()));
     assert_eq!(served, THREADS);
 
     let gate: Limiter<u64, SlidingLog, _> = Limiter::builder(Quota::per_hour(4))

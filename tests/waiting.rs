@@ -69,7 +69,7 @@ fn threads_are_served_in_the_order_of_their_arrival() {
         for index in 0..5 {
             let (queue, served) = (&queue, &served);
             scope.spawn(move || {
-                queue.wait(&(), 1, Duration::MAX).expect("in time");
+                queue.ask(&()).wait().expect("in time");
                 served.lock().expect("no panic").push(index);
             });
             while queue.waiting() + served.lock().expect("no panic").len() <= index {
@@ -85,7 +85,7 @@ fn threads_are_served_in_the_order_of_their_arrival() {
 fn tasks_without_a_runtime_are_woken_by_a_timer() {
     let queue = busy(100);
     let timer = Timer::start().expect("a thread");
-    let wait = || queue.wait_async(&(), 1, Duration::MAX, |span| timer.sleep(span));
+    let wait = || queue.ask(&()).wait_async(|span| timer.sleep(span));
     let waits = (0..6).map(|index| (index, Box::pin(wait()))).collect();
     let start = queue.limiter().clock().now();
     assert_eq!(block_on(Together(waits, Vec::new())), [0, 1, 2, 3, 4, 5]);
@@ -102,9 +102,7 @@ fn tasks_of_tokio_wait_and_a_timeout_refunds_the_booking() {
         let tasks: Vec<_> = (0..4)
             .map(|_| {
                 let queue = Arc::clone(&queue);
-                tokio::spawn(async move {
-                    queue.wait_async(&(), 1, Duration::MAX, tokio::time::sleep).await
-                })
+                tokio::spawn(async move { queue.ask(&()).wait_async(tokio::time::sleep).await })
             })
             .collect();
         for task in tasks {
@@ -115,7 +113,7 @@ fn tasks_of_tokio_wait_and_a_timeout_refunds_the_booking() {
     });
     let queue = busy(1);
     runtime.block_on(async {
-        let wait = queue.wait_async(&(), 1, Duration::MAX, tokio::time::sleep);
+        let wait = queue.ask(&()).wait_async(tokio::time::sleep);
         let gave_up = tokio::time::timeout(Duration::from_millis(20), wait).await;
         assert!(gave_up.is_err(), "its turn comes in a second");
     });
@@ -129,10 +127,10 @@ fn tasks_of_tokio_wait_and_a_timeout_refunds_the_booking() {
 fn tasks_of_smol_wait_and_fail_at_once_if_the_deadline_is_too_early() {
     let queue = busy(5);
     async_io::block_on(async {
-        let wait = queue.wait_async(&(), 1, Duration::MAX, async_io::Timer::after);
+        let wait = queue.ask(&()).wait_async(async_io::Timer::after);
         assert!(wait.await.expect("in time").waited() > Duration::ZERO);
-        let error =
-            queue.wait_async(&(), 1, Duration::from_millis(1), async_io::Timer::after).await;
+        let hasty = queue.ask(&()).max_delay(Duration::from_millis(1));
+        let error = hasty.wait_async(async_io::Timer::after).await;
         assert!(matches!(error, Err(WaitError::TooLate { .. })), "{error:?}");
     });
 }
@@ -152,15 +150,15 @@ fn waiters_that_leave_at_any_moment_neither_exceed_the_quota_nor_get_lost() {
         for round in 0..300_u64 {
             let (n, step) = (1 + (round + thread) % 3, round * 7 + thread);
             match step % 4 {
-                0 => granted += queue.wait(&1, n, Duration::MAX).map(|_| n).expect("in time"),
+                0 => granted += queue.ask(&1).cells(n).wait().map(|_| n).expect("in time"),
                 1 => granted += u64::from(queue.limiter().check(&1).is_ok()),
                 2 => {
-                    let wait = queue.wait_async(&1, n, Duration::MAX, |span| timer.sleep(span));
+                    let wait = queue.ask(&1).cells(n).wait_async(|span| timer.sleep(span));
                     granted += block_on(wait).map(|_| n).expect("in time");
                 }
                 _ => {
-                    let mut wait =
-                        pin!(queue.wait_async(&1, n, Duration::MAX, |span| timer.sleep(span)));
+                    let wait = queue.ask(&1).cells(n).wait_async(|span| timer.sleep(span));
+                    let mut wait = pin!(wait);
                     let mut context = Context::from_waker(Waker::noop());
                     // Some leave after their turn has come, before they learn of it.
                     for pause in [0, step % 5 * 30] {

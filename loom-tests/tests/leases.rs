@@ -33,7 +33,7 @@ fn lease(gate: &Arc<Gate>, times: u64) -> u64 {
     let mut lease = gate.lease_owned(&KEY);
     let mut spent = 0;
     for _ in 0..times {
-        spent += u64::from(lease.check_at(1, at(1)).is_ok());
+        spent += u64::from(lease.ask().at(at(1)).check().is_ok());
     }
     lease.refund_at(at(1));
     spent
@@ -83,7 +83,7 @@ fn refunded_during_a_take_over() {
     // The third key owes more, so the lease's key is forgotten.
     assert!(gate.ask(&THIRD).cells(BURST).at(at(1)).check().is_ok());
     let mut lease = gate.lease_owned(&KEY);
-    assert!(lease.check_at(1, at(1)).is_ok());
+    assert!(lease.ask().at(at(1)).check().is_ok());
     let other = Arc::clone(&gate);
     let thread = thread::spawn(move || {
         let all = u64::from(other.ask(&OTHER).cells(BURST).at(at(1)).check().is_ok());
@@ -116,10 +116,10 @@ fn without_the_generation_the_new_key_gets_the_refund() {
 fn an_expired_lease() {
     let gate = gate(OnFull::Deny);
     let mut lease = gate.lease_owned(&KEY);
-    assert!(lease.check_at(1, at(1)).is_ok());
+    assert!(lease.ask().at(at(1)).check().is_ok());
     let other = Arc::clone(&gate);
     let thread = thread::spawn(move || (0..BURST).map(|_| ask(&other, KEY, at(3))).sum::<u64>());
-    let mine = (0..TAKE).filter(|_| lease.check_at(1, at(3)).is_ok()).count() as u64;
+    let mine = (0..TAKE).filter(|_| lease.ask().at(at(3)).check().is_ok()).count() as u64;
     lease.refund_at(at(3));
     let spent = mine + thread.join().unwrap();
     assert_eq!(spent + left(&gate, KEY, at(3)), BURST, "spent and left");

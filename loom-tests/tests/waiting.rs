@@ -42,7 +42,7 @@ fn empty() -> (Gate, WaitQueue<Gate>, Seconds) {
 }
 
 fn wait(queue: &WaitQueue<Gate>) -> Waiter<'_> {
-    queue.wait_async(&(), 1, Duration::MAX, |_| pending())
+    queue.ask(&()).wait_async(|_| pending())
 }
 
 /// Polls the waiter, and returns whether its turn has come.
@@ -110,7 +110,8 @@ fn two_waiters_that_are_woken_late_keep_their_turns() {
     explore_two_to("waiting: two woken late, another asks", 3, Preemptions::Any, || {
         let (gate, queue, clock) = empty();
         let wait = |seconds| {
-            queue.wait_async(&(), 1, Duration::from_secs(seconds), (|_| pending()) as fn(_) -> _)
+            let ask = queue.ask(&()).max_delay(Duration::from_secs(seconds));
+            ask.wait_async((|_| pending()) as fn(_) -> _)
         };
         let [mut first, mut second] = [1, 2].map(wait);
         assert!(!poll(&mut first) && !poll(&mut second));

@@ -36,13 +36,15 @@ impl<G: sealed::Charge> Chargeable for G {}
 pub(super) mod sealed {
     use super::{Ask, Debug, Decision, Denied, Duration, Refund, RefundableCharge, Tick, ask};
 
-    pub trait Charge: ask::sealed::Gate<Params: Refund> + Sized {
+    pub trait Charge: ask::sealed::Gate<Params: Refund, Time = Option<Tick>> + Sized {
         /// Where a key's state is found.
         type Spot: Copy + Debug + Send + Sync;
 
         fn spot(&self, key: &Self::Key) -> Self::Spot;
-        fn params(&self) -> &Self::Params;
-        fn now(&self) -> Tick;
+        /// The algorithm given, or the limiter's own.
+        fn or_own<'a>(&'a self, plan: Option<&'a Self::Params>) -> &'a Self::Params;
+        /// The time given, or that of the limiter's clock.
+        fn or_now(&self, at: Option<Tick>) -> Tick;
         fn check(ask: Ask<'_, '_, Self>) -> Decision;
         fn peek(ask: Ask<'_, '_, Self>) -> Decision;
         fn check_spot(&self, spot: Self::Spot, n: u64, now: Tick) -> Decision;
@@ -91,13 +93,13 @@ where
     }
 
     #[inline]
-    fn params(&self) -> &A::Params {
-        self.params()
+    fn or_own<'a>(&'a self, plan: Option<&'a A::Params>) -> &'a A::Params {
+        self.or_own(plan)
     }
 
     #[inline]
-    fn now(&self) -> Tick {
-        self.clock().now()
+    fn or_now(&self, at: Option<Tick>) -> Tick {
+        self.or_now(at)
     }
 
     fn check(ask: Ask<'_, '_, Self>) -> Decision {
@@ -152,13 +154,13 @@ impl<A: Algorithm<Params: Refund>, C: Clock> sealed::Charge for Direct<A, C> {
     fn spot(&self, (): &()) {}
 
     #[inline]
-    fn params(&self) -> &A::Params {
-        self.params()
+    fn or_own<'a>(&'a self, plan: Option<&'a A::Params>) -> &'a A::Params {
+        self.or_own(plan)
     }
 
     #[inline]
-    fn now(&self) -> Tick {
-        self.clock().now()
+    fn or_now(&self, at: Option<Tick>) -> Tick {
+        self.or_now(at)
     }
 
     fn check(ask: Ask<'_, '_, Self>) -> Decision {

@@ -42,8 +42,8 @@ impl<G: Chargeable> Ask<'_, '_, G> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn charge(self) -> Duration {
-        let (gate, algo) = (self.gate, self.algo());
-        gate.charge_spent(algo, gate.spot(self.key), self.cells, self.now())
+        let Self { gate, key, cells, at, plan, .. } = self;
+        gate.charge_spent(gate.or_own(plan), gate.spot(key), cells, gate.or_now(at))
     }
 
     /// Charges as many of the cells as there are, and returns how many. With
@@ -58,7 +58,7 @@ impl<G: Chargeable> Ask<'_, '_, G> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn charge_available(self) -> u64 {
-        let ask = self.at(self.now());
+        let ask = self.at(self.gate.or_now(self.at));
         charge_available(self.cells, |n| G::peek(ask.cells(n)), |n| G::check(ask.cells(n)))
     }
 
@@ -86,18 +86,8 @@ impl<G: Chargeable> Ask<'_, '_, G> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn refund(self) {
-        let (gate, algo) = (self.gate, self.algo());
-        gate.add(algo, gate.spot(self.key), self.cells, self.now());
-    }
-
-    /// The algorithm of the plan, or the limiter's own.
-    pub(super) fn algo(&self) -> &G::Params {
-        self.plan.unwrap_or_else(|| self.gate.params())
-    }
-
-    /// The time given, or that of the limiter's clock.
-    pub(super) fn now(&self) -> Tick {
-        self.at.unwrap_or_else(|| self.gate.now())
+        let Self { gate, key, cells, at, plan, .. } = self;
+        gate.add(gate.or_own(plan), gate.spot(key), cells, gate.or_now(at));
     }
 }
 

@@ -15,6 +15,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use crate::algo::gcra::{Gcra, GcraParams};
+use crate::charge::ask_lease::AskLease;
 use crate::charge::chargeable::{Chargeable, sealed::Charge};
 use crate::charge::refund::RefundableCharge;
 use crate::decision::Denied;
@@ -141,7 +142,7 @@ impl<C: Clock> Direct<Gcra, C> {
     }
 }
 
-impl<G: Chargeable<Params = GcraParams>> LocalLease<'_, G> {
+impl<'g, G: Chargeable<Params = GcraParams>> LocalLease<'g, G> {
     /// Asks for one cell, now.
     ///
     /// # Errors
@@ -158,28 +159,23 @@ impl<G: Chargeable<Params = GcraParams>> LocalLease<'_, G> {
     /// ```
     #[inline]
     pub fn check(&mut self) -> Result<(), Denied> {
-        self.0.check()
+        self.ask().check()
     }
 
-    /// Asks for `n` cells at once, all of them or none, at the instant `now`, which the caller
-    /// reads from its own clock.
-    ///
-    /// # Errors
-    ///
-    /// The denial, with the time to come back.
+    /// Begins a request to the lease: one cell, now, unless the [`AskLease`] says otherwise.
     ///
     /// ```
     /// # use tollgate::{Direct, Gcra, Quota, Tick};
     /// let gate = Direct::builder(Quota::per_hour(10)).algorithm(Gcra::new().leases(4)).build()?;
     /// let mut lease = gate.lease();
-    /// assert!(lease.check_at(3, Tick::ZERO).is_ok());
-    /// assert!(lease.check_at(3, Tick::ZERO).is_ok());
-    /// assert!(lease.check_at(1, Tick::ZERO).is_err()); // 10 less 4 may be charged at a time
+    /// assert!(lease.ask().cells(3).at(Tick::ZERO).check().is_ok());
+    /// assert!(lease.ask().cells(3).at(Tick::ZERO).check().is_ok());
+    /// assert!(lease.ask().at(Tick::ZERO).check().is_err()); // 10 less 4 may be charged at a time
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
-    #[inline]
-    pub fn check_at(&mut self, n: u64, now: Tick) -> Result<(), Denied> {
-        self.0.check_at(n, now)
+    #[inline(always)]
+    pub fn ask(&mut self) -> AskLease<'_, &'g G> {
+        AskLease::new(&mut self.0)
     }
 
     /// Cells taken and not spent. They may be too old to be spent.
@@ -194,7 +190,7 @@ impl<G: Chargeable<Params = GcraParams>> LocalLease<'_, G> {
     /// # use tollgate::{Direct, Gcra, Quota, Tick};
     /// let gate = Direct::builder(Quota::per_hour(10)).algorithm(Gcra::new().leases(4)).build()?;
     /// let mut lease = gate.lease();
-    /// assert!(lease.check_at(1, Tick::ZERO).is_ok());
+    /// assert!(lease.ask().at(Tick::ZERO).check().is_ok());
     /// lease.refund_at(Tick::ZERO);
     /// assert_eq!(gate.ask().cells(0).at(Tick::ZERO).peek().unwrap().remaining(), 5);
     /// # Ok::<(), tollgate::QuotaError>(())
@@ -212,17 +208,13 @@ impl<G: Chargeable<Params = GcraParams>> OwnedLocalLease<G> {
     /// The denial, with the time to come back.
     #[inline]
     pub fn check(&mut self) -> Result<(), Denied> {
-        self.0.check()
+        self.ask().check()
     }
 
-    /// Asks for `n` cells at the instant `now`: see [`LocalLease::check_at`].
-    ///
-    /// # Errors
-    ///
-    /// The denial, with the time to come back.
-    #[inline]
-    pub fn check_at(&mut self, n: u64, now: Tick) -> Result<(), Denied> {
-        self.0.check_at(n, now)
+    /// Begins a request to the lease: see [`LocalLease::ask`].
+    #[inline(always)]
+    pub fn ask(&mut self) -> AskLease<'_, Arc<G>> {
+        AskLease::new(&mut self.0)
     }
 
     /// Cells taken and not spent. They may be too old to be spent.
@@ -237,7 +229,7 @@ impl<G: Chargeable<Params = GcraParams>> OwnedLocalLease<G> {
 }
 
 /// A lease that holds its limiter by reference or in an `Arc`.
-struct Lease<H>
+pub(super) struct Lease<H>
 where
     H: Deref<Target: Chargeable<Params = GcraParams>>,
 {
@@ -257,21 +249,18 @@ where
 
 impl<H: Deref<Target: Chargeable<Params = GcraParams>>> Lease<H> {
     fn new(gate: H, key: &<H::Target as Gate>::Key) -> Self {
-        let take = gate.params().lease_cells();
-        let life = gate.params().restored_after(take);
+        let algo = gate.or_own(None);
+        let take = algo.lease_cells();
+        let life = algo.restored_after(take);
         let spot = gate.spot(key);
         Self { gate, spot, cells: 0, expires: Tick::ZERO, taken: None, take, life }
     }
 
-    #[inline]
-    fn check(&mut self) -> Result<(), Denied> {
-        let now = self.gate.now();
-        if self.spend(1, now) { Ok(()) } else { self.take_more(1, now, None) }
-    }
-
-    #[inline]
-    fn check_at(&mut self, n: u64, now: Tick) -> Result<(), Denied> {
-        if self.spend(n, now) { Ok(()) } else { self.take_more(n, now, Some(now)) }
+    /// By the clock, if no time is given.
+    #[inline(always)]
+    pub(super) fn check(&mut self, n: u64, at: Option<Tick>) -> Result<(), Denied> {
+        let now = self.gate.or_now(at);
+        if self.spend(n, now) { Ok(()) } else { self.take_more(n, now, at) }
     }
 
     /// Spends `n` of the cells held, if there are as many.
@@ -288,7 +277,7 @@ impl<H: Deref<Target: Chargeable<Params = GcraParams>>> Lease<H> {
     fn refund(&mut self, at: Option<Tick>) {
         let cells = core::mem::take(&mut self.cells);
         if let Some(taken) = self.taken.take() {
-            self.gate.refund(self.gate.params(), &taken, cells, at);
+            self.gate.refund(self.gate.or_own(None), &taken, cells, at);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Charges that are more than a check: those that may be refunded, cells taken ahead, and debts.
 
+pub(crate) mod ask_lease;
 pub(crate) mod chargeable;
 mod debt;
 pub(crate) mod lease;

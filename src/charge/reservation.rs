@@ -216,16 +216,16 @@ type ParamsOf<H> = <<H as Deref>::Target as Gate>::Params;
 impl<H: Deref<Target: Chargeable>> Held<H> {
     fn new(gate: H, ask: &Ask<'_, '_, H::Target>) -> Result<Self, Denied> {
         let spot = gate.spot(ask.key);
-        let taken = gate.take(ask.algo(), spot, ask.cells, ask.now())?;
+        let taken = gate.take(gate.or_own(ask.plan), spot, ask.cells, gate.or_now(ask.at))?;
         Ok(Self { gate, spot, plan: ask.plan.cloned(), taken: Some(taken), cells: ask.cells })
     }
 
     /// By the clock, if no time is given.
     fn settle(&mut self, actual: u64, at: Option<Tick>) {
         let Some(taken) = self.taken.take() else { return };
-        let algo = self.plan.as_ref().unwrap_or_else(|| self.gate.params());
+        let algo = self.gate.or_own(self.plan.as_ref());
         if actual > self.cells {
-            let now = at.unwrap_or_else(|| self.gate.now());
+            let now = self.gate.or_now(at);
             self.gate.charge_spent(algo, self.spot, actual - self.cells, now);
         } else {
             self.gate.refund(algo, &taken, self.cells - actual, at);

@@ -23,21 +23,26 @@ pub(crate) mod sealed {
         type Key: ?Sized;
         /// An algorithm with a quota worked in, where a request may bring its own.
         type Params;
+        /// What a request may say of time: the instant that it is made at, or the deadline of a
+        /// wait.
+        type Time: Copy + Default + core::fmt::Debug;
     }
 }
 
 impl<K: ?Sized, A: Algorithm, C> sealed::Gate for Limiter<K, A, C> {
     type Key = K;
     type Params = A::Params;
+    type Time = Option<Tick>;
 }
 
 impl<A: Algorithm, C> sealed::Gate for Direct<A, C> {
     type Key = ();
     type Params = A::Params;
+    type Time = Option<Tick>;
 }
 
-/// One request to a [`Limiter`], a [`Direct`] or what is built on them: made by
-/// [`Limiter::ask`] and its like, ended by a verb.
+/// One request to a [`Limiter`], a [`Direct`], a [`WaitQueue`](crate::wait::WaitQueue) or what is
+/// built on them: made by [`Limiter::ask`] and its like, ended by a verb.
 ///
 /// Unless said otherwise, it is for one cell, now. Every verb takes everything that is set:
 ///
@@ -45,7 +50,8 @@ impl<A: Algorithm, C> sealed::Gate for Direct<A, C> {
 /// |---|---|
 /// | [`cells`](Self::cells) | how many cells, all of them or none |
 /// | [`at`](Self::at) | the instant, if not that of the limiter's clock |
-/// | [`max_delay`](Self::max_delay) | the longest [delay](crate::Permit::delay) to accept |
+/// | [`max_delay`](Self::max_delay) | the longest [delay](crate::Permit::delay), or wait, to accept |
+/// | [`deadline`](Self::deadline) | the latest turn to accept in a wait queue |
 /// | [`plan`](Self::plan) | another quota than the limiter's own |
 ///
 /// | verb | effect |
@@ -57,6 +63,11 @@ impl<A: Algorithm, C> sealed::Gate for Direct<A, C> {
 /// | [`charge`](Self::charge) | charges cells that are spent already, whatever the limit |
 /// | [`charge_available`](Self::charge_available) | charges as many of the cells as there are |
 /// | [`refund`](Self::refund) | gives cells back |
+/// | [`wait`](Self::wait) | blocks the thread until the cells are charged |
+/// | [`wait_async`](Self::wait_async) | a future that is ready when the cells are charged |
+///
+/// A wait queue reads the clock itself, so a request to it takes no `at`. Its verbs are `wait` and
+/// `wait_async`, which no other gate has.
 ///
 /// It compiles to the same instructions as a call with these as arguments.
 ///
@@ -73,21 +84,15 @@ pub struct Ask<'g, 'k, G: Gate> {
     pub(crate) gate: &'g G,
     pub(crate) key: &'k G::Key,
     pub(crate) cells: u64,
-    pub(crate) at: Option<Tick>,
+    pub(crate) at: G::Time,
     pub(crate) plan: Option<&'k G::Params>,
-    max_delay: Option<Duration>,
+    pub(crate) max_delay: Option<Duration>,
 }
 
 impl<'g, 'k, G: Gate> Ask<'g, 'k, G> {
     #[inline(always)]
     pub(crate) fn new(gate: &'g G, key: &'k G::Key) -> Self {
-        Self { gate, key, cells: 1, at: None, plan: None, max_delay: None }
-    }
-
-    /// Asks by an algorithm that works on the same states as the gate's own.
-    #[inline(always)]
-    pub(crate) fn with_params(self, params: &'k G::Params) -> Self {
-        Self { plan: Some(params), ..self }
+        Self { gate, key, cells: 1, at: G::Time::default(), plan: None, max_delay: None }
     }
 
     /// Sets how many cells are asked for, all of them or none. Without it, one cell is asked for.
@@ -102,7 +107,9 @@ impl<'g, 'k, G: Gate> Ask<'g, 'k, G> {
     pub fn cells(self, cells: u64) -> Self {
         Self { cells, ..self }
     }
+}
 
+impl<G: Gate<Time = Option<Tick>>> Ask<'_, '_, G> {
     /// Asks at the instant `now`, which the caller reads from its own clock.
     ///
     /// Use one origin for all requests. A `now` older than one already used never grants more, as
@@ -120,12 +127,6 @@ impl<'g, 'k, G: Gate> Ask<'g, 'k, G> {
     pub fn at(self, now: Tick) -> Self {
         Self { at: Some(now), ..self }
     }
-
-    /// The same, where a time is given; otherwise by the limiter's clock.
-    #[inline(always)]
-    pub(crate) fn at_or_now(self, at: Option<Tick>) -> Self {
-        Self { at, ..self }
-    }
 }
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
@@ -133,14 +134,12 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
     /// that need not wait is admitted.
     ///
     /// It matters to algorithms that delay ([`LeakyQueue`](crate::LeakyQueue),
-    /// [`WarmUp`](crate::WarmUp)), and to no others. Requests with and without it may be mixed.
+    /// [`WarmUp`](crate::WarmUp)), and to no others; those that delay have no reservations. Requests
+    /// with and without it may be mixed.
     ///
     /// A denial whose [`remaining`](crate::Denied::remaining) is at least the cells asked for means
     /// that the request fits, but that its turn comes too late. Its
     /// [`retry_after`](crate::Denied::retry_after) is the time until the same request would be admitted.
-    ///
-    /// **Not guaranteed.** Keys that [share an overflow limiter](crate::OnFull::SharedOverflow) are
-    /// decided without the bound: look at the delay.
     ///
     /// ```
     /// use std::time::Duration;
@@ -241,6 +240,31 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
 }
 
 impl<A: Algorithm, C: Clock> Ask<'_, '_, Direct<A, C>> {
+    /// Accepts no [delay](crate::Permit::delay) longer than `max_delay`. With zero, only a request
+    /// that need not wait is admitted.
+    ///
+    /// It matters to algorithms that delay ([`LeakyQueue`](crate::LeakyQueue),
+    /// [`WarmUp`](crate::WarmUp)), and to no others. A denial means what it means for a request to a
+    /// [`Limiter`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Direct, LeakyQueue, Quota, Tick};
+    ///
+    /// let quota = Quota::per_second(10).burst(5);
+    /// let gate = Direct::builder(quota).algorithm(LeakyQueue::new()).build()?;
+    /// let ask = || gate.ask().at(Tick::ZERO).max_delay(Duration::from_millis(150));
+    /// assert_eq!(ask().check().unwrap().delay(), Duration::ZERO);
+    /// assert_eq!(ask().check().unwrap().delay(), Duration::from_millis(100));
+    /// // The third turn is in 200 ms.
+    /// assert_eq!(ask().check().unwrap_err().retry_after(), Some(Duration::from_millis(50)));
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[inline(always)]
+    pub fn max_delay(self, max_delay: Duration) -> Self {
+        Self { max_delay: Some(max_delay), ..self }
+    }
+
     /// Charges the cells if they are there.
     ///
     /// # Errors
@@ -256,9 +280,13 @@ impl<A: Algorithm, C: Clock> Ask<'_, '_, Direct<A, C>> {
     /// ```
     #[inline(always)]
     pub fn check(self) -> Decision {
-        match self.at {
-            None => self.gate.decide_now(self.cells),
-            Some(now) => self.gate.decide_at(self.cells, now),
+        let Self { gate, cells, at, max_delay, .. } = self;
+        if let (true, Some(max_delay)) = (A::Params::MAY_DELAY, max_delay) {
+            return gate.decide_within(cells, gate.or_now(at), max_delay);
+        }
+        match at {
+            None => gate.decide_now(cells),
+            Some(now) => gate.decide_at(cells, now),
         }
     }
 
@@ -273,9 +301,13 @@ impl<A: Algorithm, C: Clock> Ask<'_, '_, Direct<A, C>> {
     /// ```
     #[inline(always)]
     pub fn allow(self) -> bool {
-        match self.at {
-            None => self.gate.allow_now(self.cells),
-            Some(now) => self.gate.allows_at(self.cells, now),
+        let Self { gate, cells, at, max_delay, .. } = self;
+        if A::Params::MAY_DELAY && max_delay.is_some() {
+            return self.check().is_ok();
+        }
+        match at {
+            None => gate.allow_now(cells),
+            Some(now) => gate.allows_at(cells, now),
         }
     }
 
@@ -293,7 +325,12 @@ impl<A: Algorithm, C: Clock> Ask<'_, '_, Direct<A, C>> {
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     pub fn peek(self) -> Decision {
-        self.gate.answer_at(self.cells, self.gate.or_now(self.at))
+        let Self { gate, cells, at, max_delay, .. } = self;
+        let now = gate.or_now(at);
+        match max_delay {
+            Some(max_delay) if A::Params::MAY_DELAY => gate.answer_within(cells, now, max_delay),
+            _ => gate.answer_at(cells, now),
+        }
     }
 }
 

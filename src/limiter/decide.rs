@@ -98,7 +98,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         n: u64,
         now: Tick,
     ) -> Decision {
-        algo.dispatch(Decide { limiter: self, probe, lookup, now, n, evict: self.evicts() })
+        let evict = self.evicts();
+        algo.dispatch(Decide { limiter: self, probe, lookup, now, n, evict, max_delay: None })
     }
 
     /// Decides where a request accepts no longer delay than `max_delay`.
@@ -110,9 +111,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         now: Tick,
         max_delay: Duration,
     ) -> Decision {
-        let lookup = self.table.find_at_once(probe);
-        let decide = Decide { limiter: self, probe, lookup, now, n, evict: self.evicts() };
-        algo.dispatch(DecideWithin { decide, max_delay })
+        let (lookup, evict) = (self.table.find_at_once(probe), self.evicts());
+        let bound = Some(max_delay);
+        let decide = Decide { limiter: self, probe, lookup, now, n, evict, max_delay: bound };
+        WithinDelay::new(algo, max_delay).dispatch(decide)
     }
 
     /// Answers yes or no by the limiter's clock.
@@ -140,7 +142,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         n: u64,
         now: Tick,
     ) -> bool {
-        let decide = Decide { limiter: self, probe, lookup, now, n, evict: self.evicts() };
+        let evict = self.evicts();
+        let decide = Decide { limiter: self, probe, lookup, now, n, evict, max_delay: None };
         self.or_own(plan).dispatch(Allow(decide))
     }
 
@@ -187,7 +190,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         now: Tick,
         max_delay: Duration,
     ) -> Decision {
-        self.peek_by(&WithinDelay::new(algo.clone(), max_delay), probe, n, now)
+        self.peek_by(&WithinDelay::new(algo, max_delay), probe, n, now)
     }
 
     /// The time given, or that of the limiter's clock.
@@ -198,7 +201,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 
     /// The algorithm given, or the limiter's own.
     #[inline(always)]
-    pub(super) fn or_own<'a>(&'a self, plan: Option<&'a A::Params>) -> &'a A::Params {
+    pub(crate) fn or_own<'a>(&'a self, plan: Option<&'a A::Params>) -> &'a A::Params {
         plan.unwrap_or(&self.params)
     }
 
@@ -234,6 +237,25 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         })
     }
 
+    /// The same, where a request accepts no longer delay than `max_delay`.
+    #[cold]
+    #[inline(never)]
+    fn decide_full_within(
+        &self,
+        nearest_idle: u64,
+        n: u64,
+        now: Tick,
+        max_delay: Duration,
+    ) -> Decision {
+        match &self.when_full {
+            WhenFull::Share(shared) => {
+                self.table.counters().count(Event::Overflowed);
+                shared.1.check(&WithinDelay::new(&shared.0, max_delay), now, n)
+            }
+            _ => self.decide_without_slot(nearest_idle, n, now),
+        }
+    }
+
     /// Admits, and answers as if the key were fresh.
     fn admit_untracked(&self, n: u64, now: Tick) -> Decision {
         match self.params.answer(unseen(&self.params, n, now), now, n) {
@@ -264,6 +286,8 @@ struct Decide<'a, K: ?Sized, A: Algorithm, C> {
     now: Tick,
     n: u64,
     evict: bool,
+    /// The bound of `algo`, for a key that finds no slot.
+    max_delay: Option<Duration>,
 }
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Decide<'_, K, A, C> {
@@ -271,32 +295,21 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Decide<'_, K, A, C> {
 
     #[inline(always)]
     fn visit<M: StateMachine>(self, algo: &M) -> Decision {
-        let Self { limiter, probe, lookup, now, n, evict } = self;
+        let Self { limiter, probe, lookup, now, n, evict, max_delay } = self;
         let request = Request { now, cells: n };
         let asked = KeyRequest { probe, machine: algo, request, may_evict: evict };
         let decision = match lookup.decide(asked) {
             Ok(decision) => decision,
-            Err(Full { nearest_idle }) => {
-                let OutOfLine(decision) = limiter.decide_full(nearest_idle, n, now);
-                decision
-            }
+            Err(Full { nearest_idle }) => match max_delay {
+                Some(max_delay) => limiter.decide_full_within(nearest_idle, n, now, max_delay),
+                None => {
+                    let OutOfLine(decision) = limiter.decide_full(nearest_idle, n, now);
+                    decision
+                }
+            },
         };
         limiter.count(decision.is_ok());
         decision
-    }
-}
-
-/// A request that accepts no longer delay than so.
-struct DecideWithin<'a, K: ?Sized, A: Algorithm, C> {
-    decide: Decide<'a, K, A, C>,
-    max_delay: Duration,
-}
-
-impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for DecideWithin<'_, K, A, C> {
-    type Out = Decision;
-
-    fn visit<M: StateMachine>(self, algo: &M) -> Decision {
-        self.decide.visit(&WithinDelay::new(algo.clone(), self.max_delay))
     }
 }
 
@@ -308,7 +321,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Allow<'_, K, A, C> {
 
     #[inline(always)]
     fn visit<M: StateMachine>(self, algo: &M) -> bool {
-        let Decide { limiter, probe, lookup, now, n, evict } = self.0;
+        let Decide { limiter, probe, lookup, now, n, evict, .. } = self.0;
         let request = Request { now, cells: n };
         let asked = KeyRequest { probe, machine: algo, request, may_evict: evict };
         let allowed = match lookup.allow(asked) {

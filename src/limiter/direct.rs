@@ -1,9 +1,11 @@
 //! One bucket, no key.
 
+use core::time::Duration;
+
 use crossbeam_utils::CachePadded;
 
-use crate::algo::Algorithm;
 use crate::algo::gcra::Gcra;
+use crate::algo::{Algorithm, WithinDelay};
 use crate::cell::DirectCell;
 use crate::decision::Decision;
 use crate::limiter::ask::Ask;
@@ -166,6 +168,11 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
         self.cell.check(&self.params, now, n)
     }
 
+    /// Decides where a request accepts no longer delay than `max_delay`.
+    pub(super) fn decide_within(&self, n: u64, now: Tick, max_delay: Duration) -> Decision {
+        self.cell.check(&WithinDelay::new(&self.params, max_delay), now, n)
+    }
+
     /// Answers yes or no by the limiter's clock.
     #[inline(always)]
     pub(super) fn allow_now(&self, n: u64) -> bool {
@@ -186,10 +193,21 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
         self.cell.peek(&self.params, now, n)
     }
 
+    /// The same, where a request accepts no longer delay than `max_delay`.
+    pub(super) fn answer_within(&self, n: u64, now: Tick, max_delay: Duration) -> Decision {
+        self.cell.peek(&WithinDelay::new(&self.params, max_delay), now, n)
+    }
+
     /// The time given, or that of the limiter's clock.
     #[inline(always)]
     pub(crate) fn or_now(&self, at: Option<Tick>) -> Tick {
         at.unwrap_or_else(|| self.clock.now())
+    }
+
+    /// The algorithm given, or the limiter's own.
+    #[inline(always)]
+    pub(crate) fn or_own<'a>(&'a self, plan: Option<&'a A::Params>) -> &'a A::Params {
+        plan.unwrap_or(&self.params)
     }
 
     /// Forgets all that was charged.

@@ -121,6 +121,6 @@ impl<'k, K: Hash + ?Sized, A: Algorithm<Params: PerKey>, C: Clock> Ask<'_, 'k, L
     pub fn plan(self, plan: &'k Plan<A>) -> Self {
         let (its, own) = (plan.params.grid(), self.gate.params().grid());
         assert!(its.counts_as(own), "a plan is for the limiter that made it");
-        self.with_params(&plan.params)
+        Self { plan: Some(&plan.params), ..self }
     }
 }

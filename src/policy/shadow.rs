@@ -36,8 +36,8 @@ use crate::decision::Decision;
 use crate::limiter::Limiter;
 use crate::limiter::ask::{Ask, sealed::Gate};
 use crate::table::Tally;
-use crate::time::Clock;
 use crate::time::clocks::QuantaClock;
+use crate::time::{Clock, Tick};
 
 /// Two limiters that get the same requests: one is enforced, the other is a candidate to replace it.
 ///
@@ -217,6 +217,7 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
 impl<K: ?Sized, A: Algorithm, B: Algorithm, C, D> Gate for Shadow<K, A, B, C, D> {
     type Key = K;
     type Params = ();
+    type Time = Option<Tick>;
 }
 
 impl<K, A, B, C, D> Ask<'_, '_, Shadow<K, A, B, C, D>>
@@ -234,10 +235,10 @@ where
     /// The enforced limiter's denial, with the time to come back.
     #[inline]
     pub fn check(self) -> Decision {
-        let Shadow { enforced, candidate, tallies } = self.gate;
-        let decision = enforced.ask(self.key).cells(self.cells).at_or_now(self.at).check();
-        let other = candidate.ask(self.key).cells(self.cells).at_or_now(self.at).check();
-        tallies[usize::from(decision.is_ok())].count(other.is_ok());
+        let Self { gate, key, cells, at, .. } = self;
+        let decision = Ask { cells, at, ..gate.enforced.ask(key) }.check();
+        let other = Ask { cells, at, ..gate.candidate.ask(key) }.check();
+        gate.tallies[usize::from(decision.is_ok())].count(other.is_ok());
         decision
     }
 }

@@ -10,7 +10,7 @@ use core::time::Duration;
 /// use tollgate::wait::WaitQueue;
 /// use tollgate::{Direct, Quota};
 /// let queue = WaitQueue::new(Direct::new(Quota::per_second(9))?);
-/// assert_eq!(queue.wait(&(), 1, Duration::ZERO)?.waited(), Duration::ZERO);
+/// assert_eq!(queue.ask(&()).wait()?.waited(), Duration::ZERO);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +27,8 @@ impl Waited {
     /// # use tollgate::wait::WaitQueue;
     /// # use tollgate::{Direct, Quota};
     /// let queue = WaitQueue::new(Direct::new(Quota::per_second(10).burst(1))?);
-    /// queue.wait(&(), 1, Duration::MAX)?;
-    /// assert!(queue.wait(&(), 1, Duration::MAX)?.waited() > Duration::from_millis(1));
+    /// queue.ask(&()).wait()?;
+    /// assert!(queue.ask(&()).wait()?.waited() > Duration::from_millis(1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -45,8 +45,8 @@ impl Waited {
 /// use tollgate::{Direct, Quota};
 ///
 /// let queue = WaitQueue::new(Direct::new(Quota::per_minute(1))?);
-/// queue.wait(&(), 1, Duration::ZERO)?;
-/// let error = queue.wait(&(), 1, Duration::from_secs(1)).unwrap_err();
+/// queue.ask(&()).wait()?;
+/// let error = queue.ask(&()).max_delay(Duration::from_secs(1)).wait().unwrap_err();
 /// assert!(matches!(error, WaitError::TooLate { wait } if wait > Duration::from_secs(58)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -7,18 +7,19 @@ use core::task::{Context, Poll};
 use core::time::Duration;
 
 use super::WaitQueue;
+use super::ask::Unqueued;
 use super::error::{WaitError, Waited};
-use super::queue::Request;
-use super::source::{KeyProbe, Waitable, sealed::LimiterOps};
+use super::source::Waitable;
 use super::ticket::{Entry, Nap, PollResult, Ticket};
+use crate::limiter::ask::Ask;
 
-impl<S: Waitable> WaitQueue<S> {
-    /// A future that waits until `n` cells of `key` have been charged, for at most `max_wait`. It
-    /// joins the queue, and its time starts, at its first poll. Dropping it leaves the queue.
+impl<'g, S: Waitable> Ask<'g, '_, WaitQueue<S>> {
+    /// A future that waits until the cells have been charged. It joins the queue, and its time
+    /// starts, at its first poll. Dropping it leaves the queue.
     ///
     /// `sleep` returns the future to sleep by, such as `tokio::time::sleep`, `smol::Timer::after`,
-    /// or [`Timer::sleep`](super::Timer::sleep). That future should not end early; if it does, the
-    /// waiter only sleeps again.
+    /// or [`Timer::sleep`](crate::wait::Timer::sleep). That future should not end early; if it does,
+    /// the waiter only sleeps again.
     ///
     /// # Errors
     ///
@@ -36,42 +37,35 @@ impl<S: Waitable> WaitQueue<S> {
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
     /// let limiter: Limiter<str> = Limiter::builder(Quota::per_second(200).burst(1)).build()?;
     /// let queue = WaitQueue::new(limiter);
+    /// let max_delay = Duration::from_secs(1);
     /// for _request in 0..3 {
-    ///     queue.wait_async("account", 1, Duration::from_secs(1), tokio::time::sleep).await?;
+    ///     queue.ask("account").max_delay(max_delay).wait_async(tokio::time::sleep).await?;
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn wait_async<F, T>(
-        &self,
-        key: &S::Key,
-        n: u64,
-        max_wait: Duration,
-        sleep: F,
-    ) -> Wait<'_, S, F, T>
+    pub fn wait_async<F, T>(self, sleep: F) -> Wait<'g, S, F, T>
     where
         F: FnMut(Duration) -> T,
         T: Future,
     {
-        let probe = self.limiter.ops().probe(key);
-        Wait { queue: self, stage: Stage::New { probe, n, max_wait }, sleep, sleeping: None }
+        Wait { queue: self.gate, stage: Stage::New(self.unqueued()), sleep, sleeping: None }
     }
 }
 
-/// A task that waits for its turn: see [`WaitQueue::wait_async`].
+/// A task that waits for its turn: see [`Ask::wait_async`].
 ///
 /// A `Wait` that is dropped leaves the queue. One that is leaked never leaves: it counts as a
 /// waiter for as long as the queue exists, and its cells are spent when its turn comes.
 ///
 /// ```
-/// use std::time::Duration;
 /// use tollgate::wait::{Timer, WaitQueue};
 /// use tollgate::{Direct, Quota};
 ///
 /// let queue = WaitQueue::new(Direct::new(Quota::per_second(9))?);
 /// let timer = Timer::start()?; // a thread
-/// let wait = queue.wait_async(&(), 1, Duration::from_secs(1), |span| timer.sleep(span));
+/// let wait = queue.ask(&()).wait_async(|span| timer.sleep(span));
 /// drop(wait); // never polled, so it has no effect
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -84,7 +78,7 @@ pub struct Wait<'a, S: Waitable, F, T> {
 }
 
 enum Stage<'a, S: Waitable> {
-    New { probe: KeyProbe, n: u64, max_wait: Duration },
+    New(Unqueued),
     Queued(Ticket<'a, S>),
     Done,
 }
@@ -102,10 +96,9 @@ where
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        if let Stage::New { probe, n, max_wait } = this.stage {
+        if let Stage::New(unqueued) = this.stage {
             this.stage = Stage::Done;
-            let deadline = this.queue.now().saturating_add(max_wait);
-            match this.queue.enter(Request { probe, n, deadline }) {
+            match this.queue.enter(unqueued.start(this.queue.now())) {
                 Ok(Entry::MustWait(ticket)) => this.stage = Stage::Queued(ticket),
                 Ok(Entry::Admitted(waited)) => return Poll::Ready(Ok(waited)),
                 Err(error) => return Poll::Ready(Err(error)),
@@ -162,7 +155,7 @@ where
 impl<S: Waitable, F, T> fmt::Debug for Wait<'_, S, F, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stage = match self.stage {
-            Stage::New { .. } => "not polled yet",
+            Stage::New(_) => "not polled yet",
             Stage::Queued(_) => "queued",
             Stage::Done => "done",
         };

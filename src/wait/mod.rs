@@ -1,5 +1,6 @@
 //! Queues of waiters in front of a limiter: first come, first served.
 
+mod ask;
 mod blocking;
 mod error;
 mod future;
@@ -16,7 +17,7 @@ use ahash::RandomState;
 
 pub use error::{WaitError, Waited};
 pub use future::Wait;
-use queue::{KeyQueue, Request};
+use queue::KeyQueue;
 pub use source::Waitable;
 use source::sealed::LimiterOps;
 pub use timer::{Sleep, Timer};
@@ -31,9 +32,9 @@ const MAX_WAITERS_DEFAULT: usize = 1_024;
 ///
 /// The queue takes a [`Limiter`](crate::Limiter) or a [`Direct`](crate::Direct) with a token bucket
 /// ([`Gcra`](crate::Gcra)), by value, by reference or in an `Arc`. Each key has a queue of its own;
-/// the key of a `Direct` is `()`. A thread calls [`wait`](Self::wait), and a task awaits
-/// [`wait_async`](Self::wait_async) on any executor. The queue starts no thread and needs no
-/// runtime.
+/// the key of a `Direct` is `()`. A request is made by [`ask`](Self::ask): a thread ends it by
+/// [`wait`](crate::Ask::wait), and a task awaits [`wait_async`](crate::Ask::wait_async) on any
+/// executor. The queue starts no thread and needs no runtime.
 ///
 /// The first waiter of a key is *booked*: its cells are charged now, ahead of time, and it goes
 /// ahead when its turn comes. Until then the key owes more than its burst, so no other caller can
@@ -95,7 +96,7 @@ const MAX_WAITERS_DEFAULT: usize = 1_024;
 /// let limiter: Limiter<str> = Limiter::builder(Quota::per_second(50).burst(5)).build()?;
 /// let queue = WaitQueue::new(limiter);
 /// for _request in 0..8 {
-///     queue.wait("account", 1, Duration::from_secs(1))?;
+///     queue.ask("account").max_delay(Duration::from_secs(1)).wait()?;
 ///     // Send it.
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -146,12 +147,11 @@ impl<S: Waitable> WaitQueue<S> {
     /// once.
     ///
     /// ```
-    /// # use std::time::Duration;
     /// # use tollgate::wait::{WaitError, WaitQueue};
     /// # use tollgate::{Direct, Quota};
     /// let queue = WaitQueue::new(Direct::new(Quota::per_minute(1))?).max_waiters(0);
-    /// queue.wait(&(), 1, Duration::MAX)?; // does not wait
-    /// let error = queue.wait(&(), 1, Duration::MAX).unwrap_err();
+    /// queue.ask(&()).wait()?; // does not wait
+    /// let error = queue.ask(&()).wait().unwrap_err();
     /// assert_eq!(error, WaitError::Crowded { waiters: 0 });
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -165,12 +165,11 @@ impl<S: Waitable> WaitQueue<S> {
     /// its turn; some may go ahead after others whose turn comes later.
     ///
     /// ```
-    /// # use std::time::Duration;
     /// # use tollgate::wait::WaitQueue;
     /// # use tollgate::{Direct, Quota};
     /// let queue = WaitQueue::new(Direct::new(Quota::per_second(200).burst(1))?).jitter_percent(20);
-    /// queue.wait(&(), 1, Duration::MAX)?;
-    /// queue.wait(&(), 1, Duration::MAX)?; // sleeps for 5 to 6 ms
+    /// queue.ask(&()).wait()?;
+    /// queue.ask(&()).wait()?; // sleeps for 5 to 6 ms
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -201,10 +200,6 @@ impl<S: Waitable> WaitQueue<S> {
     /// ```
     pub fn limiter(&self) -> &S {
         &self.limiter
-    }
-
-    fn request(&self, key: &S::Key, n: u64, deadline: Tick) -> Request {
-        Request { probe: self.limiter.ops().probe(key), n, deadline }
     }
 
     fn now(&self) -> Tick {

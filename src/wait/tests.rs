@@ -25,7 +25,7 @@ fn gate(clock: &ManualClock, burst: u64) -> Gate<'_> {
 }
 
 fn wait<'a, 'b>(queue: &'a WaitQueue<Gate<'b>>, n: u64, max_nanos: u64) -> Waiter<'a, 'b> {
-    queue.wait_async(&(), n, Duration::from_nanos(max_nanos), |_| pending())
+    queue.ask(&()).cells(n).max_delay(Duration::from_nanos(max_nanos)).wait_async(|_| pending())
 }
 
 /// Polls, as if the waiter had been woken.
@@ -151,6 +151,37 @@ fn a_waiter_that_cannot_meet_its_deadline_fails_at_once_with_the_exact_wait() {
         matches!(poll_once(&mut wait(&queue, 0, 0)), Poll::Ready(Ok(_))),
         "a request for no cells never waits"
     );
+}
+
+/// The time of a bound on the delay starts at the first poll; a deadline is an instant.
+#[test]
+fn a_deadline_and_a_bound_on_the_delay_both_hold() {
+    let clock = ManualClock::new();
+    let queue = WaitQueue::new(gate(&clock, 1));
+    clock.set(at(CELL));
+    assert!(queue.limiter().check().is_ok());
+    let late = Poll::Ready(Err(WaitError::TooLate { wait: Duration::from_nanos(CELL) }));
+    let (delay, deadline) = (Duration::from_nanos, at);
+    let cases = [
+        (delay(CELL - 1), deadline(2 * CELL), false),
+        (delay(CELL), deadline(2 * CELL - 1), false),
+        (delay(CELL), deadline(2 * CELL), true),
+        (Duration::MAX, Tick::MAX, true),
+        (Duration::MAX, deadline(0), false),
+    ];
+    for (max_delay, deadline, waits) in cases {
+        let ask = queue.ask(&()).max_delay(max_delay).deadline(deadline);
+        let mut waiter: Waiter<'_, '_> = ask.wait_async(|_| pending());
+        let polled = poll_once(&mut waiter);
+        assert_eq!(polled, if waits { Poll::Pending } else { late }, "{max_delay:?} {deadline:?}");
+    }
+    let ask = || queue.ask(&()).deadline(deadline(2 * CELL));
+    let mut first: Waiter<'_, '_> = ask().wait_async(|_| pending());
+    let mut bounded = wait(&queue, 1, 2 * CELL);
+    clock.set(at(CELL + 1));
+    assert!(poll_once(&mut first).is_pending(), "its turn is at the deadline");
+    assert!(poll_once(&mut bounded).is_pending(), "its time starts now");
+    assert!(matches!(ask().wait(), Err(WaitError::TooLate { .. })), "its turn is the third");
 }
 
 #[test]
@@ -362,8 +393,7 @@ fn each_key_has_its_own_queue() {
         let gate: Limiter<str, Gcra, _> =
             Limiter::builder(quota).clock(&clock).slots(slots).build().expect("in range");
         let queue = WaitQueue::new(gate);
-        let nap = Duration::from_secs(1);
-        let wait = |key| queue.wait_async(key, 1, nap, |_| pending::<()>());
+        let wait = |key| queue.ask(key).wait_async(|_| pending::<()>());
         let mut context = Context::from_waker(Waker::noop());
         for key in ["a", "b"] {
             assert!(Pin::new(&mut wait(key)).poll(&mut context).is_ready());

@@ -20,7 +20,6 @@ use crate::time::{Clock, Tick};
 /// number of sleeping tasks.
 ///
 /// ```
-/// use std::time::Duration;
 /// use tollgate::wait::{Timer, WaitQueue};
 /// use tollgate::{Direct, Quota};
 ///
@@ -28,7 +27,7 @@ use crate::time::{Clock, Tick};
 /// let timer = Timer::start()?;
 /// async_io::block_on(async {
 ///     for _request in 0..3 {
-///         queue.wait_async(&(), 1, Duration::from_secs(1), |span| timer.sleep(span)).await?;
+///         queue.ask(&()).wait_async(|span| timer.sleep(span)).await?;
 ///     }
 ///     Ok::<(), tollgate::wait::WaitError>(())
 /// })?;

@@ -322,7 +322,7 @@ impl<L: RefundModel + Clone> Accounts<L> {
         if held.is_empty() {
             return;
         }
-        let Reserved { key, model, reservation } = held.swap_remove(index % held.len());
+        let Reserved { key, model: charged, reservation } = held.swap_remove(index % held.len());
         let (now, n) = (self.time.tick(), reservation.cells());
         let actual = self.cells(key, cost);
         // Dropped, settled for at most what was reserved, or settled for any cost.
@@ -343,7 +343,7 @@ impl<L: RefundModel + Clone> Accounts<L> {
         let mut model = self.model_of(key).clone();
         if actual > n {
             model.charge_anyway(now, actual - n);
-        } else if let Some(charge) = model {
+        } else if let Some(charge) = charged {
             model.refund(now, charge, n - actual);
         }
         let has_slot = !self.may_be_full(key) || peeked_state(gate, key, now) == model.left(now);

@@ -42,7 +42,7 @@ fn spent(take: u64, acts: &[Act]) -> Vec<(u64, u64)> {
                 lease.refund_at(Tick::from_nanos(now));
                 continue;
             }
-            Some(lease) => lease.check_at(n, Tick::from_nanos(now)).is_ok(),
+            Some(lease) => lease.ask().cells(n).at(Tick::from_nanos(now)).check().is_ok(),
             None => gate.check_n("key", n).is_ok(),
         };
         if admitted {
@@ -186,7 +186,7 @@ fn a_lease_returns_nothing_to_a_later_life_of_the_key() {
     let reset = || gate.reset(&7);
     for begin_anew in [&reset as &dyn Fn(), &crowd_out] {
         let mut lease = gate.lease(&7);
-        assert!(lease.check_at(1, now).is_ok());
+        assert!(lease.ask().at(now).check().is_ok());
         begin_anew();
         assert!(gate.ask(&7).cells(12).at(now).check().is_ok(), "a life of its own");
         lease.refund_at(now);
@@ -213,7 +213,7 @@ fn a_lease_of_a_key_without_a_slot_holds_nothing() {
             let _ = gate.ask(&other).cells(12).at(Tick::ZERO).check();
         }
         let mut lease = gate.lease(&1_000);
-        let decisions = admitted.map(|_| lease.check_at(1, Tick::ZERO).is_ok());
+        let decisions = admitted.map(|_| lease.ask().at(Tick::ZERO).check().is_ok());
         assert_eq!((decisions, lease.held()), (admitted, 0), "{on_full:?}");
     }
 }
@@ -227,14 +227,18 @@ fn a_lease_takes_what_is_left_and_returns_the_wait_of_the_request() {
         .expect("in range");
     assert!(gate.ask().cells(7).at(Tick::ZERO).check().is_ok());
     let mut lease = gate.lease();
-    assert!(lease.check_at(2, Tick::ZERO).is_ok());
+    assert!(lease.ask().cells(2).at(Tick::ZERO).check().is_ok());
     assert_eq!(lease.held(), 3, "five were left");
-    let denied = lease.check_at(4, Tick::ZERO).unwrap_err();
+    let denied = lease.ask().cells(4).at(Tick::ZERO).check().unwrap_err();
     assert_eq!(
         (denied.remaining(), denied.retry_after().map(|wait| wait.as_secs())),
         (3, Some(180))
     );
-    assert!(lease.check_at(3, Tick::ZERO).is_ok(), "the lease returned what it held");
-    assert_eq!(lease.check_at(13, Tick::ZERO).unwrap_err().retry_after(), None, "never fits");
-    assert!(lease.check_at(0, Tick::ZERO).is_ok());
+    assert!(lease.ask().cells(3).at(Tick::ZERO).check().is_ok(), "the lease returned what it held");
+    assert_eq!(
+        lease.ask().cells(13).at(Tick::ZERO).check().unwrap_err().retry_after(),
+        None,
+        "never fits"
+    );
+    assert!(lease.ask().cells(0).at(Tick::ZERO).check().is_ok());
 }

@@ -12,6 +12,7 @@ mod denials;
 mod dynamic_gcra;
 mod leases;
 mod lives;
+mod max_delay;
 mod occupancy;
 mod penalty;
 mod plans;

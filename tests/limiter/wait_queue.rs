@@ -82,7 +82,8 @@ fn spent(burst: u64, acts: &[(u64, Act)]) -> Result<Vec<(u64, u64)>, TestCaseErr
         match act {
             Act::Join(n, max_tenths) => {
                 let (n, max) = ((*n).min(burst), Duration::from_millis(max_tenths * 100));
-                waiters.push((n, queue.wait_async(&(), n, max, (|_| pending()) as fn(_) -> _)));
+                let ask = queue.ask(&()).cells(n).max_delay(max);
+                waiters.push((n, ask.wait_async((|_| pending()) as fn(_) -> _)));
             }
             Act::Ask(n) if queue.limiter().check_n(*n).is_ok() => spent.push((now, *n)),
             Act::Leave(index) if !waiters.is_empty() => {
@@ -120,7 +121,7 @@ fn a_sleep_ends_at_the_turn() {
     let queue = WaitQueue::new(Direct::builder(quota).clock(&clock).build().expect("in range"));
     let mut slept = Vec::new();
     for _ in 0..4 {
-        let mut wait = queue.wait_async(&(), 1, Duration::MAX, |span| {
+        let mut wait = queue.ask(&()).wait_async(|span| {
             slept.push(span);
             clock.advance(span);
             std::future::ready(())
@@ -135,6 +136,6 @@ fn a_sleep_ends_at_the_turn() {
 fn a_wait_can_move_between_threads() {
     fn assert_send<T: Send>(_: &T) {}
     let queue = WaitQueue::new(Direct::new(Quota::per_second(1)).expect("in range"));
-    assert_send(&queue.wait_async(&(), 1, Duration::ZERO, |_| pending::<()>()));
+    assert_send(&queue.ask(&()).wait_async(|_| pending::<()>()));
     assert_send(&queue);
 }

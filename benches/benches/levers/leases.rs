@@ -86,7 +86,7 @@ fn lease_given<'a>(name: &str, gate: Limiter<u64>) -> Row<'a> {
         let mut last = Tick::ZERO;
         let admitted = at_times(turn, |at| {
             last = at;
-            lease.check_at(1, at).is_ok()
+            lease.ask().at(at).check().is_ok()
         });
         // Read from the lease's own clock, not from the limiter's.
         lease.refund_at(last);

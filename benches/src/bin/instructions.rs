@@ -211,7 +211,7 @@ fn lease_admit(count: usize) {
     let mut now = START_NANOS;
     for _ in 0..count {
         now += STEP_NANOS;
-        assert!(black_box(lease.check_at(1, Tick::from_nanos(black_box(now))).is_ok()));
+        assert!(black_box(lease.ask().at(Tick::from_nanos(black_box(now))).check().is_ok()));
     }
 }
 

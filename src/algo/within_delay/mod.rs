@@ -7,20 +7,20 @@
 use core::time::Duration;
 
 use super::sealed::Sealed;
-use super::{Grid, Liveness, Ring, StateMachine, Step};
+use super::{Grid, Liveness, Ring, StateMachine, Step, Visitor};
 use crate::decision::parts::DecisionParts;
 use crate::decision::{Denied, Permit};
 use crate::time::Tick;
 
 /// The machine `M`, which admits a request only if it has to wait for `max_delay` at most.
 #[derive(Clone, Debug)]
-pub(crate) struct WithinDelay<M> {
-    machine: M,
+pub(crate) struct WithinDelay<'a, M> {
+    machine: &'a M,
     max_delay: Duration,
 }
 
-impl<M: StateMachine> WithinDelay<M> {
-    pub(crate) fn new(machine: M, max_delay: Duration) -> Self {
+impl<'a, M: StateMachine> WithinDelay<'a, M> {
+    pub(crate) fn new(machine: &'a M, max_delay: Duration) -> Self {
         Self { machine, max_delay }
     }
 
@@ -34,15 +34,35 @@ impl<M: StateMachine> WithinDelay<M> {
     }
 }
 
-impl<M> Sealed for WithinDelay<M> {}
+/// Calls a visitor with the machine that it is given, bounded.
+struct Bounded<V> {
+    visit: V,
+    max_delay: Duration,
+}
 
-impl<M: StateMachine> StateMachine for WithinDelay<M> {
+impl<V: Visitor> Visitor for Bounded<V> {
+    type Out = V::Out;
+
+    #[inline]
+    fn visit<M: StateMachine>(self, machine: &M) -> V::Out {
+        self.visit.visit(&WithinDelay::new(machine, self.max_delay))
+    }
+}
+
+impl<M> Sealed for WithinDelay<'_, M> {}
+
+impl<M: StateMachine> StateMachine for WithinDelay<'_, M> {
     type Oracle = M::Oracle;
     type View = M::View;
     const RINGED: bool = M::RINGED;
     const MAY_BE_COMPACT: bool = M::MAY_BE_COMPACT;
     const MAY_DELAY: bool = M::MAY_DELAY;
     const OWED_BY_RING: bool = M::OWED_BY_RING;
+
+    #[inline]
+    fn dispatch<V: Visitor>(&self, visit: V) -> V::Out {
+        self.machine.dispatch(Bounded { visit, max_delay: self.max_delay })
+    }
 
     fn ring_cells(&self) -> usize {
         self.machine.ring_cells()
@@ -62,6 +82,10 @@ impl<M: StateMachine> StateMachine for WithinDelay<M> {
 
     fn starts_in_debt(&self) -> bool {
         self.machine.starts_in_debt()
+    }
+
+    fn remembers_denials(&self) -> bool {
+        self.machine.remembers_denials()
     }
 
     fn read<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> M::View {

@@ -10,7 +10,7 @@ fn answers<M: StateMachine>(
     max_delay_ms: u64,
     costs: &[u64],
 ) -> Vec<Result<u128, Denied>> {
-    let bound = WithinDelay::new(machine, Duration::from_millis(max_delay_ms));
+    let bound = WithinDelay::new(&machine, Duration::from_millis(max_delay_ms));
     let now = Tick::from_nanos(1_000_000_000);
     let mut word = bound.fresh(now);
     let mut answer = |n: &u64| {

@@ -361,6 +361,7 @@ struct Tightest {
 impl<R: ?Sized> Gate for Composite<'_, R> {
     type Key = R;
     type Params = ();
+    type Time = Option<Tick>;
 }
 
 impl<R: ?Sized> Ask<'_, '_, Composite<'_, R>> {

@@ -294,6 +294,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
 impl<K: ?Sized, A: Algorithm, C> Gate for Penalties<K, A, C> {
     type Key = K;
     type Params = ();
+    type Time = Option<Tick>;
 }
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Penalties<K, A, C>> {

@@ -78,10 +78,8 @@ impl<'g> RulePermit<'g> {
         self.delay
     }
 
-    /// The permit with fewer cells left, with the longer delay of both.
+    /// The permit with fewer cells left.
     pub(crate) fn tighter(self, other: Self) -> Self {
-        let delay = self.delay.max(other.delay);
-        let tighter = if other.remaining() < self.remaining() { other } else { self };
-        Self { delay, ..tighter }
+        if other.remaining() < self.remaining() { other } else { self }
     }
 }

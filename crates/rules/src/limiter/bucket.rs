@@ -112,23 +112,27 @@ impl<C: Clock> Bucket<C> {
         !matches!(self, Self::Other(_))
     }
 
-    /// Charges the cells, then calls `rest`. If `rest` fails, the cells are refunded, as far as time
-    /// has not restored them and the algorithm can refund.
+    /// Charges the cells, then calls `rest`, which returns the delay of the limits after this one.
+    /// Returns the longer delay of both. If `rest` fails, the cells are refunded, as far as time has
+    /// not restored them and the algorithm can refund.
+    ///
+    /// The algorithms that can refund never delay, so a bound on the delay makes no difference to
+    /// them.
     pub(super) fn charge_then<E: From<Denied>>(
         &self,
         key: &[u8],
         cost: Cost,
         now: Tick,
-        rest: impl FnOnce() -> Result<(), E>,
-    ) -> Result<(), E> {
+        rest: impl FnOnce() -> Result<Duration, E>,
+    ) -> Result<Duration, E> {
         match self {
             Self::Gcra(gate) => hold(gate.ask(key).cells(cost.cells).at(now).reserve()?, now, rest),
             Self::Window(gate) => {
                 hold(gate.ask(key).cells(cost.cells).at(now).reserve()?, now, rest)
             }
             Self::Other(_) => {
-                let _ = self.check(key, cost, now)?;
-                rest()
+                let delay = self.check(key, cost, now)?.delay();
+                Ok(rest()?.max(delay))
             }
         }
     }
@@ -151,12 +155,12 @@ impl<C: Clock> Bucket<C> {
 fn hold<G: Chargeable, E>(
     held: Reservation<'_, G>,
     now: Tick,
-    rest: impl FnOnce() -> Result<(), E>,
-) -> Result<(), E> {
-    rest()?;
+    rest: impl FnOnce() -> Result<Duration, E>,
+) -> Result<Duration, E> {
+    let delay = rest()?;
     let cells = held.cells();
     held.settle_at(cells, now);
-    Ok(())
+    Ok(delay)
 }
 
 /// The bans of a rule: a window of one cell that opens with the ban, and a window that counts the

@@ -5,6 +5,8 @@
 //! other. If one denies after all, because another thread took its last cell, the limits charged
 //! before it refund the request. The limits that cannot refund are charged last.
 
+use std::time::Duration;
+
 use tollgate::{Clock, Denied, Tick};
 
 use super::bucket::Cost;
@@ -81,8 +83,8 @@ impl<C: Clock> RulesLimiter<C> {
         let tightest = self.peek_all(hits, charge)?;
         let limits = self.charge_order(hits);
         let charged = self.charge_in_order(hits, limits.as_slice(), charge);
-        charged.map_err(|LateDenial(denial)| denial)?;
-        Ok(tightest)
+        let delay = charged.map_err(|LateDenial(denial)| denial)?;
+        Ok(tightest.map(|tightest| RulePermit { delay, ..tightest }))
     }
 
     /// The denial by the longest ban, if any of the keys is banned.
@@ -145,15 +147,17 @@ impl<C: Clock> RulesLimiter<C> {
         limits
     }
 
-    /// Charges the limits one after the other. If one denies, each recursion step that returns
-    /// refunds its own limit.
+    /// Charges the limits one after the other, and returns the longest of their delays. If one denies,
+    /// each recursion step that returns refunds its own limit.
     fn charge_in_order(
         &self,
         hits: &[Hit],
         limits: &[LimitIndex],
         charge: PendingCharge<'_>,
-    ) -> Result<(), LateDenial<'_>> {
-        let Some((&(index, limit), rest)) = limits.split_first() else { return Ok(()) };
+    ) -> Result<Duration, LateDenial<'_>> {
+        let Some((&(index, limit), rest)) = limits.split_first() else {
+            return Ok(Duration::ZERO);
+        };
         let ActiveRule { rule, buckets, ban, .. } = &self.active[hits[index].rule];
         let key = charge.key(hits[index]);
         let cost = charge.cost(&rule.limits[limit]);

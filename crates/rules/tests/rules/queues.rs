@@ -1,6 +1,8 @@
 //! Requests that may wait in a queue of bounded length.
 
-use std::sync::Arc;
+use std::net::IpAddr;
+use std::sync::{Arc, Barrier};
+use std::thread;
 use std::time::Duration;
 
 use tollgate::ManualClock;
@@ -76,4 +78,75 @@ fn a_rule_in_shadow_decides_as_if_the_request_could_wait() {
     let shadowed =
         [(); 5].map(|()| gate.decide_queued(&Request::default(), 0).shadow_denials().len());
     assert_eq!(shadowed, [0, 0, 0, 1, 1]);
+}
+
+/// A queue whose slots 16 clients have taken, alone and beside another limit. Further clients share
+/// one queue.
+fn overflowing() -> [RulesLimiter<ManualClock>; 2] {
+    let alone = r#"rule = [
+        { name = "q", key = "ip", algorithm = "leaky-queue", limits = "10/s burst 5",
+          capacity = 1, on_full = { shared = "10/s burst 5" } },
+        { name = "b", match = { path = "BESIDE" }, key = "none", limits = "100/day" },
+    ]"#;
+    ["/elsewhere", "/**"].map(|path| {
+        let (gate, _) = gate(&alone.replace("\n        ", " ").replace("BESIDE", path));
+        for number in 0..16 {
+            assert!(gate.decide_queued(&from(number), 0).is_admitted());
+        }
+        gate
+    })
+}
+
+fn from(number: u8) -> Request<'static> {
+    Request { path: "/x", peer: Some(IpAddr::from([192, 0, 2, number])), ..Request::default() }
+}
+
+#[test]
+fn clients_that_share_the_overflow_queue_wait_no_longer_than_a_queue_of_bounded_length() {
+    for gate in overflowing() {
+        assert!(gate.decide_queued(&from(16), 1).is_admitted());
+        assert!(gate.decide_queued(&from(17), 1).is_admitted());
+        for number in 18..28 {
+            let turned_away = denied(&gate.decide_queued(&from(number), 1));
+            assert_eq!(turned_away.1, Some(Duration::from_millis(100)), "{number}");
+        }
+    }
+}
+
+#[test]
+fn clients_that_share_the_overflow_queue_get_its_delay_alone_or_beside_another_limit() {
+    for gate in overflowing() {
+        for (number, millis) in [(16, 0), (17, 100), (18, 200)] {
+            let decision = gate.decide(&from(number));
+            let permit = decision.permit().expect("there is room in the queue");
+            assert_eq!(permit.delay(), Duration::from_millis(millis), "{number}");
+        }
+    }
+}
+
+/// The threads peek at the queue before any of them is charged.
+#[test]
+fn requests_of_several_threads_have_different_turns_in_a_queue_beside_another_limit() {
+    const ROUNDS: u64 = 500;
+    let (gate, clock) = gate(
+        r#"rule = [
+            { name = "q", key = "none", algorithm = "leaky-queue", limits = "10/s burst 9" },
+            { name = "b", key = "none", limits = "100000/day" },
+        ]"#,
+    );
+    let together = Barrier::new(3);
+    let ask = || {
+        together.wait();
+        let decision = gate.decide(&Request::default());
+        decision.permit().expect("there is room in the queue").delay().as_millis()
+    };
+    for round in 0..ROUNDS {
+        let mut delays: Vec<u128> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..3).map(|_| scope.spawn(ask)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        delays.sort_unstable();
+        assert_eq!(delays, [0, 100, 200], "round {round}");
+        clock.advance(Duration::from_secs(10));
+    }
 }

@@ -1,0 +1,103 @@
+//! Requests to a queue: the settings. The verbs are in `blocking.rs` and `future.rs`.
+
+use core::time::Duration;
+
+use super::WaitQueue;
+use super::queue::Request;
+use super::source::{KeyProbe, Waitable, sealed::LimiterOps};
+use crate::limiter::ask::{Ask, sealed::Gate};
+use crate::time::Tick;
+
+impl<S: Waitable> Gate for WaitQueue<S> {
+    type Key = S::Key;
+    type Params = ();
+    type Time = Deadline;
+}
+
+/// The latest turn that a request accepts; `None`: any.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Deadline(Option<Tick>);
+
+impl<S: Waitable> WaitQueue<S> {
+    /// Begins a request for `key`: one cell, and any wait, unless the [`Ask`] says otherwise.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::wait::WaitQueue;
+    /// use tollgate::{Limiter, Quota};
+    ///
+    /// let limiter: Limiter<str> = Limiter::builder(Quota::per_second(50).burst(5)).build()?;
+    /// let queue = WaitQueue::new(limiter);
+    /// queue.ask("account").cells(3).max_delay(Duration::from_secs(1)).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn ask<'g, 'k>(&'g self, key: &'k S::Key) -> Ask<'g, 'k, Self> {
+        Ask::new(self, key)
+    }
+}
+
+impl<S: Waitable> Ask<'_, '_, WaitQueue<S>> {
+    /// Waits for at most `max_delay`, from the call of [`wait`](Self::wait), or from the first poll of
+    /// the future of [`wait_async`](Self::wait_async). With zero, the request gets its cells at once
+    /// or not at all.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::wait::{WaitError, WaitQueue};
+    /// use tollgate::{Direct, Quota};
+    ///
+    /// let queue = WaitQueue::new(Direct::new(Quota::per_minute(1))?);
+    /// queue.ask(&()).max_delay(Duration::ZERO).wait()?;
+    /// let error = queue.ask(&()).max_delay(Duration::from_secs(1)).wait().unwrap_err();
+    /// assert!(matches!(error, WaitError::TooLate { wait } if wait > Duration::from_secs(58)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn max_delay(self, max_delay: Duration) -> Self {
+        Self { max_delay: Some(max_delay), ..self }
+    }
+
+    /// Accepts no turn after the instant `deadline` of the limiter's clock. After the deadline, a
+    /// request gets its cells at once or not at all. If a [`max_delay`](Self::max_delay) is set too,
+    /// both hold.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::wait::WaitQueue;
+    /// use tollgate::{Clock, Direct, Quota};
+    ///
+    /// let queue = WaitQueue::new(Direct::new(Quota::per_minute(1))?);
+    /// let deadline = queue.limiter().clock().now().saturating_add(Duration::from_secs(5));
+    /// queue.ask(&()).deadline(deadline).wait()?; // does not wait
+    /// assert!(queue.ask(&()).deadline(deadline).wait().is_err()); // its turn is in a minute
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn deadline(self, deadline: Tick) -> Self {
+        Self { at: Deadline(Some(deadline)), ..self }
+    }
+
+    pub(super) fn unqueued(&self) -> Unqueued {
+        Unqueued {
+            probe: self.gate.limiter.ops().probe(self.key),
+            n: self.cells,
+            max_delay: self.max_delay.unwrap_or(Duration::MAX),
+            deadline: self.at.0.unwrap_or(Tick::MAX),
+        }
+    }
+}
+
+/// A request whose time has not started.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unqueued {
+    probe: KeyProbe,
+    n: u64,
+    max_delay: Duration,
+    deadline: Tick,
+}
+
+impl Unqueued {
+    /// The request of a caller that starts to wait at `now`.
+    pub(super) fn start(self, now: Tick) -> Request {
+        let Self { probe, n, max_delay, deadline } = self;
+        Request { probe, n, deadline: now.saturating_add(max_delay).min(deadline) }
+    }
+}
