@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loom::thread;
+use loom_tests::redis::{
+    AskOutcome, PendingCounts, PlantedFault, WindowCount, pending_counts, plant,
+};
 use loom_tests::{catch_two, each_of, explore_four, explore_three, explore_two_whole};
 use tollgate::Tick;
-use tollgate_redis::{AskOutcome, PendingCounts, PlantedFault, WindowCount, plant};
 
 const LIMIT: u64 = 3;
 const NOW: Tick = Tick::from_nanos(1);
@@ -29,7 +31,7 @@ fn flush(counts: &PendingCounts, used: u64) -> u64 {
 
 /// Somebody asks while two are on their way and land.
 fn asked_while_it_lands() {
-    let counts = Arc::new(PendingCounts::of_model());
+    let counts = Arc::new(pending_counts());
     assert_eq!(ask(&counts, 2), 2);
     let other = Arc::clone(&counts);
     let thread = thread::spawn(move || ask(&other, 2));
@@ -46,7 +48,7 @@ fn while_it_lands() {
 
 /// One of the threads sends and lands, the next asks twice, the others once.
 fn several_ask_while_it_lands(threads: usize) {
-    let counts = Arc::new(PendingCounts::of_model());
+    let counts = Arc::new(pending_counts());
     assert_eq!(ask(&counts, 1), 1);
     let told = each_of(threads, &counts, |counts, number| match number {
         0 => flush(counts, 0),
@@ -74,7 +76,7 @@ struct Key([PendingCounts; 2]);
 
 impl Key {
     fn of_model() -> Arc<Self> {
-        Arc::new(Self([PendingCounts::of_model(), PendingCounts::of_model()]))
+        Arc::new(Self([pending_counts(), pending_counts()]))
     }
 
     /// Asks so many times, as one who has the first tab in hand; what each has admitted.
