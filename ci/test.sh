@@ -22,10 +22,9 @@ case "${1:-}" in
         ;;
 esac
 echo "test: cases are drawn by PROPTEST_RNG_SEED=$PROPTEST_RNG_SEED"
-ci/check.sh programs
 
 # Models, histories and protocols have builds of their own. They run at a low priority beside the ordinary
-# tests, and use the processor while these link, sleep, or run on one core.
+# tests, and use the processor while these install programs, link, sleep, or run on one core.
 models="$(mktemp)"
 set -m # a process group of its own, so that it can be ended as a whole
 nice -n 10 bash -c 'ci/check.sh loom && ci/check.sh shuttle && ci/check.sh states' >"$models" 2>&1 &
@@ -33,6 +32,7 @@ set +m
 background=$!
 trap 'kill -- -"$background" 2>/dev/null || true; rm -f "$models"' EXIT
 
+ci/check.sh programs
 # Lints cover the examples; the documentation tests what they show. The packages left out have no test
 # without their own flags.
 cargo test --workspace --all-features --locked --lib --bins --tests \

@@ -6,6 +6,18 @@
 #![cfg(tollgate_loom)]
 
 mod explore;
+pub mod redis;
+
+// The names are those of the crate whose files are included.
+#[path = "../../verify/states/src/bounded_map.rs"]
+mod bounded_map;
+#[allow(dead_code, reason = "a file of another crate")]
+#[path = "../../crates/redis/src/sync.rs"]
+mod sync;
+#[allow(dead_code, unreachable_pub, reason = "a file of another crate")]
+#[path = "../../crates/redis/src/unavailable.rs"]
+mod unavailable;
+use unavailable::Unavailable;
 
 use std::sync::Arc;
 use std::time::Duration;

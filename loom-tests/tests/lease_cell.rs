@@ -7,12 +7,12 @@
 use std::sync::Arc;
 
 use loom::thread;
+use loom_tests::redis::{CallEnd, CallState, LeaseCell, PlantedFault, Until, plant};
 use loom_tests::{
     Preemptions, catch_three, catch_two, each_of, explore_four, explore_latest, explore_three,
     explore_two, explore_two_to, explore_two_whole,
 };
 use tollgate::Tick;
-use tollgate_redis::{CallEnd, CallState, LeaseCell, PlantedFault, Until, plant};
 
 /// An instant in the time units of a lease cell.
 fn at(units: u64) -> Tick {

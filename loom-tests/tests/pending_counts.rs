@@ -9,9 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loom::thread;
+use loom_tests::redis::{
+    AskOutcome, PendingCounts, PlantedFault, WindowCount, pending_counts, plant,
+};
 use loom_tests::{catch_two, each_of, explore_four, explore_three, explore_two_whole};
 use tollgate::Tick;
-use tollgate_redis::{AskOutcome, PendingCounts, PlantedFault, WindowCount, plant};
 
 const LIMIT: u64 = 3;
 const NOW: Tick = Tick::from_nanos(1);
@@ -33,7 +35,7 @@ fn flush(counts: &PendingCounts, used: u64) -> u64 {
 
 /// A thread asks while two cells are in flight and are acknowledged.
 fn asked_during_acknowledgement() {
-    let counts = Arc::new(PendingCounts::of_model());
+    let counts = Arc::new(pending_counts());
     assert_eq!(ask(&counts, 2), 2);
     let other = Arc::clone(&counts);
     let thread = thread::spawn(move || ask(&other, 2));
@@ -50,7 +52,7 @@ fn a_request_during_an_acknowledgement_counts_the_cells_in_flight() {
 
 /// The first thread sends and acknowledges, the second asks twice, the others once.
 fn several_ask_during_acknowledgement(threads: usize) {
-    let counts = Arc::new(PendingCounts::of_model());
+    let counts = Arc::new(pending_counts());
     assert_eq!(ask(&counts, 1), 1);
     let results = each_of(threads, &counts, |counts, number| match number {
         0 => flush(counts, 0),
@@ -82,7 +84,7 @@ struct Key([PendingCounts; 2]);
 
 impl Key {
     fn of_model() -> Arc<Self> {
-        Arc::new(Self([PendingCounts::of_model(), PendingCounts::of_model()]))
+        Arc::new(Self([pending_counts(), pending_counts()]))
     }
 
     /// Asks `times` times, beginning with the first counts each time. Returns what each counts admitted.

@@ -37,7 +37,7 @@ impl DirectCell {
         if M::RINGED { SlotRing::new(&self.ring) } else { SlotRing::NONE }
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
     pub(crate) fn check<M: StateMachine>(&self, machine: &M, now: Tick, n: u64) -> Decision {
         machine.dispatch(Check { cell: self, now, n })
     }
@@ -55,13 +55,13 @@ impl DirectCell {
     }
 
     /// Admits `n` cells if a first try does; `None`: the caller decides anew.
-    #[inline(always)]
+    #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
     pub(crate) fn admit<M: StateMachine>(&self, machine: &M, now: Tick, n: u64) -> Option<Permit> {
         machine.dispatch(Admit(Check { cell: self, now, n }))
     }
 
     /// As [`check`](Self::check), for a caller that needs only yes or no.
-    #[inline(always)]
+    #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
     pub(crate) fn allow<M: StateMachine>(&self, machine: &M, now: Tick, n: u64) -> bool {
         machine.dispatch(Allow(Check { cell: self, now, n }))
     }

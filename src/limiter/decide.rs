@@ -4,6 +4,9 @@
 //! restored. Where the state is one word, these are computed only when the caller reads them. Where
 //! the state has a ring, they must be read with the decision and are most of its cost; so yes or no
 //! ([`allow`](Limiter::allow)) has functions of its own.
+//!
+//! An optimised build inlines all of it into the caller. Tests and models have thousands of callers, and
+//! would be compiled for minutes; so builds with assertions, and models, keep some of it out of line.
 
 use core::hash::Hash;
 use core::time::Duration;
@@ -18,7 +21,7 @@ use crate::time::{Clock, Tick};
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// Decides by the limiter's clock, and by the plan's algorithm if there is a plan. Leases and coarse
     /// times serve the limiter's own algorithm only.
-    #[inline(always)]
+    #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
     pub(super) fn decide_now(&self, plan: Option<&A::Params>, key: &K, n: u64) -> Decision {
         if plan.is_none() && self.shares.is_some() {
             // The end of a lease is judged by a time that is not behind.
@@ -32,7 +35,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     }
 
     /// Decides by a time that the caller gives.
-    #[inline(always)]
+    #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
     pub(super) fn decide_at(
         &self,
         plan: Option<&A::Params>,
@@ -118,7 +121,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     }
 
     /// Answers yes or no by the limiter's clock.
-    #[inline(always)]
+    #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
     pub(super) fn allow_now(&self, plan: Option<&A::Params>, key: &K, n: u64) -> bool {
         if self.clock.coarse().is_some() {
             return self.decide_now(plan, key, n).is_ok();
@@ -128,7 +131,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     }
 
     /// Answers yes or no by a time that the caller gives.
-    #[inline(always)]
+    #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
     pub(super) fn allow_at(&self, plan: Option<&A::Params>, key: &K, n: u64, now: Tick) -> bool {
         let probe = self.probe(key);
         self.allow_found(plan, (probe, self.table.find_at_once(probe)), n, now)

@@ -239,7 +239,7 @@ impl Table {
     }
 
     /// Tries once to charge `n` cells of a key that has its slot.
-    #[inline(always)]
+    #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
     pub(crate) fn attempt<M: StateMachine>(
         &self,
         probe: Probe,
@@ -343,7 +343,7 @@ fn assert_may_be_compact<M: StateMachine>() {
 
 impl Lookup<'_> {
     /// Decides a request of the key that was looked for.
-    #[inline(always)]
+    #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
     pub(crate) fn decide<M: StateMachine>(
         self,
         asked: KeyRequest<'_, M>,
@@ -358,7 +358,7 @@ impl Lookup<'_> {
     }
 
     /// As [`decide`](Self::decide), for a caller that needs only yes or no.
-    #[inline(always)]
+    #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
     pub(crate) fn allow<M: StateMachine>(self, asked: KeyRequest<'_, M>) -> Result<bool, Full> {
         match self.0 {
             Found::Wide(table, found) => table.allow(found, asked),
@@ -370,7 +370,7 @@ impl Lookup<'_> {
     }
 
     /// Admits `n` cells if the key was found and a first try does; `None`: the caller decides anew.
-    #[inline(always)]
+    #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
     pub(crate) fn admit<M: StateMachine>(self, machine: &M, now: Tick, n: u64) -> Option<Permit> {
         let request = Request { now, cells: n };
         match self.0 {

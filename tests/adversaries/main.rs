@@ -2,7 +2,7 @@
 //!
 //! Other attacks are tested beside what they attack: known faults of peers in
 //! `tests/oracle/peers.rs`, full tables in `tests/limiter/small_table.rs` and `tests/placement.rs`,
-//! forged headers in `crates/http/tests/spoofing.rs`.
+//! forged headers in `crates/http/tests/layer/spoofing.rs`.
 
 mod clocks;
 mod eviction;

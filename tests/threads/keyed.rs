@@ -200,6 +200,8 @@ fn a_hot_key_in_debt_keeps_its_slot_while_others_are_evicted_in(slots: SlotLayou
         .clock(ManualClock::new())
         .slots(slots)
         .capacity(1)
+        // By a random seed, one in some thousand runs has a stranger with the hot key's 26 bits.
+        .hash_seed(7)
         .build()
         .expect("in range");
     // It begins with more debt than any other key will have.

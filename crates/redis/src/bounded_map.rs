@@ -161,7 +161,7 @@ impl<E: Entry> BoundedMap<E> {
     }
 }
 
-#[cfg(all(test, not(tollgate_loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

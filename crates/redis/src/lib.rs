@@ -45,11 +45,3 @@ pub use store::{Store, StoreBuilder, StoreError};
 pub use unavailable::Unavailable;
 pub use windows::{Windows, WindowsError};
 pub use with_fallback::{Fallback, FallbackStats, WithFallback};
-
-#[cfg(tollgate_loom)]
-#[doc(hidden)]
-pub use {
-    batch::{AskOutcome, PendingCounts},
-    lease::{CallEnd, CallState, LeaseCell, Until},
-    sync::{PlantedFault, plant},
-};

@@ -1,7 +1,8 @@
 //! The only file that knows about loom. All other files take their atomics from here.
 //!
-//! Under `--cfg tollgate_loom` they are the atomics of `tollgate`: each access is a point at which
-//! the models in `loom-tests/` interleave threads.
+//! The models in `loom-tests/` include this file and those that they explore. There, under
+//! `--cfg tollgate_loom`, these are the atomics of `tollgate`: each access is a point at which threads
+//! are interleaved.
 
 #[cfg(not(tollgate_loom))]
 pub(crate) use core::sync::atomic::{AtomicU64, Ordering};

@@ -19,13 +19,9 @@ mod batched;
 mod builder;
 mod counter_store;
 mod pending_counts;
-#[cfg(all(test, not(tollgate_loom)))]
+#[cfg(test)]
 mod tests;
 
 pub use batched::{BatchStats, Batched};
 pub use builder::{BatchError, BatchedBuilder};
 pub use counter_store::{Charge, CounterStore, WindowCount};
-
-#[cfg(tollgate_loom)]
-#[doc(hidden)]
-pub use pending_counts::{AskOutcome, PendingCounts};

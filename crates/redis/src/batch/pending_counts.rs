@@ -67,7 +67,7 @@ impl Pending {
 
 /// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "the models use it"))]
+#[allow(unreachable_pub, reason = "the models use it")]
 #[allow(clippy::exhaustive_enums, reason = "used by this crate only")]
 pub enum AskOutcome {
     /// Admitted.
@@ -94,7 +94,7 @@ pub enum AskOutcome {
 
 /// The pending counts of one key.
 #[derive(Debug)]
-#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "the models use it"))]
+#[allow(unreachable_pub, reason = "the models use it")]
 pub struct PendingCounts {
     key: Box<[u8]>,
     word: AtomicU64,
@@ -121,14 +121,8 @@ impl Entry for PendingCounts {
     }
 }
 
-#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "the models use it"))]
+#[allow(unreachable_pub, reason = "the models use it")]
 impl PendingCounts {
-    /// The counts of a new key, for the models.
-    #[cfg(tollgate_loom)]
-    pub fn of_model() -> Self {
-        Entry::new(b"key")
-    }
-
     /// Retires the counts if no cell is pending and the window has ended. Returns whether they are
     /// retired.
     pub fn retire(&self, now: Tick) -> bool {
@@ -223,7 +217,7 @@ impl PendingCounts {
     }
 }
 
-#[cfg(all(test, not(tollgate_loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

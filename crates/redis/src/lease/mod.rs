@@ -25,18 +25,14 @@ mod lease_cell;
 mod lease_source;
 mod leased;
 mod pace;
-#[cfg(all(test, not(tollgate_loom)))]
+#[cfg(test)]
 pub(crate) mod simulation;
 mod sizing;
 mod stats;
-#[cfg(all(test, not(tollgate_loom)))]
+#[cfg(test)]
 mod tests;
 
 pub use builder::{LeaseError, LeasedBuilder};
 pub use lease_source::{Grant, LeaseRequest, LeaseSource};
 pub use leased::Leased;
 pub use stats::LeaseStats;
-
-#[cfg(tollgate_loom)]
-#[doc(hidden)]
-pub use lease_cell::{CallEnd, CallState, LeaseCell, Until};

@@ -19,13 +19,13 @@
 //! it.
 
 mod builder;
-#[cfg(all(test, not(tollgate_loom)))]
+#[cfg(test)]
 mod fault_simulation;
 mod membership;
 mod node;
 mod part;
 mod part_status;
-#[cfg(all(test, not(tollgate_loom)))]
+#[cfg(test)]
 mod tests;
 
 pub use builder::{ShareBuilder, ShareError, WithoutPart};

@@ -10,7 +10,7 @@ pub(crate) fn part(quota: Quota, live: u64) -> Quota {
     Quota::new(quota.limit(), period).burst((quota.burst_cells() / u64::from(times)).max(1))
 }
 
-#[cfg(all(test, not(tollgate_loom)))]
+#[cfg(test)]
 mod tests {
     use core::time::Duration;
 

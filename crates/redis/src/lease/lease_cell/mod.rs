@@ -34,7 +34,7 @@
 //! Models: `loom-tests/tests/lease_cell.rs`, run by `ci/check.sh loom`; every state of several processes:
 //! `verify/states/`, run by `ci/check.sh states`.
 
-#[cfg(all(test, not(tollgate_loom)))]
+#[cfg(test)]
 mod tests;
 mod word;
 
@@ -43,13 +43,13 @@ use tollgate::Tick;
 use crate::sync::{AtomicU64, Ordering, PlantedFault, planted};
 
 pub(crate) use word::{CALLS_MAX, CELLS_MAX};
-#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "the models use it"))]
+#[allow(unreachable_pub, reason = "the models use it")]
 pub use word::{CallEnd, CallState};
 use word::{INSTANT_MAX, Word, begun, is_alive, is_near, joined, next, tick};
 
 /// Until when requests are denied without a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "the models use it"))]
+#[allow(unreachable_pub, reason = "the models use it")]
 #[allow(clippy::exhaustive_enums, reason = "used by this crate only")]
 pub enum Until {
     /// Until this instant.
@@ -60,14 +60,14 @@ pub enum Until {
 
 /// The leases and calls that a process holds of one key.
 #[derive(Debug, Default)]
-#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "the models use it"))]
+#[allow(unreachable_pub, reason = "the models use it")]
 pub struct LeaseCell {
     leases: [AtomicU64; 2],
     denied: AtomicU64,
     calls: AtomicU64,
 }
 
-#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "the models use it"))]
+#[allow(unreachable_pub, reason = "the models use it")]
 impl LeaseCell {
     /// Spends `n` cells of one lease. The lease with the earlier expiry is tried first.
     #[inline]

@@ -72,7 +72,7 @@ pub(super) fn joined(old: Word, new: Word) -> (Word, u64) {
 
 /// How the last call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "the models use it"))]
+#[allow(unreachable_pub, reason = "the models use it")]
 #[allow(clippy::exhaustive_enums, reason = "used by this crate only")]
 pub enum CallEnd {
     /// Nothing forbids another call.
@@ -135,7 +135,7 @@ const _: () = assert!(CALLS_MAX << END_BITS < CELLS_MAX, "they fit the word");
 
 /// Whether the source may be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(tollgate_loom), allow(unreachable_pub, reason = "the models use it"))]
+#[allow(unreachable_pub, reason = "the models use it")]
 #[allow(clippy::exhaustive_enums, reason = "used by this crate only")]
 pub enum CallState {
     /// It may be called, and no call is in flight.

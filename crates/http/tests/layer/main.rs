@@ -1,0 +1,12 @@
+//! The layer with real services, and over real connections.
+
+mod bans;
+mod grpc;
+mod keys;
+mod pending;
+mod queues;
+mod service;
+mod several;
+mod sockets;
+mod spoofing;
+mod volume;
