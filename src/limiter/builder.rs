@@ -187,13 +187,14 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     /// How many keys may be live (have any debt) at one time; 100,000 unless called.
     ///
     /// It takes about 29 bytes a key (15 in [compact slots](SlotLayout)), and about 15 more for each word
-    /// of a ring, where the algorithm has one. The memory is reserved when the limiter is built and
+    /// of a ring, where the algorithm has one. A table below 128 KiB has up to four times as many slots,
+    /// which makes lookups faster. The memory is reserved when the limiter is built and
     /// becomes resident as keys arrive.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
-    /// let gate: Limiter<u32> = Limiter::builder(Quota::per_second(5)).capacity(1_000).build()?;
-    /// assert!(gate.memory_bytes() <= 32 * 1_000);
+    /// let gate: Limiter<u32> = Limiter::builder(Quota::per_second(5)).capacity(10_000).build()?;
+    /// assert!(gate.memory_bytes() <= 32 * 10_000);
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn capacity(self, keys: u64) -> Self {

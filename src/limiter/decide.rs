@@ -23,15 +23,14 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// times serve the limiter's own algorithm only.
     #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
     pub(super) fn decide_now(&self, plan: Option<&A::Params>, key: &K, n: u64) -> Decision {
-        if plan.is_none() && self.shares.is_some() {
-            // The end of a lease is judged by a time that is not behind.
-            return self.decide_leasing(self.probe(key), n, || self.clock.now());
+        if !self.is_plain {
+            return self.decide_with_extras(plan, self.probe(key), n, None);
         }
         if let (None, Some(coarse)) = (plan, self.clock.coarse()) {
             return self.decide_by_coarse(key, n, coarse);
         }
         let (probe, lookup, now) = self.look_up_now(key);
-        self.decide_by(self.or_own(plan), (probe, lookup), n, now)
+        self.judge(self.or_own(plan), (probe, lookup), n, now)
     }
 
     /// Decides by a time that the caller gives.
@@ -44,10 +43,36 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         now: Tick,
     ) -> Decision {
         let probe = self.probe(key);
-        if plan.is_none() && self.shares.is_some() {
-            return self.decide_leasing(probe, n, || now);
+        if !self.is_plain {
+            return self.decide_with_extras(plan, probe, n, Some(now));
         }
-        self.decide_by(self.or_own(plan), (probe, self.table.find_at_once(probe)), n, now)
+        self.judge(self.or_own(plan), (probe, self.table.find_at_once(probe)), n, now)
+    }
+
+    /// Decides where threads may have leases of hot keys, or decisions are counted.
+    #[inline(never)]
+    fn decide_with_extras(
+        &self,
+        plan: Option<&A::Params>,
+        probe: Probe,
+        n: u64,
+        at: Option<Tick>,
+    ) -> Decision {
+        if plan.is_none() && self.shares.is_some() {
+            // The end of a lease is judged by a time that is not behind.
+            return self.decide_leasing(probe, n, || self.or_now(at));
+        }
+        if let (None, None, Some(coarse)) = (plan, at, self.clock.coarse())
+            && let Some(permit) = self.admit_by(coarse, probe, n)
+        {
+            return Ok(permit);
+        }
+        self.decide_by(
+            self.or_own(plan),
+            (probe, self.table.find_at_once(probe)),
+            n,
+            self.or_now(at),
+        )
     }
 
     /// Looks a key up, and reads the clock.
@@ -71,12 +96,19 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     #[inline(always)]
     fn decide_by_coarse(&self, key: &K, n: u64, coarse: Tick) -> Decision {
         let probe = self.probe(key);
-        let lookup = self.table.find_at_once(probe);
-        if let Some(permit) = self.params.dispatch(Admit { lookup, now: coarse, n }) {
-            self.count(true);
-            return Ok(permit);
+        match self.admit_by(coarse, probe, n) {
+            Some(permit) => Ok(permit),
+            None => self.decide(probe, self.table.find_at_once(probe), n, self.clock.now()),
         }
-        self.decide(probe, lookup, n, self.clock.now())
+    }
+
+    /// Admits if a first try at this time does.
+    #[inline(always)]
+    fn admit_by(&self, now: Tick, probe: Probe, n: u64) -> Option<Permit> {
+        let lookup = self.table.find_at_once(probe);
+        let permit = self.params.dispatch(Admit { lookup, now, n })?;
+        self.count(true);
+        Some(permit)
     }
 
     /// Counts a decision, if the limiter counts them.
@@ -95,6 +127,20 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// Decides by an algorithm that works on the same states as the limiter's own.
     #[inline(always)]
     pub(super) fn decide_by(
+        &self,
+        algo: &A::Params,
+        found: (Probe, Lookup<'_>),
+        n: u64,
+        now: Tick,
+    ) -> Decision {
+        let decision = self.judge(algo, found, n, now);
+        self.count(decision.is_ok());
+        decision
+    }
+
+    /// Decides, and counts nothing.
+    #[inline(always)]
+    fn judge(
         &self,
         algo: &A::Params,
         (probe, lookup): (Probe, Lookup<'_>),
@@ -117,7 +163,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         let (lookup, evict) = (self.table.find_at_once(probe), self.evicts());
         let bound = Some(max_delay);
         let decide = Decide { limiter: self, probe, lookup, now, n, evict, max_delay: bound };
-        WithinDelay::new(algo, max_delay).dispatch(decide)
+        let decision = WithinDelay::new(algo, max_delay).dispatch(decide);
+        self.count(decision.is_ok());
+        decision
     }
 
     /// Answers yes or no by the limiter's clock.
@@ -147,7 +195,11 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     ) -> bool {
         let evict = self.evicts();
         let decide = Decide { limiter: self, probe, lookup, now, n, evict, max_delay: None };
-        self.or_own(plan).dispatch(Allow(decide))
+        let allowed = self.or_own(plan).dispatch(Allow(decide));
+        if !self.is_plain {
+            self.count(allowed);
+        }
+        allowed
     }
 
     /// Whether it pays to begin lookups ahead: a key's slot is likely to be in no near cache, and
@@ -210,7 +262,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 
     #[inline(always)]
     pub(crate) fn probe(&self, key: &K) -> Probe {
-        self.table.probe(self.hasher.hash_one(key))
+        Probe::new(self.hasher.hash_one(key))
     }
 
     /// As [`decide_full`](Self::decide_full), where keys without a slot share no limiter.
@@ -301,7 +353,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Decide<'_, K, A, C> {
         let Self { limiter, probe, lookup, now, n, evict, max_delay } = self;
         let request = Request { now, cells: n };
         let asked = KeyRequest { probe, machine: algo, request, may_evict: evict };
-        let decision = match lookup.decide(asked) {
+        match lookup.decide(asked) {
             Ok(decision) => decision,
             Err(Full { nearest_idle }) => match max_delay {
                 Some(max_delay) => limiter.decide_full_within(nearest_idle, n, now, max_delay),
@@ -310,9 +362,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Decide<'_, K, A, C> {
                     decision
                 }
             },
-        };
-        limiter.count(decision.is_ok());
-        decision
+        }
     }
 }
 
@@ -327,15 +377,13 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Allow<'_, K, A, C> {
         let Decide { limiter, probe, lookup, now, n, evict, .. } = self.0;
         let request = Request { now, cells: n };
         let asked = KeyRequest { probe, machine: algo, request, may_evict: evict };
-        let allowed = match lookup.allow(asked) {
+        match lookup.allow(asked) {
             Ok(allowed) => allowed,
             Err(Full { nearest_idle }) => {
                 let OutOfLine(decision) = limiter.decide_full(nearest_idle, n, now);
                 decision.is_ok()
             }
-        };
-        limiter.count(allowed);
-        allowed
+        }
     }
 }
 

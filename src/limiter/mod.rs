@@ -82,6 +82,8 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Limiter<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
+    /// Neither counts decisions nor leases hot keys.
+    is_plain: bool,
     table: Table,
     params: A::Params,
     hasher: RandomState,
@@ -329,8 +331,19 @@ impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
         tally: Option<Tally>,
         shares: Option<HotKeyLeases>,
     ) -> Self {
-        let hasher = seeds.hasher();
-        Self { table, params, hasher, clock, when_full, tally, shares, seeds, key: PhantomData }
+        let (hasher, is_plain) = (seeds.hasher(), tally.is_none() && shares.is_none());
+        Self {
+            is_plain,
+            table,
+            params,
+            hasher,
+            clock,
+            when_full,
+            tally,
+            shares,
+            seeds,
+            key: PhantomData,
+        }
     }
 
     /// The slots.

@@ -6,7 +6,7 @@ use core::hash::Hash;
 use crate::algo::Algorithm;
 use crate::decision::Decision;
 use crate::limiter::Limiter;
-use crate::table::{LOAD_PERCENT, Tally};
+use crate::table::Tally;
 use crate::time::{Clock, Tick};
 
 /// Counts since the limiter was built, read without stopping any thread.
@@ -58,8 +58,8 @@ pub struct Stats {
 /// let gate: Limiter<u32> = Limiter::builder(Quota::per_hour(5)).capacity(100).build()?;
 /// (0..50).for_each(|key| assert!(gate.check(&key).is_ok()));
 /// let occupancy = gate.occupancy();
-/// assert_eq!((occupancy.live, occupancy.capacity, occupancy.slots), (50, 101, 184));
-/// assert_eq!(occupancy.load(), 50.0 / 184.0);
+/// assert_eq!((occupancy.live, occupancy.capacity, occupancy.slots), (50, 101, 4 * 184));
+/// assert_eq!(occupancy.load(), 50.0 / (4.0 * 184.0));
 /// # Ok::<(), tollgate::BuildError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,13 +70,13 @@ pub struct Occupancy {
     /// Live keys that there is room for: the capacity asked for, rounded up to what fills whole
     /// buckets to 55 %. More keys find a slot, too, until all 16 slots that a key could have are taken.
     pub capacity: usize,
-    /// Slots in all. Each holds one key.
+    /// Slots in all. Each holds one key. A small table has more of them than its capacity needs.
     pub slots: usize,
 }
 
 impl Occupancy {
-    /// The share of the slots that hold live keys, 0 to 1. Above 0.55 there are more live keys than
-    /// the capacity; from 0.7 on more than one new key in a hundred finds no slot.
+    /// The share of the slots that hold live keys, 0 to 1. From 0.7 on more than one new key in a
+    /// hundred finds no slot.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
@@ -115,9 +115,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn occupancy_at(&self, now: Tick) -> Occupancy {
-        let slots = self.table.slot_count();
-        let capacity = slots as u128 * u128::from(LOAD_PERCENT) / 100;
-        let capacity = usize::try_from(capacity).expect("fewer than the slots");
+        let (capacity, slots) = (self.table.capacity(), self.table.slot_count());
         Occupancy { live: self.len_at(now), capacity, slots }
     }
 }

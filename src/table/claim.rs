@@ -277,9 +277,13 @@ impl<K: SlotKind> SlotTable<K> {
         may_displace: bool,
     ) -> Choice<K::Candidate<'_>> {
         let &KeyRequest { probe, machine, request: Request { now, .. }, may_evict } = asked;
+        if let Some(candidate) = self.slots.first_vacant(probe) {
+            return Choice::Take(candidate, false);
+        }
         let instant = machine.instant(now.saturating_sub(self.skew));
         let ranking = Ranking { probe, instant, may_displace };
-        let mut buckets = probe.buckets().map(|bucket| self.slots.rank(bucket, machine, &ranking));
+        let buckets = probe.buckets(self.slots.bucket_count());
+        let mut buckets = buckets.map(|bucket| self.slots.rank(bucket, machine, &ranking));
         let Some(mut best) = buckets.next() else { return Choice::Rescan };
         // Two-choice hashing, with a preference: the first bucket while it has two places, so that a
         // lookup seldom needs the second.

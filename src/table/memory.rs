@@ -9,6 +9,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
 use super::BUCKET;
+use super::probe::Probe;
 use super::wide::Slot;
 use crate::cell::CompactCell;
 use crate::sync::{AtomicU64, MODEL};
@@ -141,6 +142,15 @@ impl Slots {
         &self.buckets.all()[index as usize]
     }
 
+    /// The first of a key's buckets.
+    #[inline(always)]
+    pub(crate) fn first_bucket(&self, probe: Probe) -> &Bucket {
+        let index = probe.first(self.count);
+        // SAFETY: a number below 2^32 times the count, divided by 2^32, is below the count, and that
+        // many buckets were allocated.
+        unsafe { self.buckets.all().get_unchecked(index as usize) }
+    }
+
     /// The address of the first bucket.
     #[inline(always)]
     pub(super) fn address(&self) -> usize {
@@ -149,7 +159,10 @@ impl Slots {
 }
 
 /// All compact slots of a table, as buckets of one cache line each.
-pub(super) struct Lines(Zeroed<Line>);
+pub(super) struct Lines {
+    lines: Zeroed<Line>,
+    count: u32,
+}
 
 type Line = [CompactCell; BUCKET];
 const _: () = assert!(MODEL || size_of::<Line>() == LINE_BYTES);
@@ -158,12 +171,21 @@ impl Lines {
     pub(super) fn zeroed(count: u32, huge_pages: HugePages) -> Result<Self, OutOfMemory> {
         assert!(count > 0, "a table has buckets");
         // SAFETY: a compact slot is an atomic integer.
-        Ok(Self(unsafe { Zeroed::new(count as usize, huge_pages) }?))
+        let lines = unsafe { Zeroed::new(count as usize, huge_pages) }?;
+        Ok(Self { lines, count })
     }
 
     #[inline(always)]
     pub(super) fn bucket(&self, index: u32) -> &Line {
-        &self.0.all()[index as usize]
+        &self.lines.all()[index as usize]
+    }
+
+    /// The first of a key's buckets.
+    #[inline(always)]
+    pub(super) fn first_bucket(&self, probe: Probe) -> &Line {
+        let index = probe.first(self.count);
+        // SAFETY: as in `Slots::first_bucket`.
+        unsafe { self.lines.all().get_unchecked(index as usize) }
     }
 }
 

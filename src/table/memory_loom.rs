@@ -1,6 +1,7 @@
 //! The slots' memory under loom, whose atomics cannot be zeroed memory.
 
 use super::BUCKET;
+use super::probe::Probe;
 use super::wide::Slot;
 use crate::cell::{CompactCell, CompactWord};
 use crate::sync::AtomicU64;
@@ -32,7 +33,11 @@ impl Slots {
         &self.0[index as usize]
     }
 
-    pub(super) fn address(&self) -> usize {
+    pub(crate) fn first_bucket(&self, probe: Probe) -> &[Slot; BUCKET] {
+        self.bucket(probe.first(self.bucket_count()))
+    }
+
+    pub(crate) fn address(&self) -> usize {
         self.0.as_ptr().addr()
     }
 }
@@ -51,6 +56,10 @@ impl Lines {
 
     pub(super) fn bucket(&self, index: u32) -> &[CompactCell; BUCKET] {
         &self.0[index as usize]
+    }
+
+    pub(crate) fn first_bucket(&self, probe: Probe) -> &[CompactCell; BUCKET] {
+        self.bucket(probe.first(u32::try_from(self.0.len()).expect("few")))
     }
 }
 

@@ -54,7 +54,7 @@ use crate::time::Tick;
 const BUCKET: usize = if MODEL { 2 } else { 8 };
 
 /// Live keys that fit in a table, as a share of its slots: 55 %.
-pub(crate) const LOAD_PERCENT: u64 = 55;
+const LOAD_PERCENT: u64 = 55;
 
 /// A key has two buckets. A model makes do with one.
 const BUCKETS_MIN: u128 = if MODEL { 1 } else { 2 };
@@ -64,6 +64,9 @@ const NEAR_LINES_MAX: usize = (1 << 20) / 64;
 
 /// The keyed table, of one kind of slot.
 pub(crate) struct Table {
+    /// The buckets that the capacity needs.
+    stated_buckets: u32,
+    /// The buckets that there are.
     buckets: u32,
     kind: Kind,
 }
@@ -91,7 +94,8 @@ impl Table {
         huge_pages: HugePages,
     ) -> Result<Self, OutOfMemory> {
         let slots = WideSlots::new(buckets, ring, huge_pages)?;
-        Ok(Self { buckets, kind: Kind::Wide(SlotTable::new(slots, skew)) })
+        let (stated_buckets, buckets) = (buckets, slots.bucket_count());
+        Ok(Self { stated_buckets, buckets, kind: Kind::Wide(SlotTable::new(slots, skew)) })
     }
 
     pub(crate) fn compact(
@@ -100,7 +104,8 @@ impl Table {
         huge_pages: HugePages,
     ) -> Result<Self, OutOfMemory> {
         let slots = CompactSlots::new(buckets, huge_pages)?;
-        Ok(Self { buckets, kind: Kind::Compact(SlotTable::new(slots, skew)) })
+        let kind = Kind::Compact(SlotTable::new(slots, skew));
+        Ok(Self { stated_buckets: buckets, buckets, kind })
     }
 
     /// Buckets for `capacity` live keys; `None` if they are too many to number.
@@ -136,6 +141,11 @@ impl Table {
         self.buckets as usize * BUCKET
     }
 
+    /// Live keys that there is room for: the capacity, rounded up to whole buckets.
+    pub(crate) fn capacity(&self) -> usize {
+        (u64::from(self.stated_buckets) * BUCKET as u64 * LOAD_PERCENT / 100) as usize
+    }
+
     pub(crate) fn memory_bytes(&self) -> usize {
         match &self.kind {
             Kind::Wide(table) => table.slots.memory_bytes(),
@@ -155,11 +165,6 @@ impl Table {
             Kind::Wide(table) => table.skew,
             Kind::Compact(table) => table.skew,
         }
-    }
-
-    #[inline(always)]
-    pub(crate) fn probe(&self, hash: u64) -> Probe {
-        Probe::new(hash, self.buckets)
     }
 
     /// Looks where the key would first be put.

@@ -10,7 +10,6 @@ use super::BUCKET;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Probe {
     hash: u64,
-    buckets: u32,
 }
 
 /// Slots in a cache line of a wide table.
@@ -21,8 +20,8 @@ pub(super) const SECOND_BUCKET_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Probe {
     #[inline(always)]
-    pub(super) fn new(hash: u64, buckets: u32) -> Self {
-        Self { hash, buckets }
+    pub(crate) fn new(hash: u64) -> Self {
+        Self { hash }
     }
 
     #[inline(always)]
@@ -30,18 +29,19 @@ impl Probe {
         self.hash
     }
 
+    /// The first of the key's buckets, in a table of so many.
     #[inline(always)]
-    pub(super) fn first(&self) -> u32 {
-        scaled(self.hash, self.buckets)
+    pub(super) fn first(&self, of: u32) -> u32 {
+        (((self.hash >> 32) * u64::from(of)) >> 32) as u32
     }
 
     /// Another bucket than the first, unless there is only one.
-    pub(super) fn second(&self) -> u32 {
-        let first = self.first();
-        let mixed = scaled(self.hash.wrapping_mul(SECOND_BUCKET_FACTOR), self.buckets);
+    pub(super) fn second(&self, of: u32) -> u32 {
+        let first = self.first(of);
+        let mixed = Self::new(self.hash.wrapping_mul(SECOND_BUCKET_FACTOR)).first(of);
         match () {
             () if mixed != first => mixed,
-            () if first + 1 < self.buckets => first + 1,
+            () if first + 1 < of => first + 1,
             () => 0,
         }
     }
@@ -52,9 +52,9 @@ impl Probe {
         self.hash as usize % BUCKET
     }
 
-    /// The buckets, the first one first. A table of one bucket (in a model) has no second.
-    pub(super) fn buckets(&self) -> impl Iterator<Item = u32> + use<> {
-        let (first, second) = (self.first(), self.second());
+    /// The key's buckets, the first one first. A table of one bucket (in a model) has no second.
+    pub(super) fn buckets(&self, of: u32) -> impl Iterator<Item = u32> + use<> {
+        let (first, second) = (self.first(of), self.second(of));
         [first].into_iter().chain((second != first).then_some(second))
     }
 
@@ -78,17 +78,21 @@ impl Probe {
         (index ^ self.preferred()) % BUCKET
     }
 
+    /// The same for the bits of a set of slots, one for each.
+    pub(super) fn swap_order_of_bits(&self, mut bits: u32) -> u32 {
+        for (distance, lower) in [(1, 0x55), (2, 0x33), (4, 0x0f)] {
+            if self.preferred() & distance != 0 {
+                bits = (bits & lower) << distance | bits >> distance & lower;
+            }
+        }
+        bits
+    }
+
     /// The first slot of the cache line that the preferred slot is in.
     #[inline(always)]
     pub(super) fn preferred_line(&self) -> usize {
         self.preferred() & !(LINE - 1)
     }
-}
-
-/// `hash` scaled down to `0..range` by its upper half.
-#[inline]
-fn scaled(hash: u64, range: u32) -> u32 {
-    (((hash >> 32) * u64::from(range)) >> 32) as u32
 }
 
 #[cfg(all(test, not(tollgate_loom)))]
@@ -101,10 +105,10 @@ mod tests {
         fn a_probe_stays_in_the_table_and_visits_each_candidate_once(
             hash: u64, buckets in 2_u32..=u32::MAX,
         ) {
-            let probe = Probe::new(hash, buckets);
-            prop_assert!(probe.first() < buckets && probe.second() < buckets);
-            prop_assert_ne!(probe.first(), probe.second());
-            prop_assert_eq!(probe.buckets().count(), 2);
+            let probe = Probe::new(hash);
+            prop_assert!(probe.first(buckets) < buckets && probe.second(buckets) < buckets);
+            prop_assert_ne!(probe.first(buckets), probe.second(buckets));
+            prop_assert_eq!(probe.buckets(buckets).count(), 2);
         }
     }
 
@@ -112,13 +116,25 @@ mod tests {
     fn the_probing_order_is_a_permutation_that_begins_with_the_preferred_line() {
         let bucket: [usize; BUCKET] = core::array::from_fn(|index| index);
         for hash in 0..BUCKET as u64 {
-            let probe = Probe::new(hash, 2);
+            let probe = Probe::new(hash);
             let order: Vec<usize> = probe.order(&bucket).copied().collect();
             assert_eq!(order[0], probe.preferred());
             assert!(order[..4].iter().all(|slot| slot / 4 == probe.preferred() / 4));
             let mut sorted = order.clone();
             sorted.sort_unstable();
             assert_eq!(sorted, (0..BUCKET).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_set_of_slots_is_reordered_as_its_slots_are() {
+        for hash in 0..BUCKET as u64 {
+            let probe = Probe::new(hash);
+            for bits in 0..1_u32 << BUCKET {
+                let slots = (0..BUCKET).filter(|slot| bits >> slot & 1 == 1);
+                let positions = slots.map(|slot| 1 << probe.swap_order(slot)).sum::<u32>();
+                assert_eq!(probe.swap_order_of_bits(bits), positions);
+            }
         }
     }
 }

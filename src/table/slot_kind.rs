@@ -103,6 +103,11 @@ pub(super) trait SlotKind {
     /// The committed slots of a bucket.
     fn committed_in(&self, bucket: u32) -> impl Iterator<Item = SlotRef<'_, Self::Word>>;
 
+    /// The slot that ranking would choose, if that can be told without reading the whole bucket.
+    fn first_vacant(&self, _: Probe) -> Option<Self::Candidate<'_>> {
+        None
+    }
+
     /// The best slots of a bucket for an absent key.
     fn rank<M: StateMachine>(
         &self,

@@ -53,7 +53,7 @@ fn the_words_of_rings_count_as_memory() {
 fn an_attempt_distinguishes_a_lost_race_from_a_denial() {
     let machine = wide_bucket();
     let table = wide(&machine);
-    let probe = table.probe(0xabc);
+    let probe = Probe::new(0xabc);
     assert!(matches!(table.attempt(probe, &machine, NOW, 1), Attempt::Undecided), "no slot yet");
     let decide = |n: u64| table.find_at_once(probe).decide(request(probe, &machine, n));
     assert!(decide(40).expect("a place").is_ok());
@@ -79,7 +79,7 @@ fn a_first_try_of_a_key_that_was_found_admits() {
 }
 
 fn admits_at_once(table: &Table, machine: &impl StateMachine) {
-    let probe = table.probe(0xabc);
+    let probe = Probe::new(0xabc);
     assert!(table.find_at_once(probe).admit(machine, NOW, 1).is_none(), "no slot yet");
     let decided = table.find_at_once(probe).decide(request(probe, machine, 40));
     assert!(decided.expect("a place").is_ok());
@@ -162,7 +162,7 @@ fn a_key_is_put_where_its_hash_prefers() {
     // The topmost bits choose the bucket, the lowest the place.
     for place in 0..8 {
         let table = wide(&wide_bucket());
-        let (probe, machine) = (Probe::new(1 << 63 | 0xabc0 | place, 2), wide_bucket());
+        let (probe, machine) = (Probe::new(1 << 63 | 0xabc0 | place), wide_bucket());
         let decided = table.find_at_once(probe).decide(request(probe, &machine, 1));
         assert!(decided.expect("a place").is_ok());
         let row = table.rows(&machine, machine.instant(NOW)).nth(1).expect("two buckets");

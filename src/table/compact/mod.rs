@@ -43,7 +43,7 @@ impl CompactSlots {
     /// Asks for the cache line that a first look reads.
     #[inline(always)]
     pub(super) fn prefetch(&self, probe: Probe) {
-        prefetch(self.lines.bucket(probe.first()));
+        prefetch(self.lines.first_bucket(probe));
     }
 }
 
@@ -83,16 +83,17 @@ impl SlotKind for CompactSlots {
     /// The key's committed slot, if it is in its first bucket.
     #[inline(always)]
     fn find_at_once(&self, probe: Probe) -> Option<SlotRef<'_, CompactWord>> {
-        find_in(self.lines.bucket(probe.first()), Fingerprint::of(probe.hash()))
+        find_in(self.lines.first_bucket(probe), Fingerprint::of(probe.hash()))
     }
 
     /// The key's committed slot, if it is in its second bucket.
     fn find_elsewhere(&self, probe: Probe) -> Option<SlotRef<'_, CompactWord>> {
         // A model has one bucket.
-        if probe.second() == probe.first() {
+        let second = probe.second(self.buckets);
+        if second == probe.first(self.buckets) {
             return None;
         }
-        find_in(self.lines.bucket(probe.second()), Fingerprint::of(probe.hash()))
+        find_in(self.lines.bucket(second), Fingerprint::of(probe.hash()))
     }
 
     #[inline]
@@ -102,7 +103,7 @@ impl SlotKind for CompactSlots {
 
     fn matching(&self, probe: Probe) -> impl Iterator<Item = SlotRef<'_, CompactWord>> {
         let fingerprint = Fingerprint::of(probe.hash());
-        let cells = probe.buckets().flat_map(|bucket| self.lines.bucket(bucket));
+        let cells = probe.buckets(self.buckets).flat_map(|bucket| self.lines.bucket(bucket));
         let slots = cells.map(|cell| SlotRef { cell, word: cell.load() });
         slots.filter(move |slot| slot.word.is_of(fingerprint))
     }

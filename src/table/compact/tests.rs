@@ -67,7 +67,7 @@ fn filled(words: [[CompactWord; BUCKET]; 2]) -> Table {
 
 fn request<M>(machine: &M) -> KeyRequest<'_, M> {
     let request = Request { now: NOW, cells: 1 };
-    KeyRequest { probe: Probe::new(KEY, 2), machine, request, may_evict: true }
+    KeyRequest { probe: Probe::new(KEY), machine, request, may_evict: true }
 }
 
 /// Where the key would be put, and whether a live key is evicted for it.

@@ -6,7 +6,7 @@ use crate::algo::{Liveness, StateMachine};
 use crate::cell::{Head, StateWord};
 use crate::sync::{Fault, planted};
 use crate::table::BUCKET;
-use crate::table::probe::Probe;
+use crate::table::probe::{LINE, Probe};
 use crate::table::slot_kind::{BestSlots, Candidate, Ranking, SlotKind, SlotRef};
 
 /// A slot that the key might take, as it was read.
@@ -50,8 +50,7 @@ impl<'a> WideCandidate<'a> {
         instant: u64,
         (claim_rank, claim_debt): (u64, u64),
     ) -> (u64, u64) {
-        let Self { owner, head, .. } = *self;
-        let is_vacant = !owner.is_a_key() || owner.generation() != head.generation();
+        let head = self.head;
         let (rank, debt) = match machine.liveness(head.state(), instant) {
             Liveness::Idle { units } => (units.saturating_add(IDLE).min(VACANT - 1), u64::MAX),
             Liveness::Live { debt } => (LIVE, debt),
@@ -60,7 +59,13 @@ impl<'a> WideCandidate<'a> {
             true => (rank.min(claim_rank), debt | claim_debt),
             false => (rank, debt),
         };
-        if is_vacant { (VACANT, u64::MAX) } else { (rank, debt) }
+        if self.is_vacant() { (VACANT, u64::MAX) } else { (rank, debt) }
+    }
+
+    /// Whether the slot is no key's.
+    #[inline(always)]
+    fn is_vacant(&self) -> bool {
+        !self.owner.is_a_key() || self.owner.generation() != self.head.generation()
     }
 
     /// Whether the slot is taken, and waits for its owner to be written.
@@ -85,6 +90,17 @@ fn is_of(probe: Probe, owner: Owner, head: Head) -> bool {
 }
 
 impl WideSlots {
+    /// The first vacant slot of the preferred cache line, if there is another vacant one in it: so many
+    /// places mean that the second bucket is not looked at, and no slot ranks above a vacant one.
+    #[inline]
+    pub(super) fn first_of_two_vacant(&self, probe: Probe) -> Option<WideCandidate<'_>> {
+        let bucket = self.slots.first_bucket(probe);
+        let line = probe.order(bucket).take(LINE.max(2));
+        let mut vacant = line.filter_map(WideCandidate::of).filter(WideCandidate::is_vacant);
+        let first = vacant.next()?;
+        vacant.next().map(|_| first)
+    }
+
     /// Ranks all slots of a bucket, as far as possible without a branch: what they hold cannot be
     /// predicted. The key's own slot is looked for only if nothing is free.
     #[inline]
@@ -137,7 +153,8 @@ impl WideSlots {
         ranking: &Ranking,
     ) -> Option<WideCandidate<'_>> {
         let &Ranking { probe, instant, .. } = ranking;
-        let slots = probe.buckets().flat_map(|bucket| probe.order(self.slots.bucket(bucket)));
+        let buckets = probe.buckets(self.slots.bucket_count());
+        let slots = buckets.flat_map(|bucket| probe.order(self.slots.bucket(bucket)));
         let mut lightest: Option<(u64, WideCandidate<'_>)> = None;
         for candidate in slots.filter_map(WideCandidate::of) {
             let WideCandidate { slot, owner, head } = candidate;

@@ -63,7 +63,7 @@ impl WideSlots {
         let Some(state) = rebase(state, ring) else { return Ok(()) };
         let debt = debt_of(state, machine, instant);
         // Buckets after this one are still empty.
-        let others = hashes.flat_map(|hash| Probe::new(hash, buckets).buckets());
+        let others = hashes.flat_map(|hash| Probe::new(hash).buckets(buckets));
         for other in not_after(bucket, others) {
             for slot in self.slots.bucket(other).iter().filter(|slot| slot.owner() == owner) {
                 let head = slot.head.load();
@@ -122,7 +122,7 @@ fn hashes_in(fingerprint: u64, bucket: u32, buckets: u32) -> impl Iterator<Item 
     let second = second.map(move |top| top.wrapping_sub(base).wrapping_mul(FACTOR_INVERSE));
     let hash = move |top: u64| top << KNOWN_BITS | fingerprint & KNOWN;
     first.chain(second).map(hash).filter(move |hash| {
-        let mut chosen = Probe::new(*hash, buckets).buckets();
+        let mut chosen = Probe::new(*hash).buckets(buckets);
         chosen.any(|chosen| chosen == bucket)
     })
 }
@@ -161,13 +161,13 @@ mod tests {
         ) {
             let buckets = if is_few { few } else { many };
             let fingerprint = Owner::of(hash).fingerprint();
-            let chosen: Vec<u32> = Probe::new(hash, buckets).buckets().collect();
+            let chosen: Vec<u32> = Probe::new(hash).buckets(buckets).collect();
             for bucket in chosen.into_iter().chain([another % buckets, 0, buckets - 1]) {
                 let mut found: Vec<u64> = hashes_in(fingerprint, bucket, buckets).collect();
                 found.sort_unstable();
                 found.dedup();
                 let all = (0..1_u64 << GENERATION_BITS).map(|top| top << KNOWN_BITS | fingerprint);
-                let may = |hash: &u64| Probe::new(*hash, buckets).buckets().any(|b| b == bucket);
+                let may = |hash: &u64| Probe::new(*hash).buckets(buckets).any(|b| b == bucket);
                 prop_assert_eq!(found, all.filter(may).collect::<Vec<_>>());
             }
         }

@@ -46,8 +46,8 @@ fn table() -> Table {
 }
 
 fn probe() -> Probe {
-    let probe = Probe::new(KEY, 2);
-    assert_eq!(probe.buckets().collect::<Vec<_>>(), [0, 1]);
+    let probe = Probe::new(KEY);
+    assert_eq!(probe.buckets(2).collect::<Vec<_>>(), [0, 1]);
     probe
 }
 
