@@ -135,7 +135,7 @@ mod tests {
         assert!(charged.decide(at(5), 1).admitted);
         let mut claimed_state = fresh.clone();
         assert!(claimed_state.decide(at(5), 1).admitted);
-        let claimed = [(at(6), claimed_state)];
+        let claims = [(at(6), claimed_state)];
         let spec = Bucket {
             fresh: &fresh,
             claimed: &[],
@@ -149,11 +149,11 @@ mod tests {
             answers_to_one(&Bucket { denied_full: 1, ..spec.clone() }),
             [(true, 1), (false, 0)]
         );
-        let claimed = Bucket { claimed: &claimed, ..spec.clone() };
+        let claimed = Bucket { claimed: &claims, ..spec.clone() };
         assert_eq!(answers_to_one(&claimed), [(true, 1), (true, 0)]);
         let charged = Bucket { state: Some(charged), ..spec };
         assert_eq!(answers_to_one(&charged), [(true, 0)]);
-        let busy = Bucket { denied_full: 1, claimed: &claimed, ..charged.clone() };
+        let busy = Bucket { denied_full: 1, claimed: &claims, ..charged.clone() };
         assert_eq!(answers_to_one(&busy), [(true, 0)], "it has a place");
         let evicted = Bucket { evictions: 1, ..charged };
         assert_eq!(answers_to_one(&evicted), [(true, 1), (true, 0)]);
