@@ -50,7 +50,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     }
 
     /// Decides where threads may have leases of hot keys, or decisions are counted.
-    #[inline(never)]
+    #[inline(always)]
     fn decide_with_extras(
         &self,
         plan: Option<&A::Params>,
@@ -62,17 +62,25 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             // The end of a lease is judged by a time that is not behind.
             return self.decide_leasing(probe, n, || self.or_now(at));
         }
+        self.decide_counting(plan, probe, n, at)
+    }
+
+    /// Decides, and counts the decision.
+    #[inline(never)]
+    fn decide_counting(
+        &self,
+        plan: Option<&A::Params>,
+        probe: Probe,
+        n: u64,
+        at: Option<Tick>,
+    ) -> Decision {
         if let (None, None, Some(coarse)) = (plan, at, self.clock.coarse())
             && let Some(permit) = self.admit_by(coarse, probe, n)
         {
             return Ok(permit);
         }
-        self.decide_by(
-            self.or_own(plan),
-            (probe, self.table.find_at_once(probe)),
-            n,
-            self.or_now(at),
-        )
+        let found = (probe, self.table.find_at_once(probe));
+        self.decide_by(self.or_own(plan), found, n, self.or_now(at))
     }
 
     /// Looks a key up, and reads the clock.
