@@ -120,6 +120,24 @@ fn the_first_bucket_is_taken_while_it_has_two_places_or_as_many_as_the_second() 
 }
 
 #[test]
+fn the_first_of_two_vacant_slots_is_what_ranking_chooses() {
+    let (machine, mut found) = (bucket(), 0);
+    for vacant in 0..1_u32 << BUCKET {
+        let debts = core::array::from_fn(|place| if vacant >> place & 1 == 1 { 0 } else { 9 });
+        let table = filled([debts, [0; BUCKET]]);
+        let index = |slot: WideCandidate<'_>| table.slots.index_of(slot.seen().cell);
+        let Some(first) = table.slots.first_vacant(probe()) else { continue };
+        let ranking = Ranking { probe: probe(), instant: machine.instant(NOW), may_displace: true };
+        let best = table.slots.rank(0, &machine, &ranking);
+        assert!(best.reusable >= 2, "the second bucket is not looked at");
+        assert_eq!(Some(index(first)), best.free.map(index), "{debts:?}");
+        found += 1;
+    }
+    // Two or more of the four slots of the preferred line.
+    assert_eq!(found, (16 - 5) * 16);
+}
+
+#[test]
 fn where_nothing_is_free_the_least_debt_is_evicted_or_reported() {
     for (least, place) in [([3, 5], (0, 6)), ([5, 3], (1, 6)), ([3, 3], (0, 6))] {
         // Of two equal debts, it is the one that comes first in probing order.
