@@ -82,12 +82,12 @@ fn a_password_is_not_in_the_debug_text_of_a_store() {
 #[test]
 fn memory_is_counted_for_each_limit_and_each_ban() {
     let memory = |rest: &str| {
-        let text = format!("rule = [{{ name = \"a\", capacity = 1000, {rest} }}]");
+        let text = format!("rule = [{{ name = \"a\", capacity = 10000, {rest} }}]");
         let rules = Rules::parse("r.toml", &text).unwrap_or_else(|error| panic!("{error}"));
         RulesLimiter::new(rules).expect("there is memory").memory_bytes()
     };
     let one = memory("limits = \"5/s\"");
-    assert!((16_000..100_000).contains(&one), "{one}");
+    assert!((160_000..1_000_000).contains(&one), "{one}");
     assert_eq!(memory("limits = [\"5/s\", \"9/min\"]"), 2 * one);
     let banned = memory("limits = \"5/s\", penalty = { after = 1, ban = \"1h\" }");
     let counted =
