@@ -86,7 +86,7 @@ impl RulesLimiter {
     /// # use tollgate_rules::{RulesLimiter, Rules};
     /// let text = r#"rule = [{ name = "a", capacity = 1000, limits = "1/min" }]"#;
     /// let gate = RulesLimiter::new(Rules::parse("rules.toml", text)?)?;
-    /// assert!(gate.memory_bytes() < 32_000);
+    /// assert!(gate.memory_bytes() <= 128 << 10);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn new(rules: Rules) -> Result<Self, RulesBuildError> {
