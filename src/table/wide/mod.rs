@@ -155,8 +155,8 @@ fn matching_in(bucket: &[Slot; BUCKET], probe: Probe) -> u32 {
     let key = Owner::of(probe.hash());
     let matching = bucket
         .iter()
-        .rev()
-        .fold(0, |matching, slot| matching * 2 + u32::from(slot.owner().is(key)));
+        .enumerate()
+        .fold(0, |matching, (index, slot)| matching | u32::from(slot.owner().is(key)) << index);
     if matching == 0 { 0 } else { probe.swap_order_of_bits(matching) }
 }
 
