@@ -23,8 +23,7 @@ pub(crate) mod sealed {
         type Key: ?Sized;
         /// An algorithm with a quota worked in, where a request may bring its own.
         type Params;
-        /// What a request may say of time: the instant that it is made at, or the deadline of a
-        /// wait.
+        /// The time that a request may name: the instant of the request, or the deadline of a wait.
         type Time: Copy + Default + core::fmt::Debug;
     }
 }

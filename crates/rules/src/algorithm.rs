@@ -18,14 +18,14 @@ pub(crate) struct RuleAlgorithm {
     bound: fn(&Bound) -> String,
 }
 
-/// What the most that an algorithm admits is made of.
+/// The numbers and words for the sentence about the most that an algorithm admits.
 struct Bound {
     quota: Quota,
     limit: u64,
     burst: u64,
     /// As in "5 an hour".
     rate: String,
-    /// What follows "any": "hour", or "15 minutes".
+    /// The period, as it is written after "any": "hour", or "15 minutes".
     any: String,
     burst_and_limit: u64,
     twice: u64,
