@@ -27,7 +27,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             return self.decide_with_extras(plan, self.probe(key), n, None);
         }
         if let (None, Some(coarse)) = (plan, self.clock.coarse()) {
-            return self.decide_by_coarse(key, n, coarse);
+            return self.decide_by_coarse(self.probe(key), n, coarse);
         }
         let (probe, lookup, now) = self.look_up_now(key);
         self.judge(self.or_own(plan), (probe, lookup), n, now)
@@ -74,10 +74,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         n: u64,
         at: Option<Tick>,
     ) -> Decision {
-        if let (None, None, Some(coarse)) = (plan, at, self.clock.coarse())
-            && let Some(permit) = self.admit_by(coarse, probe, n)
-        {
-            return Ok(permit);
+        if let (None, None, Some(coarse)) = (plan, at, self.clock.coarse()) {
+            return self.decide_by_coarse(probe, n, coarse);
         }
         let found = (probe, self.table.find_at_once(probe));
         self.decide_by(self.or_own(plan), found, n, self.or_now(at))
@@ -102,21 +100,13 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 
     /// Admits by a coarse time if that suffices; otherwise the precise time decides.
     #[inline(always)]
-    fn decide_by_coarse(&self, key: &K, n: u64, coarse: Tick) -> Decision {
-        let probe = self.probe(key);
-        match self.admit_by(coarse, probe, n) {
-            Some(permit) => Ok(permit),
-            None => self.decide(probe, self.table.find_at_once(probe), n, self.clock.now()),
-        }
-    }
-
-    /// Admits if a first try at this time does.
-    #[inline(always)]
-    fn admit_by(&self, now: Tick, probe: Probe, n: u64) -> Option<Permit> {
+    fn decide_by_coarse(&self, probe: Probe, n: u64, coarse: Tick) -> Decision {
         let lookup = self.table.find_at_once(probe);
-        let permit = self.params.dispatch(Admit { lookup, now, n })?;
-        self.count(true);
-        Some(permit)
+        if let Some(permit) = self.params.dispatch(Admit { lookup, now: coarse, n }) {
+            self.count(true);
+            return Ok(permit);
+        }
+        self.decide(probe, lookup, n, self.clock.now())
     }
 
     /// Counts a decision, if the limiter counts them.

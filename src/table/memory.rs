@@ -175,6 +175,11 @@ impl Lines {
         Ok(Self { lines, count })
     }
 
+    #[inline]
+    pub(super) fn bucket_count(&self) -> u32 {
+        self.count
+    }
+
     #[inline(always)]
     pub(super) fn bucket(&self, index: u32) -> &Line {
         &self.lines.all()[index as usize]

@@ -54,12 +54,16 @@ impl Lines {
         ))
     }
 
+    pub(super) fn bucket_count(&self) -> u32 {
+        u32::try_from(self.0.len()).expect("few")
+    }
+
     pub(super) fn bucket(&self, index: u32) -> &[CompactCell; BUCKET] {
         &self.0[index as usize]
     }
 
     pub(crate) fn first_bucket(&self, probe: Probe) -> &[CompactCell; BUCKET] {
-        self.bucket(probe.first(u32::try_from(self.0.len()).expect("few")))
+        self.bucket(probe.first(self.bucket_count()))
     }
 }
 

@@ -28,16 +28,15 @@ type Bucket = [CompactCell; BUCKET];
 /// The slots of a compact table. See the [module](self).
 pub(super) struct CompactSlots {
     lines: Lines,
-    buckets: u32,
 }
 
 impl CompactSlots {
     pub(super) fn new(buckets: u32, huge_pages: HugePages) -> Result<Self, OutOfMemory> {
-        Ok(Self { lines: Lines::zeroed(buckets, huge_pages)?, buckets })
+        Ok(Self { lines: Lines::zeroed(buckets, huge_pages)? })
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.buckets as usize * size_of::<Bucket>()
+        self.lines.bucket_count() as usize * size_of::<Bucket>()
     }
 
     /// Asks for the cache line that a first look reads.
@@ -72,7 +71,7 @@ impl SlotKind for CompactSlots {
     type Candidate<'a> = SlotRef<'a, CompactWord>;
 
     fn bucket_count(&self) -> u32 {
-        self.buckets
+        self.lines.bucket_count()
     }
 
     #[inline(always)]
@@ -89,8 +88,8 @@ impl SlotKind for CompactSlots {
     /// The key's committed slot, if it is in its second bucket.
     fn find_elsewhere(&self, probe: Probe) -> Option<SlotRef<'_, CompactWord>> {
         // A model has one bucket.
-        let second = probe.second(self.buckets);
-        if second == probe.first(self.buckets) {
+        let (first, second) = (probe.first(self.bucket_count()), probe.second(self.bucket_count()));
+        if second == first {
             return None;
         }
         find_in(self.lines.bucket(second), Fingerprint::of(probe.hash()))
@@ -103,7 +102,7 @@ impl SlotKind for CompactSlots {
 
     fn matching(&self, probe: Probe) -> impl Iterator<Item = SlotRef<'_, CompactWord>> {
         let fingerprint = Fingerprint::of(probe.hash());
-        let cells = probe.buckets(self.buckets).flat_map(|bucket| self.lines.bucket(bucket));
+        let cells = probe.buckets(self.bucket_count()).flat_map(|bucket| self.lines.bucket(bucket));
         let slots = cells.map(|cell| SlotRef { cell, word: cell.load() });
         slots.filter(move |slot| slot.word.is_of(fingerprint))
     }

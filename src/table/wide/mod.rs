@@ -102,8 +102,7 @@ impl WideSlots {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        let slot_count = self.slots.bucket_count() as usize * BUCKET;
-        slot_count * (size_of::<Slot>() + self.ring.words * size_of::<u64>())
+        self.slots.bucket_count() as usize * self.ring.bucket_bytes()
     }
 
     /// The index of a slot, by its head.
