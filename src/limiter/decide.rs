@@ -265,14 +265,20 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 
     /// As [`decide_full`](Self::decide_full), where keys without a slot share no limiter.
     pub(crate) fn decide_without_slot(&self, nearest_idle: u64, n: u64, now: Tick) -> Decision {
-        let OutOfLine(decision) = self.decide_full(nearest_idle, n, now);
+        let OutOfLine(decision) = self.decide_full(nearest_idle, n, now, None);
         decision
     }
 
     /// Decides where all candidate slots hold live keys of others, and none may be evicted.
     #[cold]
     #[inline(never)]
-    fn decide_full(&self, nearest_idle: u64, n: u64, now: Tick) -> OutOfLine<Decision> {
+    fn decide_full(
+        &self,
+        nearest_idle: u64,
+        n: u64,
+        now: Tick,
+        max_delay: Option<Duration>,
+    ) -> OutOfLine<Decision> {
         let counters = self.table.counters();
         OutOfLine(match &self.when_full {
             WhenFull::Evict | WhenFull::Deny => {
@@ -285,28 +291,13 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             }
             WhenFull::Share(shared) => {
                 counters.count(Event::Overflowed);
-                shared.1.check(&shared.0, now, n)
+                let (params, cell) = &**shared;
+                match max_delay {
+                    Some(bound) => cell.check(&WithinDelay::new(params, bound), now, n),
+                    None => cell.check(params, now, n),
+                }
             }
         })
-    }
-
-    /// The same, where a request accepts no longer delay than `max_delay`.
-    #[cold]
-    #[inline(never)]
-    fn decide_full_within(
-        &self,
-        nearest_idle: u64,
-        n: u64,
-        now: Tick,
-        max_delay: Duration,
-    ) -> Decision {
-        match &self.when_full {
-            WhenFull::Share(shared) => {
-                self.table.counters().count(Event::Overflowed);
-                shared.1.check(&WithinDelay::new(&shared.0, max_delay), now, n)
-            }
-            _ => self.decide_without_slot(nearest_idle, n, now),
-        }
     }
 
     /// Admits, and answers as if the key were fresh.
@@ -353,13 +344,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Decide<'_, K, A, C> {
         let asked = KeyRequest { probe, machine: algo, request, may_evict: evict };
         match lookup.decide(asked) {
             Ok(decision) => decision,
-            Err(Full { nearest_idle }) => match max_delay {
-                Some(max_delay) => limiter.decide_full_within(nearest_idle, n, now, max_delay),
-                None => {
-                    let OutOfLine(decision) = limiter.decide_full(nearest_idle, n, now);
-                    decision
-                }
-            },
+            Err(Full { nearest_idle }) => {
+                let OutOfLine(decision) = limiter.decide_full(nearest_idle, n, now, max_delay);
+                decision
+            }
         }
     }
 }
@@ -378,7 +366,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Allow<'_, K, A, C> {
         match lookup.allow(asked) {
             Ok(allowed) => allowed,
             Err(Full { nearest_idle }) => {
-                let OutOfLine(decision) = limiter.decide_full(nearest_idle, n, now);
+                let OutOfLine(decision) = limiter.decide_full(nearest_idle, n, now, None);
                 decision.is_ok()
             }
         }
