@@ -96,7 +96,7 @@ impl DirectCell {
         now: impl Fn() -> Tick,
         n: u64,
     ) {
-        self.revise_charged(paid, |word| machine.refund(word, &paid.receipt, now(), n));
+        self.revise_charged(paid, |word| machine.refund(word, &paid.charge, now(), n));
     }
 
     /// Replaces the state that was charged by `next` of it, unless the bucket was reset.

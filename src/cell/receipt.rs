@@ -10,7 +10,7 @@ use crate::time::Tick;
 /// slots have no generations: there the key's word is looked up again.
 #[derive(Clone, Copy, Debug)]
 pub struct ChargeReceipt {
-    pub(crate) receipt: Receipt,
+    pub(crate) charge: Receipt,
     pub(crate) generation: u64,
     /// The slot's index in its table; 0 where there is one word.
     pub(crate) place: usize,
@@ -22,14 +22,14 @@ impl ChargeReceipt {
 
     /// The receipt of no charge.
     pub(crate) const NOTHING: Self = Self {
-        receipt: Receipt { cells: 0, at: Tick::ZERO, next: 0 },
+        charge: Receipt { cells: 0, at: Tick::ZERO, next: 0 },
         generation: Self::NO_LIFE,
         place: 0,
     };
 
     /// The cells that were charged.
     pub(crate) fn cells(&self) -> u64 {
-        self.receipt.cells
+        self.charge.cells
     }
 }
 
@@ -47,7 +47,7 @@ impl<V: Copy> Ruling<V> {
             Self::Denied(view) => Err(machine.denied(view, now, cells)),
             Self::Admitted(view) => match machine.step(view, now, cells) {
                 Step::Admit { next } => Ok(ChargeReceipt {
-                    receipt: Receipt { cells, at: now, next },
+                    charge: Receipt { cells, at: now, next },
                     generation,
                     place,
                 }),

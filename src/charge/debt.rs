@@ -225,8 +225,8 @@ impl<A: Algorithm<Params: Ahead>, C: Clock> Direct<A, C> {
 
 /// A charge that counts as made when its turn comes, and how long that is.
 fn with_turn(algo: &impl Refund, mut paid: ChargeReceipt, now: Tick) -> (ChargeReceipt, Duration) {
-    let wait = algo.turn(paid.receipt.next, now);
-    paid.receipt.at = now.saturating_add(wait);
+    let wait = algo.turn(paid.charge.next, now);
+    paid.charge.at = now.saturating_add(wait);
     (paid, wait)
 }
 
@@ -251,5 +251,5 @@ fn anyway(
 /// How long until a charge could have been made in the usual way.
 fn turn_of(algo: &impl Refund, paid: &ChargeReceipt, now: Tick) -> Duration {
     let nowhere = paid.generation == ChargeReceipt::NO_LIFE;
-    if nowhere { Duration::ZERO } else { algo.turn(paid.receipt.next, now) }
+    if nowhere { Duration::ZERO } else { algo.turn(paid.charge.next, now) }
 }

@@ -135,7 +135,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
 
 /// The permit of a charge, by the state that it left.
 fn permit_after(algo: &impl Refund, receipt: &ChargeReceipt, now: Tick) -> Permit {
-    algo.permit(algo.read(receipt.receipt.next, NoRing, now, 0), now, 0)
+    algo.permit(algo.read(receipt.charge.next, NoRing, now, 0), now, 0)
 }
 
 struct ChargeSlot<'a, K: ?Sized, A: Algorithm, C> {
@@ -193,7 +193,7 @@ impl<K: ?Sized, A: Algorithm, C, N: Fn() -> Tick> RefundVisitor for RefundSlot<'
     fn visit<M: Refund>(self, algo: &M) {
         let Self { limiter, probe, receipt, n, now } = self;
         let now = clock_of(receipt, now);
-        let next = |state| algo.refund(state, &receipt.receipt, now(), n);
+        let next = |state| algo.refund(state, &receipt.charge, now(), n);
         limiter.table().revise_charged(probe, receipt, next);
     }
 }
@@ -216,6 +216,6 @@ impl<N: Fn() -> Tick> RefundVisitor for RefundBucket<'_, N> {
 
 /// The time of a refund.
 fn clock_of(receipt: &ChargeReceipt, now: impl Fn() -> Tick) -> impl Fn() -> Tick {
-    let charged_at = receipt.receipt.at;
+    let charged_at = receipt.charge.at;
     move || if planted(Fault::RefundedAtOldTime) { charged_at } else { now() }
 }

@@ -293,7 +293,7 @@ impl KeyQueue {
         {
             // No waiter behind this one is charged.
             *turn = call.ops.turn_of_last(first.request.probe, call.now).min(*turn);
-            paid.receipt.at = *turn;
+            paid.charge.at = *turn;
             let turn = *turn;
             first.wake_by(turn, call.wakers);
         }

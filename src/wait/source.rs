@@ -114,8 +114,8 @@ pub(super) mod sealed {
                 worse.set(by);
                 next
             });
-            let late = now.since(paid.receipt.at);
-            paid.receipt.at = paid.receipt.at.saturating_add(worse.get()).min(now);
+            let late = now.since(paid.charge.at);
+            paid.charge.at = paid.charge.at.saturating_add(worse.get()).min(now);
             if worse.get().is_zero() { Duration::ZERO } else { late.saturating_add(TURNS_ROUNDED) }
         }
     }
