@@ -85,8 +85,9 @@ impl Key {
         out.push(NO_KEY);
     }
 
-    /// The parts of a request's key as text; `None` if one is missing. Two requests whose values are
-    /// all equal share a bucket.
+    /// The parts of a request's key as text; `None` if one is missing. Two requests share a bucket if and
+    /// only if all their values are equal. In a path, a header or a cookie, `%` is written as `%25`, and
+    /// a byte that is no UTF-8 as `%` and two digits.
     ///
     /// `address` formats the client's address, in which only the bits that count are set.
     ///

@@ -1,7 +1,7 @@
 //! The value that a key part reads from a request, as bytes and as text.
 //!
-//! Both forms of a kind of value are in this file, side by side. Two values of UTF-8 have the same
-//! bytes if and only if they have the same text. A property in `tests.rs` checks this.
+//! Both forms of a kind of value are in this file, side by side. Two values have the same bytes
+//! if and only if they have the same text. A property in `tests.rs` checks this.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -67,19 +67,19 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// The value for people. `address` formats the client's address.
+    /// The value for people. `address` formats the client's address. Where a client chooses the bytes, those
+    /// that are no UTF-8 are written as `%XX`, and so is `%`.
     pub(super) fn text(self, address: &impl Fn(IpAddr) -> String) -> String {
-        let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match self {
             Self::Address(its) => address(its),
-            Self::Bytes(bytes) => lossy(bytes),
+            Self::Bytes(bytes) => escape(bytes, &['%']),
             Self::HostName(name) => name.to_ascii_lowercase(),
             Self::HostAddress(six) => format!("[{six}]"),
             Self::Path(path, spelling) => {
                 let decoded = |segment: &&str| {
                     let bytes = path::decoded(segment).map(|byte| spelling.folded(byte));
                     let bytes: Vec<u8> = bytes.collect();
-                    format!("/{}", lossy(&bytes).replace('/', "%2F"))
+                    format!("/{}", escape(&bytes, &['%', '/']))
                 };
                 let whole: String =
                     segments(path, spelling).as_slice().iter().map(decoded).collect();
@@ -92,6 +92,22 @@ impl<'v> Value<'v> {
 /// The segments of a path as keys count them: resolved, so that no spelling has its own key.
 fn segments(path: &str, spelling: Spelling) -> Segments<'_> {
     Reading::of_keys(spelling).of(path)
+}
+
+/// The bytes as text, in which bytes that are no UTF-8 and these characters of ASCII are written as `%XX`.
+fn escape(bytes: &[u8], ascii: &[char]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for its in chunk.valid().chars() {
+            if ascii.contains(&its) {
+                text.push_str(&format!("%{:02X}", u32::from(its)));
+            } else {
+                text.push(its);
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("%{byte:02X}")));
+    }
+    text
 }
 
 fn write_count(count: usize, out: &mut KeyBytes) {
