@@ -73,20 +73,26 @@ pub fn keyed<A: Algorithm>(
     capacity: u64,
     on_full: OnFull,
 ) -> Arc<Keyed<A>> {
-    let begun = begun(quota, capacity, on_full).slots(SlotLayout::Wide).algorithm(algorithm);
+    let begun = begun(quota, capacity, on_full).slots(SlotLayout::Wide).hash_seed(APART);
+    let begun = begun.algorithm(algorithm);
     Arc::new(begun.build().expect("the quota and the capacity are in range"))
 }
 
 /// A [`gate`] whose slots are compact.
 #[must_use]
 pub fn compact(quota: Quota, capacity: u64, on_full: OnFull) -> Arc<Gate> {
-    let begun = begun(quota, capacity, on_full).slots(SlotLayout::Compact);
+    let begun = begun(quota, capacity, on_full).slots(SlotLayout::Compact).hash_seed(TOGETHER);
     Arc::new(begun.build().expect("the quota fits a compact slot"))
 }
 
 fn begun(quota: Quota, capacity: u64, on_full: OnFull) -> Builder<u64, Gcra, NoClock> {
-    Limiter::builder(quota).clock(NoClock).capacity(capacity).on_full(on_full).hash_seed(1)
+    Limiter::builder(quota).clock(NoClock).capacity(capacity).on_full(on_full)
 }
+
+/// By this seed of the hash, the keys 1 and 3 prefer one slot of a bucket, 2 and 7 the other.
+pub const APART: u64 = 76;
+/// By this one, 1, 3 and 7 prefer the same slot.
+const TOGETHER: u64 = 8;
 
 /// One bucket, hence two slots for all keys.
 pub const ONE_BUCKET: u64 = 1;

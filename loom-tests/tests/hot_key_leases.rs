@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use loom::thread;
 use loom_tests::{
-    Gate, NoClock, ONE_BUCKET, ask, at, burst, catch_two, each_of, explore_four, explore_three,
-    explore_two_whole, left,
+    APART, Gate, NoClock, ONE_BUCKET, ask, at, burst, catch_two, each_of, explore_four,
+    explore_three, explore_two_whole, left,
 };
 use tollgate::internals::{Fault, plant};
 use tollgate::{Gcra, Limiter, Tick};
@@ -29,7 +29,7 @@ fn gate() -> Arc<Gate> {
         .clock(NoClock)
         .capacity(ONE_BUCKET)
         .lease_hot_keys()
-        .hash_seed(1)
+        .hash_seed(APART)
         .build();
     let gate = Arc::new(gate.expect("in range"));
     assert_eq!(ask(&gate, KEY, at(1)), 1);

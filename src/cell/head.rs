@@ -44,10 +44,17 @@ impl Head {
         (GENERATION.of(self.0) + 1) & GENERATION.max()
     }
 
-    /// Whether the generation is this one and the word is not provisional.
+    /// Whether the generation is this one and the word is not provisional. A number above all
+    /// generations is none.
     #[inline(always)]
-    pub(crate) const fn is_committed_in(self, generation: u64) -> bool {
-        LIFE.of(self.0) == generation << 1
+    pub(crate) fn is_committed_in(self, generation: u64) -> bool {
+        generation <= Self::GENERATION_MAX && self.is_of_life(2 * generation)
+    }
+
+    /// Whether generation and provisional bit are this number: twice a generation for a committed word.
+    #[inline(always)]
+    pub(crate) fn is_of_life(self, life: u64) -> bool {
+        LIFE.of(self.0) == life
     }
 }
 
@@ -122,6 +129,7 @@ mod tests {
                 prop_assert_eq!(head.next_generation(), (generation + 1) % 1_024);
                 prop_assert_eq!(head.is_committed_in(generation), !provisional);
                 prop_assert!(!head.is_committed_in(generation ^ 1));
+                prop_assert!((10..64).all(|bit| !head.is_committed_in(generation ^ 1 << bit)));
                 prop_assert_eq!(head.with_state(!payload & PAYLOAD.max()).generation(), generation);
                 prop_assert_eq!(head.commit(payload), committed);
                 prop_assert_eq!(head.is_same_life(committed), !provisional);

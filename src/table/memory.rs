@@ -151,6 +151,15 @@ impl Slots {
         unsafe { self.buckets.all().get_unchecked(index as usize) }
     }
 
+    /// The slot that a key prefers in the first of its buckets.
+    #[inline(always)]
+    pub(crate) fn preferred(&self, probe: Probe) -> &Slot {
+        let index = probe.home(self.count);
+        // SAFETY: a number below 2^32 times the count of buckets, divided by 2^32 and multiplied by the
+        // slots of a bucket, is below the count of slots, and that many were allocated.
+        unsafe { self.buckets.all().as_flattened().get_unchecked(index) }
+    }
+
     /// The address of the first bucket.
     #[inline(always)]
     pub(super) fn address(&self) -> usize {
@@ -191,6 +200,14 @@ impl Lines {
         let index = probe.first(self.count);
         // SAFETY: as in `Slots::first_bucket`.
         unsafe { self.lines.all().get_unchecked(index as usize) }
+    }
+
+    /// The slot that a key prefers in the first of its buckets.
+    #[inline(always)]
+    pub(super) fn preferred(&self, probe: Probe) -> &CompactCell {
+        let index = probe.home(self.count);
+        // SAFETY: as in `Slots::preferred`.
+        unsafe { self.lines.all().as_flattened().get_unchecked(index) }
     }
 }
 

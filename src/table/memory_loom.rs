@@ -37,6 +37,10 @@ impl Slots {
         self.bucket(probe.first(self.bucket_count()))
     }
 
+    pub(crate) fn preferred(&self, probe: Probe) -> &Slot {
+        &self.0.as_flattened()[probe.home(self.bucket_count())]
+    }
+
     pub(crate) fn address(&self) -> usize {
         self.0.as_ptr().addr()
     }
@@ -64,6 +68,10 @@ impl Lines {
 
     pub(crate) fn first_bucket(&self, probe: Probe) -> &[CompactCell; BUCKET] {
         self.bucket(probe.first(self.bucket_count()))
+    }
+
+    pub(crate) fn preferred(&self, probe: Probe) -> &CompactCell {
+        &self.0.as_flattened()[probe.home(self.bucket_count())]
     }
 }
 

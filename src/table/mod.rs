@@ -23,6 +23,7 @@ mod memory;
 mod memory;
 mod probe;
 mod request;
+mod slack;
 mod slot_kind;
 mod slot_table;
 mod snapshot;
@@ -104,8 +105,8 @@ impl Table {
         huge_pages: HugePages,
     ) -> Result<Self, OutOfMemory> {
         let slots = CompactSlots::new(buckets, huge_pages)?;
-        let kind = Kind::Compact(SlotTable::new(slots, skew));
-        Ok(Self { stated_buckets: buckets, buckets, kind })
+        let (stated_buckets, buckets) = (buckets, slots.bucket_count());
+        Ok(Self { stated_buckets, buckets, kind: Kind::Compact(SlotTable::new(slots, skew)) })
     }
 
     /// Buckets for `capacity` live keys; `None` if they are too many to number.

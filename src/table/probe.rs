@@ -4,13 +4,20 @@ use super::BUCKET;
 
 /// A key's hash. It determines the key's fingerprint, its two buckets, and the slot that it prefers
 /// in both, each computed when it is needed: the usual lookup needs no second bucket.
-///
-/// The probing order is the same for every thread: the first bucket from the preferred slot on,
-/// starting with the slots of its cache line, then the second bucket likewise.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Probe {
     hash: u64,
 }
+
+/// The order in which a key's slots are probed, the same for every thread: the first bucket from the
+/// preferred slot on, starting with the slots of its cache line, then the second bucket likewise.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Order {
+    preferred: usize,
+}
+
+/// The slots of a bucket are numbered by so many bits.
+const BUCKET_BITS: u32 = BUCKET.trailing_zeros();
 
 /// Slots in a cache line of a wide table.
 pub(super) const LINE: usize = BUCKET / 2;
@@ -31,8 +38,22 @@ impl Probe {
 
     /// The first of the key's buckets, in a table of so many.
     #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "below the number of buckets")]
     pub(super) fn first(&self, of: u32) -> u32 {
-        (((self.hash >> 32) * u64::from(of)) >> 32) as u32
+        (self.home(of) / BUCKET) as u32
+    }
+
+    /// The slot that the key prefers among all slots of a table of so many buckets: the high half of the
+    /// hash, as a fraction of 2^32, of their number. It is below their number.
+    #[inline(always)]
+    pub(super) fn home(&self, of: u32) -> usize {
+        (((self.hash >> 32) * u64::from(of)) >> (32 - BUCKET_BITS)) as usize
+    }
+
+    /// The order in which the key's slots are probed, in a table of so many buckets.
+    #[inline(always)]
+    pub(super) fn order(&self, of: u32) -> Order {
+        Order { preferred: self.home(of) % BUCKET }
     }
 
     /// Another bucket than the first, unless there is only one.
@@ -46,42 +67,36 @@ impl Probe {
         }
     }
 
-    #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "the low bits are meant")]
-    pub(super) fn preferred(&self) -> usize {
-        self.hash as usize % BUCKET
-    }
-
     /// The key's buckets, the first one first. A table of one bucket (in a model) has no second.
     pub(super) fn buckets(&self, of: u32) -> impl Iterator<Item = u32> + use<> {
         let (first, second) = (self.first(of), self.second(of));
         [first].into_iter().chain((second != first).then_some(second))
     }
+}
 
-    /// The slots of a bucket in probing order.
+impl Order {
+    /// The slots of a bucket in this order.
     #[inline]
-    pub(super) fn order<'a, S>(&self, bucket: &'a [S; BUCKET]) -> impl Iterator<Item = &'a S> {
-        let probe = *self;
-        (0..BUCKET).map(move |index| probe.in_order(bucket, index))
+    pub(super) fn slots<S>(self, bucket: &[S; BUCKET]) -> impl Iterator<Item = &S> {
+        (0..BUCKET).map(move |position| self.slot(bucket, position))
     }
 
-    /// The slot that is at this position in the probing order of a bucket.
+    /// The slot of a bucket that is at this position.
     #[inline(always)]
-    pub(super) fn in_order<'a, S>(&self, bucket: &'a [S; BUCKET], position: usize) -> &'a S {
-        &bucket[self.swap_order(position)]
+    pub(super) fn slot<S>(self, bucket: &[S; BUCKET], position: usize) -> &S {
+        &bucket[self.swap(position)]
     }
 
-    /// Converts a position in the probing order to the index of a slot, and the index of a slot to
-    /// its position.
+    /// Converts a position to the index of a slot, and the index of a slot to its position.
     #[inline(always)]
-    pub(super) fn swap_order(&self, index: usize) -> usize {
-        (index ^ self.preferred()) % BUCKET
+    pub(super) fn swap(self, index: usize) -> usize {
+        (index ^ self.preferred) % BUCKET
     }
 
     /// The same for the bits of a set of slots, one for each.
-    pub(super) fn swap_order_of_bits(&self, mut bits: u32) -> u32 {
+    pub(super) fn swap_bits(self, mut bits: u32) -> u32 {
         for (distance, lower) in [(1, 0x55), (2, 0x33), (4, 0x0f)] {
-            if self.preferred() & distance != 0 {
+            if self.preferred & distance != 0 {
                 bits = (bits & lower) << distance | bits >> distance & lower;
             }
         }
@@ -90,8 +105,8 @@ impl Probe {
 
     /// The first slot of the cache line that the preferred slot is in.
     #[inline(always)]
-    pub(super) fn preferred_line(&self) -> usize {
-        self.preferred() & !(LINE - 1)
+    pub(super) fn first_of_line(self) -> usize {
+        self.preferred & !(LINE - 1)
     }
 }
 
@@ -109,17 +124,18 @@ mod tests {
             prop_assert!(probe.first(buckets) < buckets && probe.second(buckets) < buckets);
             prop_assert_ne!(probe.first(buckets), probe.second(buckets));
             prop_assert_eq!(probe.buckets(buckets).count(), 2);
+            prop_assert!(probe.home(buckets) < buckets as usize * BUCKET);
+            prop_assert_eq!(probe.home(buckets) / BUCKET, probe.first(buckets) as usize);
         }
     }
 
     #[test]
     fn the_probing_order_is_a_permutation_that_begins_with_the_preferred_line() {
         let bucket: [usize; BUCKET] = core::array::from_fn(|index| index);
-        for hash in 0..BUCKET as u64 {
-            let probe = Probe::new(hash);
-            let order: Vec<usize> = probe.order(&bucket).copied().collect();
-            assert_eq!(order[0], probe.preferred());
-            assert!(order[..4].iter().all(|slot| slot / 4 == probe.preferred() / 4));
+        for preferred in 0..BUCKET {
+            let order: Vec<usize> = Order { preferred }.slots(&bucket).copied().collect();
+            assert_eq!(order[0], preferred);
+            assert!(order[..4].iter().all(|slot| slot / 4 == preferred / 4));
             let mut sorted = order.clone();
             sorted.sort_unstable();
             assert_eq!(sorted, (0..BUCKET).collect::<Vec<_>>());
@@ -128,12 +144,11 @@ mod tests {
 
     #[test]
     fn a_set_of_slots_is_reordered_as_its_slots_are() {
-        for hash in 0..BUCKET as u64 {
-            let probe = Probe::new(hash);
+        for order in (0..BUCKET).map(|preferred| Order { preferred }) {
             for bits in 0..1_u32 << BUCKET {
                 let slots = (0..BUCKET).filter(|slot| bits >> slot & 1 == 1);
-                let positions = slots.map(|slot| 1 << probe.swap_order(slot)).sum::<u32>();
-                assert_eq!(probe.swap_order_of_bits(bits), positions);
+                let positions = slots.map(|slot| 1 << order.swap(slot)).sum::<u32>();
+                assert_eq!(order.swap_bits(bits), positions);
             }
         }
     }

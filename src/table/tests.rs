@@ -159,10 +159,10 @@ fn words_with_bits_outside_their_fields_are_not_restored() {
 
 #[test]
 fn a_key_is_put_where_its_hash_prefers() {
-    // The topmost bits choose the bucket, the lowest the place.
+    // The topmost bit chooses one of two buckets, the next ones the place.
     for place in 0..8 {
         let table = wide(&wide_bucket());
-        let (probe, machine) = (Probe::new(1 << 63 | 0xabc0 | place), wide_bucket());
+        let (probe, machine) = (Probe::new(1 << 63 | place << 60 | 0xabc), wide_bucket());
         let decided = table.find_at_once(probe).decide(request(probe, &machine, 1));
         assert!(decided.expect("a place").is_ok());
         let row = table.rows(&machine, machine.instant(NOW)).nth(1).expect("two buckets");

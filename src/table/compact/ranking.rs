@@ -3,15 +3,13 @@
 use super::CompactSlots;
 use crate::algo::{Liveness, StateMachine};
 use crate::cell::{CompactWord, Fingerprint, StateWord};
-use crate::table::BUCKET;
 use crate::table::slot_kind::{BestSlots, Ranking, SlotRef};
 
 impl CompactSlots {
     /// Ranks the slots of a bucket until the key's own slot comes up.
     ///
-    /// Vacant slots are taken in the bucket's order, so the first keys to arrive have the first
-    /// slots. Of live slots with equal debts, the one that the new key's hash prefers is offered:
-    /// so any key is as likely to be forgotten as any other, whenever it arrived.
+    /// Of equal slots, the first in probing order is offered. So keys have the slots they prefer, and of
+    /// keys with equal debts any is as likely to be forgotten as any other, whenever it arrived.
     #[inline]
     pub(super) fn rank_bucket<M: StateMachine>(
         &self,
@@ -21,11 +19,12 @@ impl CompactSlots {
     ) -> BestSlots<SlotRef<'_, CompactWord>> {
         let &Ranking { probe, instant, may_displace } = ranking;
         let fingerprint = Fingerprint::of(probe.hash());
+        let order = probe.order(self.lines.bucket_count());
         let (mut reusable, mut has_own, mut live) = (0, false, None);
         let (mut vacant, mut claimed) = (None, None);
         let mut idle: Option<(u64, SlotRef<'_, CompactWord>)> = None;
-        let mut least = (u64::MAX, BUCKET);
-        for (index, cell) in self.lines.bucket(bucket).iter().enumerate() {
+        let mut least = u64::MAX;
+        for cell in order.slots(self.lines.bucket(bucket)) {
             let word = cell.load();
             let slot = SlotRef { cell, word };
             if word.is_of(fingerprint) {
@@ -49,9 +48,8 @@ impl CompactSlots {
                     }
                 }
                 Liveness::Live { debt } => {
-                    let order = (debt, probe.swap_order(index));
-                    if order < least {
-                        least = order;
+                    if debt < least {
+                        least = debt;
                         live = Some((debt, slot));
                     }
                 }

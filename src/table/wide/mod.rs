@@ -35,7 +35,8 @@ use core::ptr;
 use super::BUCKET;
 use super::counters::Counters;
 use super::memory::{HugePages, LINE_WORDS, OutOfMemory, RingWords, Slots, prefetch};
-use super::probe::{LINE, Probe};
+use super::probe::{LINE, Order, Probe};
+use super::slack::slack_factor;
 use super::slot_kind::{BestSlots, Ranking, SlotKind, SlotRef};
 use crate::algo::StateMachine;
 use crate::cell::{ChargeReceipt, Head, HeadCell, SlotRing, StateWord};
@@ -73,26 +74,14 @@ impl RingLayout {
     }
 }
 
-/// The largest table that has slack, a part of a core's second cache.
-const SLACK_BYTES_MAX: usize = 128 << 10;
-/// The smallest table that has slack. Smaller ones fit the nearest cache, and fill up at their stated
-/// capacity.
-const SLACK_BUCKETS_MIN: u32 = 8;
-
 impl WideSlots {
-    /// Slots of so many buckets. A small table has slack: up to four times as many.
+    /// Slots of so many buckets, or more of them with [slack](crate::table::slack).
     pub(super) fn new(
         stated_buckets: u32,
         ring: RingLayout,
         huge_pages: HugePages,
     ) -> Result<Self, OutOfMemory> {
-        let stated_bytes = (stated_buckets as usize).saturating_mul(ring.bucket_bytes());
-        let factor = match SLACK_BYTES_MAX / stated_bytes {
-            _ if stated_buckets < SLACK_BUCKETS_MIN => 1,
-            4.. => 4,
-            2 | 3 => 2,
-            _ => 1,
-        };
+        let factor = slack_factor(stated_buckets, ring.bucket_bytes());
         let buckets = stated_buckets * factor;
         let slots = Slots::zeroed(buckets, huge_pages)?;
         let slot_count = buckets as usize * BUCKET;
@@ -128,7 +117,7 @@ impl WideSlots {
     /// prefers, if that is a short one.
     #[inline(always)]
     pub(super) fn prefetch(&self, probe: Probe) {
-        let preferred = &self.slots.first_bucket(probe)[probe.preferred()];
+        let preferred = self.slots.preferred(probe);
         prefetch(preferred);
         if let Some([first, last]) = self.ends_of_short_ring(&preferred.head) {
             prefetch(first);
@@ -145,18 +134,17 @@ impl WideSlots {
     }
 }
 
-/// Which slots of a bucket have this fingerprint: a bit for each, in probing order.
+/// Which slots of a bucket have the key's fingerprint: a bit for each, in probing order.
 ///
 /// Without a branch: nearly always there is none, but where there is one, which it is cannot be
 /// predicted.
 #[inline(always)]
-fn matching_in(bucket: &[Slot; BUCKET], probe: Probe) -> u32 {
-    let key = Owner::of(probe.hash());
+fn matching_in(bucket: &[Slot; BUCKET], key: Owner, order: Order) -> u32 {
     let matching = bucket
         .iter()
         .enumerate()
         .fold(0, |matching, (index, slot)| matching | u32::from(slot.owner().is(key)) << index);
-    if matching == 0 { 0 } else { probe.swap_order_of_bits(matching) }
+    if matching == 0 { 0 } else { order.swap_bits(matching) }
 }
 
 /// The slot of a line that has the key's fingerprint; any other of the line if none has.
@@ -164,8 +152,7 @@ fn matching_in(bucket: &[Slot; BUCKET], probe: Probe) -> u32 {
 /// Without a branch: which slot of the line it is cannot be predicted.
 #[inline(always)]
 #[allow(clippy::reversed_empty_ranges, reason = "a model's line is one slot")]
-fn likely_in(bucket: &[Slot; BUCKET], probe: Probe) -> &Slot {
-    let (line, key) = (probe.preferred_line(), Owner::of(probe.hash()));
+fn likely_in(bucket: &[Slot; BUCKET], key: Owner, line: usize) -> &Slot {
     let mut matching: usize = 0;
     for place in 0..LINE - 1 {
         let matches = bucket[line + place].owner().is(key);
@@ -180,6 +167,7 @@ impl SlotKind for WideSlots {
     type Word = Head;
     type Candidate<'a> = WideCandidate<'a>;
 
+    #[inline(always)]
     fn bucket_count(&self) -> u32 {
         self.slots.bucket_count()
     }
@@ -199,13 +187,14 @@ impl SlotKind for WideSlots {
     /// it is looked at first: the branch is predicted.
     #[inline(always)]
     fn find_at_once(&self, probe: Probe) -> Option<SlotRef<'_, Head>> {
-        let bucket = self.slots.first_bucket(probe);
         if self.has_slack
-            && let Some(preferred) = bucket[probe.preferred()].committed_for(probe)
+            && let Some(preferred) = self.slots.preferred(probe).committed_for(probe)
         {
             return Some(preferred);
         }
-        likely_in(bucket, probe).committed_for(probe)
+        let line = probe.order(self.bucket_count()).first_of_line();
+        let likely = likely_in(self.slots.first_bucket(probe), Owner::of(probe.hash()), line);
+        likely.committed_for(probe)
     }
 
     /// The first slot in probing order, if the key has claims beside it.
@@ -227,12 +216,13 @@ impl SlotKind for WideSlots {
         let indices = [probe.first(count), probe.second(count)];
         let buckets = indices.map(|index| self.slots.bucket(index));
         // A table of one bucket (in a model) has no second.
-        let second = if indices[0] == indices[1] { 0 } else { matching_in(buckets[1], probe) };
-        let mut left = matching_in(buckets[0], probe) | second << BUCKET;
+        let (key, order) = (Owner::of(probe.hash()), probe.order(count));
+        let second = if indices[0] == indices[1] { 0 } else { matching_in(buckets[1], key, order) };
+        let mut left = matching_in(buckets[0], key, order) | second << BUCKET;
         let slots = std::iter::from_fn(move || {
             let next = left.trailing_zeros() as usize;
             left &= left.wrapping_sub(1);
-            Some(probe.in_order(buckets.get(next / BUCKET)?, next))
+            Some(order.slot(buckets.get(next / BUCKET)?, next))
         });
         slots.filter_map(move |slot| slot.seen_for(probe))
     }

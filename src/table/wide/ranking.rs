@@ -98,7 +98,7 @@ impl WideSlots {
     #[inline]
     pub(super) fn first_of_two_vacant(&self, probe: Probe) -> Option<WideCandidate<'_>> {
         let bucket = self.slots.first_bucket(probe);
-        let line = probe.order(bucket).take(LINE);
+        let line = probe.order(self.slots.bucket_count()).slots(bucket).take(LINE);
         let mut vacant = line.filter_map(WideCandidate::of).filter(WideCandidate::is_vacant);
         let first = vacant.next()?;
         vacant.next().map(|_| first)
@@ -116,11 +116,11 @@ impl WideSlots {
         let &Ranking { probe, instant, may_displace } = ranking;
         // A claim that may not be displaced is not to be taken at all.
         let claims = if may_displace { (CLAIMED, 0) } else { (LIVE, u64::MAX) };
-        let slots = self.slots.bucket(bucket);
+        let (slots, order) = (self.slots.bucket(bucket), probe.order(self.slots.bucket_count()));
         let mut seen = [(Owner::NONE, Head::committed(0, 0)); BUCKET];
         let (mut reusable, mut best, mut free) = (0, LIVE, BUCKET);
         let (mut least, mut live) = (u64::MAX, BUCKET);
-        for (index, slot) in probe.order(slots).enumerate() {
+        for (index, slot) in order.slots(slots).enumerate() {
             let Some(candidate) = WideCandidate::of(slot) else { continue };
             seen[index] = (candidate.owner, candidate.head);
             let (rank, debt) = candidate.rank(machine, instant, claims);
@@ -130,7 +130,7 @@ impl WideSlots {
         }
         let candidate = |index: usize| {
             let &(owner, head) = seen.get(index)?;
-            Some(WideCandidate { slot: probe.in_order(slots, index), owner, head })
+            Some(WideCandidate { slot: order.slot(slots, index), owner, head })
         };
         let is_own = |&(owner, head): &(Owner, Head)| is_of(probe, owner, head);
         let has_own = free == BUCKET && seen.iter().any(is_own);
@@ -156,8 +156,9 @@ impl WideSlots {
         ranking: &Ranking,
     ) -> Option<WideCandidate<'_>> {
         let &Ranking { probe, instant, .. } = ranking;
-        let buckets = probe.buckets(self.slots.bucket_count());
-        let slots = buckets.flat_map(|bucket| probe.order(self.slots.bucket(bucket)));
+        let (buckets, order) =
+            (probe.buckets(self.slots.bucket_count()), probe.order(self.slots.bucket_count()));
+        let slots = buckets.flat_map(|bucket| order.slots(self.slots.bucket(bucket)));
         let mut lightest: Option<(u64, WideCandidate<'_>)> = None;
         for candidate in slots.filter_map(WideCandidate::of) {
             let WideCandidate { slot, owner, head } = candidate;

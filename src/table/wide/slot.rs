@@ -26,8 +26,9 @@ impl Owner {
     /// The owner with that hash, in generation 0.
     #[inline(always)]
     pub(super) const fn of(hash: u64) -> Self {
-        let bits = hash & FINGERPRINT.max();
-        Self(FINGERPRINT.set(0, if bits == 0 { 1 } else { bits }))
+        // The field is the topmost one: the shift leaves its bits alone.
+        let bits = hash << GENERATION_BITS;
+        Self(if bits == 0 { 1 << GENERATION_BITS } else { bits })
     }
 
     /// The same owner in another generation.
@@ -114,8 +115,14 @@ impl Slot {
         if cfg!(tollgate_loom) && generation > Head::GENERATION_MAX {
             return None;
         }
+        // Twice the generation is the topmost bits of a committed head. It overflows for no generation,
+        // and the branch is predicted.
+        let life = generation.checked_add(generation)?;
         let word = self.head.load();
-        word.is_committed_in(generation).then_some(SlotRef { cell: &self.head, word })
+        if word.is_of_life(life) {
+            return Some(SlotRef { cell: &self.head, word });
+        }
+        None
     }
 
     /// The slot and its owner, if it is some key's and committed.

@@ -2,19 +2,21 @@
 //!
 //! Families are functions, so that the same ones are played with and without a planted fault.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use shuttle::thread;
 use tollgate::algorithm::Algorithm;
 use tollgate::dynamic::DynamicGcra;
 use tollgate::internals::oracle::{Level, Oracle};
 use tollgate::limiter::SlotLayout;
 use tollgate::{FixedWindow, Gcra, OnFull, Quota, SlidingLog, SubWindows, Tick};
 
-use crate::explore::Played;
-use crate::play::{Family, bare, burst, two_slots};
+use crate::explore::{History, Played};
+use crate::play::{Family, Keyed, bare, burst, two_slots};
 use crate::quota_changes::play_changes;
 use crate::reservations::play_reservations;
-use crate::script::{Clocks, Mix};
+use crate::script::{BEGIN, Clocks, Mix, at};
 
 /// One bucket, asked by threads whose clocks differ.
 const BUCKET: Mix = Mix { keys: 1, cells_max: 2, clocks: Clocks::Differ, reset_in: 8 };
@@ -155,4 +157,32 @@ pub fn dynamic_quota() -> Played {
 pub fn claimed_logs() -> Played {
     let gate = two_slots(SlidingLog::new(), two_seconds(3), SlotLayout::Wide, OnFull::Deny);
     Family { before_is_live: true, ..of(CLAIMED, 3, 2) }.play(gate)
+}
+
+/// Two threads that claim a key, while a third makes room in the one slot and then in the other. Nobody
+/// resets the key, so it is granted its one cell once.
+pub fn claims_while_room_is_made() -> Played {
+    // The key and the other one prefer the same slot, the neighbour the other.
+    let (key, neighbour, other) = (7, 1, 2);
+    let gate = Arc::new(two_slots(Gcra::new(), burst(1), SlotLayout::Wide, OnFull::Deny));
+    let ask = move |gate: &Keyed<Gcra>, key: u64| gate.ask(&key).at(at(BEGIN)).check().is_ok();
+    assert!(ask(&gate, neighbour), "the table is empty");
+    let claims = || {
+        let gate = Arc::clone(&gate);
+        thread::spawn(move || ask(&gate, key))
+    };
+    let threads = [claims(), claims(), {
+        let gate = Arc::clone(&gate);
+        thread::spawn(move || {
+            let _ = ask(&gate, other);
+            gate.reset(&neighbour);
+            gate.reset(&other);
+            ask(&gate, key)
+        })
+    }];
+    let granted = threads.map(|thread| thread.join().expect("a thread panicked"));
+    match granted.iter().filter(|granted| **granted).count() {
+        0 | 1 => Ok(History { overlaps: true }),
+        more => Err(format!("{more} of 1 cell granted")),
+    }
 }

@@ -54,7 +54,10 @@ pub fn two_slots<A: Algorithm>(
     on_full: OnFull,
 ) -> Keyed<A> {
     let begun: Builder<u64, Gcra, NoClock> = Limiter::builder(quota).clock(NoClock);
-    let begun = begun.capacity(1).on_full(on_full).hash_seed(1).max_clock_skew(SKEW).slots(slots);
+    // The keys 0 and 1 prefer one wide slot, 2 and 7 the other. All of them prefer the same compact slot.
+    let seed = if slots == SlotLayout::Wide { 85 } else { 58 };
+    let begun =
+        begun.capacity(1).on_full(on_full).hash_seed(seed).max_clock_skew(SKEW).slots(slots);
     begun.algorithm(algorithm).build().expect("the quota fits the slots")
 }
 

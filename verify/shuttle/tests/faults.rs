@@ -26,7 +26,7 @@ caught! {
     generation_check_dropped: GenerationUnchecked by wide_claims, wide_evictions;
     generation_kept: GenerationKept by wide_claims, wide_evictions;
     rescan_skipped: RescanSkipped by wide_claims, compact_claims;
-    claim_just_seen: ClaimJustSeen by wide_claims;
+    claim_just_seen: ClaimJustSeen by claims_while_room_is_made;
     claim_hides_the_slot: ClaimHidesSlot by wide_claims, wide_evictions;
     own_slot_unseen: OwnSlotUnseen by wide_reservations;
     load_then_store: LoadThenStore by direct_bucket, direct_window, direct_log, wide_claims, compact_claims;

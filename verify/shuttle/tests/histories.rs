@@ -23,6 +23,7 @@ histories! {
     log_reset: "direct: log, resets", of::direct_log_reset;
     wide_claims: "wide: claims", of::wide_claims;
     wide_claims_skewed: "wide: claims, clocks differ", of::wide_claims_skewed;
+    wide_room: "wide: claims while room is made", of::claims_while_room_is_made;
     wide_evictions: "wide: evictions", of::wide_evictions;
     compact_claims: "compact: claims, clocks differ", of::compact_claims;
     compact_evictions: "compact: evictions", of::compact_evictions;
