@@ -17,7 +17,7 @@ const HOUR: u64 = 3_600 * SECOND;
 const START: u64 = 100 * HOUR;
 const LIMIT: u64 = 100;
 /// Enough that the table has no more slots than these keys need.
-const CAPACITY: u64 = 3_000;
+const CAPACITY: u64 = 5_000;
 const HEAVY: u64 = 128;
 /// The keys of a flood are numbered from here.
 const FLOOD: u64 = 1_000_000;

@@ -6,8 +6,7 @@
 //! bits 63..38 fingerprint of the key | bit 37 provisional | bits 36..0 state, or a nonce
 //! ```
 //!
-//! Zero is vacant. Eight words are a bucket of one cache line. No slot of a bucket is preferred:
-//! all eight are compared at once.
+//! Zero is vacant. Eight words are a bucket of one cache line.
 
 mod ranking;
 mod snapshot;
@@ -18,6 +17,7 @@ use super::BUCKET;
 use super::counters::Counters;
 use super::memory::{HugePages, Lines, OutOfMemory, prefetch};
 use super::probe::Probe;
+use super::slack::slack_factor;
 use super::slot_kind::{BestSlots, Candidate, Ranking, SlotKind, SlotRef};
 use crate::algo::StateMachine;
 use crate::cell::{ChargeReceipt, CompactCell, CompactWord, Fingerprint, SlotRing, StateWord};
@@ -28,11 +28,16 @@ type Bucket = [CompactCell; BUCKET];
 /// The slots of a compact table. See the [module](self).
 pub(super) struct CompactSlots {
     lines: Lines,
+    /// Nearly every key is in the slot it prefers.
+    has_slack: bool,
 }
 
 impl CompactSlots {
-    pub(super) fn new(buckets: u32, huge_pages: HugePages) -> Result<Self, OutOfMemory> {
-        Ok(Self { lines: Lines::zeroed(buckets, huge_pages)? })
+    /// Slots of so many buckets, or more of them with [slack](crate::table::slack).
+    pub(super) fn new(stated_buckets: u32, huge_pages: HugePages) -> Result<Self, OutOfMemory> {
+        let factor = slack_factor(stated_buckets, size_of::<Bucket>());
+        let lines = Lines::zeroed(stated_buckets * factor, huge_pages)?;
+        Ok(Self { lines, has_slack: factor > 1 })
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
@@ -82,7 +87,15 @@ impl SlotKind for CompactSlots {
     /// The key's committed slot, if it is in its first bucket.
     #[inline(always)]
     fn find_at_once(&self, probe: Probe) -> Option<SlotRef<'_, CompactWord>> {
-        find_in(self.lines.first_bucket(probe), Fingerprint::of(probe.hash()))
+        let fingerprint = Fingerprint::of(probe.hash());
+        if self.has_slack {
+            let cell = self.lines.preferred(probe);
+            let word = cell.load();
+            if word.is_committed_of(fingerprint) {
+                return Some(SlotRef { cell, word });
+            }
+        }
+        find_in(self.lines.first_bucket(probe), fingerprint)
     }
 
     /// The key's committed slot, if it is in its second bucket.
