@@ -88,18 +88,23 @@ impl Request {
         machine.read(state, NoRing, self.now, self.cells)
     }
 
-    /// The next state of a word with the state `state`, and the ruling.
+    /// The next state of a word with the state `state`, and the ruling. `None`: nothing is to be written.
+    ///
+    /// An admission that has cost something is written even if the state is the same, as it may be after a
+    /// whole ring of time: the swap is harmless, and the comparison would be in every decision's way.
     #[inline(always)]
     fn rule<M: StateMachine>(
         self,
         machine: &M,
         state: u64,
         view: M::View,
-    ) -> (u64, Ruling<M::View>) {
+    ) -> (Option<u64>, Ruling<M::View>) {
+        let written = |next| (next != state).then_some(next);
         match machine.step(view, self.now, self.cells) {
-            Step::Admit { next } => (next, Ruling::Admitted(view)),
-            Step::DenyCounted { next } => (next, Ruling::Denied(view)),
-            Step::Deny => (state, Ruling::Denied(view)),
+            Step::Admit { next } if self.cells > 0 => (Some(next), Ruling::Admitted(view)),
+            Step::Admit { next } => (written(next), Ruling::Admitted(view)),
+            Step::DenyCounted { next } => (written(next), Ruling::Denied(view)),
+            Step::Deny => (None, Ruling::Denied(view)),
         }
     }
 }
@@ -146,7 +151,8 @@ pub(crate) struct MaxAhead {
 /// The next state of a word, and what it was computed from.
 struct Transition<V> {
     view: V,
-    next: u64,
+    /// `None`: the word stays as it is.
+    next: Option<u64>,
     /// Cells to write into the ring's note, if it has one.
     note: Option<u64>,
 }
@@ -283,7 +289,9 @@ impl<W: StateWord> StateCell<W> {
         let Request { now, cells } = request;
         let live = ring.of_generation(word.generation());
         let view = machine.read(word.state(), live, now, cells);
-        let Step::Admit { next } = machine.step(view, now, cells) else { return None };
+        let (next, Ruling::Admitted(view)) = request.rule(machine, word.state(), view) else {
+            return None;
+        };
         self.advance(word, ring, machine, Transition { view, next, note: Some(cells) }).ok()?;
         Some(machine.permit(view, now, cells))
     }
@@ -330,13 +338,13 @@ impl<W: StateWord> StateCell<W> {
     ) -> Result<(), W> {
         let Transition { view, next, note } = transition;
         let has_ring = M::RINGED && !ring.is_none();
-        if next == word.state() {
-            // Nothing is written. The ring's words belonged to `word` only if it is still there.
+        let Some(next) = next else {
+            // The ring's words belonged to `word` only if it is still there.
             if has_ring && !planted(Fault::RecheckSkipped) {
                 self.expect(word)?;
             }
             return Ok(());
-        }
+        };
         if has_ring {
             let live = ring.of_generation(word.generation());
             let write = |place, content| self.publish_cell(word, ring, place, content);
@@ -446,9 +454,10 @@ impl<W: StateWord> StateCell<W> {
         debug_assert!(claim.is_provisional());
         let view = request.read(machine, fresh);
         let (next, ruling) = request.rule(machine, fresh, view);
-        if next == fresh && !machine.starts_in_debt() {
+        if next.is_none() && !machine.starts_in_debt() {
             return Some(ruling);
         }
+        let next = next.unwrap_or(fresh);
         if M::RINGED {
             let write = |place, content| self.publish_cell(claim, ring, place, content);
             if !self.clear(claim, ring, machine.cells_to_clear())
