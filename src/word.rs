@@ -44,6 +44,13 @@ impl Field {
         word & self.max()
     }
 
+    /// `word`, in which this field is 0, with this field holding `value`, which fits it.
+    #[inline]
+    pub(crate) const fn fill(self, word: u64, value: u64) -> u64 {
+        debug_assert!(value <= self.max() && self.of(word) == 0);
+        word | value << self.shift
+    }
+
     /// `word` with this field holding the low bits of `value`.
     #[inline]
     pub(crate) const fn set(self, word: u64, value: u64) -> u64 {
@@ -84,6 +91,7 @@ mod tests {
             prop_assert_eq!(field.of(changed), value & field.max());
             prop_assert_eq!(changed & !field.mask(), word & !field.mask());
             prop_assert_eq!(field.set(changed, field.of(word)), word);
+            prop_assert_eq!(field.fill(word & !field.mask(), value & field.max()), changed);
         }
     }
 }

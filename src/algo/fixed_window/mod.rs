@@ -191,7 +191,7 @@ impl FixedWindow {
             return Ok(None);
         }
         let grid = Grid::new(length, period, end.max(), length);
-        let limit = quota.limit();
+        let limit = NonZeroU64::new(quota.limit()).ok_or(QuotaError::ZeroLimit)?;
         Ok(Some(FixedWindowParams { grid, limit, length, ahead_nanos, count, end }))
     }
 }
@@ -244,7 +244,7 @@ fn units_in_window(quota: &Quota, end: Field) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedWindowParams {
     grid: Grid,
-    limit: u64,
+    limit: NonZeroU64,
     /// Units in a window.
     length: u64,
     /// Added to every instant, so that aligned windows begin on the grid's units.
@@ -280,7 +280,7 @@ impl FixedWindowParams {
         let now = self.aligned(now);
         let floor = self.grid.floor(now);
         let ahead = self.grid.ahead(self.end.of(word), floor);
-        let counted = if ahead > 0 { self.count.of(word) } else { 0 };
+        let counted = if ahead > 0 { self.count.lowest_of(word) } else { 0 };
         View { now, floor, counted, ahead }
     }
 
@@ -294,8 +294,8 @@ impl FixedWindowParams {
     #[inline(always)]
     fn reading(&self, view: &View, counted: u64, ahead: u64) -> Reading {
         Reading {
-            limit: self.limit,
-            room: self.limit.saturating_sub(counted),
+            limit: self.limit.get(),
+            room: self.limit.get().saturating_sub(counted),
             cell: NonZeroU64::MIN,
             until_idle: if counted == 0 { 0 } else { ahead },
             scale: self.grid.scale(view.now, view.floor),
@@ -333,11 +333,12 @@ impl StateMachine for FixedWindowParams {
             let next = self.end.set(self.count.of(word), self.end.of(word));
             return Step::Admit { next };
         }
-        if n > self.limit || view.counted > self.limit - n {
+        // The type says that the limit is not zero, so a request for one cell needs no comparison here.
+        if n > self.limit.get() || view.counted > self.limit.get() - n {
             return Step::Deny;
         }
         let end = self.grid.later(view.floor, self.ahead_after(&view));
-        let next = self.end.set(view.counted + n, end);
+        let next = self.end.fill(view.counted + n, end);
         debug_assert_eq!(next >> PAYLOAD_BITS, 0, "the state fits the payload");
         Step::Admit { next }
     }
@@ -352,7 +353,7 @@ impl StateMachine for FixedWindowParams {
     #[inline(always)]
     fn denied(&self, word: u64, now: Tick, n: u64) -> Denied {
         let view = self.view(word, now);
-        let wait = if n > self.limit { NEVER } else { view.ahead };
+        let wait = if n > self.limit.get() { NEVER } else { view.ahead };
         Denied::new(self.reading(&view, view.counted, view.ahead), wait)
     }
 
@@ -374,7 +375,7 @@ impl StateMachine for FixedWindowParams {
     fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
         let view = self.view(word, now);
         let wait = self.grid.until_behind_by(self.end.of(word), view.floor, skew);
-        Denied::new(self.reading(&view, self.limit, view.ahead), wait)
+        Denied::new(self.reading(&view, self.limit.get(), view.ahead), wait)
     }
 
     fn grid(&self) -> &Grid {
@@ -383,7 +384,7 @@ impl StateMachine for FixedWindowParams {
 
     #[cfg(feature = "std")]
     fn oracle(&self) -> Window {
-        Window::new(self.grid.ratio(), self.length, self.limit, self.ahead_nanos)
+        Window::new(self.grid.ratio(), self.length, self.limit.get(), self.ahead_nanos)
     }
 }
 
@@ -460,7 +461,7 @@ mod tests {
         let params = FixedWindow::anchored().params(&window(5), 0).expect("in range");
         assert_eq!(params.grid.ratio(), (10, 1_001));
         let plan = params.with_quota(&window(3));
-        assert_eq!(plan, Ok(FixedWindowParams { limit: 3, ..params }));
+        assert_eq!(plan, Ok(FixedWindowParams { limit: NonZeroU64::new(3).unwrap(), ..params }));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Operations on a window other than a check: refund, charge beyond the limit, change the quota,
 //! rebase to another clock.
 
+use core::num::NonZeroU64;
 use core::time::Duration;
 
 use super::{FixedWindowParams, View};
@@ -24,12 +25,12 @@ impl Refund for FixedWindowParams {
     }
 
     fn overdrawn(&self) -> Self {
-        Self { limit: self.count.max(), ..*self }
+        Self { limit: NonZeroU64::new(self.count.max()).unwrap_or(self.limit), ..*self }
     }
 
     fn turn(&self, word: u64, now: Tick) -> Duration {
         let view = self.view(word, now);
-        let ahead = if view.counted > self.limit { view.ahead } else { 0 };
+        let ahead = if view.counted > self.limit.get() { view.ahead } else { 0 };
         self.grid.scale(view.now, view.floor).span(ahead)
     }
 }
@@ -38,7 +39,8 @@ impl PerKey for FixedWindowParams {
     /// A window may have any whole number of units; the length of aligned ones does not change.
     fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {
         quota.validate()?;
-        if quota.limit() >= self.count.max() {
+        let limit = NonZeroU64::new(quota.limit()).ok_or(QuotaError::ZeroLimit)?;
+        if limit.get() >= self.count.max() {
             return Err(QuotaError::PlanTooFast);
         }
         let (units, nanos) = self.grid.ratio();
@@ -47,7 +49,7 @@ impl PerKey for FixedWindowParams {
         let is_whole = shares.is_multiple_of(u128::from(nanos)) && length > 0;
         let is_aligned = self.is_aligned();
         match is_whole && length <= self.grid.reach() && (!is_aligned || length == 1) {
-            true => Ok(Self { limit: quota.limit(), length, ..*self }),
+            true => Ok(Self { limit, length, ..*self }),
             false => Err(QuotaError::PlanTooLong),
         }
     }
@@ -75,7 +77,7 @@ impl Rebase for FixedWindowParams {
             false => 0,
         };
         let phase = u64::try_from(phase.rem_euclid(i128::from(nanos))).unwrap_or(0);
-        [units, nanos, self.limit, self.length, phase, 0, 0, 0]
+        [units, nanos, self.limit.get(), self.length, phase, 0, 0, 0]
     }
 
     /// Aligned windows are the same by any clock.

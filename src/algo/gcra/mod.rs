@@ -237,8 +237,7 @@ impl Gcra {
         let units = quota.limit() * cell.get();
         let debt = if self.for_plans { debt_max } else { debt_units(capacity, debt_max) };
         let grid = Grid::with_debt(units, quota.period_nanos(), field.max(), capacity, debt);
-        let first_debt = if start_empty { capacity } else { 0 };
-        Ok(GcraParams { grid, cell, capacity, burst, first_debt, lease_cells })
+        Ok(GcraParams { lease_cells, ..GcraParams::on(grid, cell, burst, start_empty) })
     }
 }
 
@@ -291,6 +290,8 @@ pub struct GcraParams {
     cell: NonZeroU64,
     /// Units that the bucket holds.
     capacity: u64,
+    /// The largest debt with which one cell is left, in units.
+    room_for_one: u64,
     burst: NonZeroU64,
     /// The debt of a fresh key: the capacity if it starts empty, whatever is charged until then.
     first_debt: u64,
@@ -306,7 +307,8 @@ impl GcraParams {
     pub(super) fn on(grid: Grid, cell: NonZeroU64, burst: NonZeroU64, start_empty: bool) -> Self {
         let capacity = burst.get() * cell.get();
         let first_debt = if start_empty { capacity } else { 0 };
-        Self { grid, cell, capacity, burst, first_debt, lease_cells: 0 }
+        let room_for_one = capacity - cell.get();
+        Self { grid, cell, capacity, room_for_one, burst, first_debt, lease_cells: 0 }
     }
 
     /// Units that one cell costs.
@@ -354,7 +356,8 @@ impl GcraParams {
     /// The same with a bucket of `capacity` units, at least one cell.
     fn with_capacity(self, capacity: u64) -> Self {
         let burst = NonZeroU64::new(capacity / self.cell).unwrap_or(NonZeroU64::MIN);
-        Self { capacity, burst, ..self }
+        let room_for_one = capacity.saturating_sub(self.cell.get());
+        Self { capacity, room_for_one, burst, ..self }
     }
 
     /// The measurements at `now`, whose floor is `floor`, with `debt` units to drain.
@@ -416,7 +419,8 @@ impl StateMachine for GcraParams {
         }
         // At most the capacity, since n is at most the burst.
         let cost = n * self.cell.get();
-        if debt > self.capacity - cost {
+        let room = if n == 1 { self.room_for_one } else { self.capacity - cost };
+        if debt > room {
             return Step::Deny;
         }
         let next = self.grid.later(floor, debt + cost);

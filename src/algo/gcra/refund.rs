@@ -133,16 +133,10 @@ impl PerKey for GcraParams {
         }
         let burst = NonZeroU64::new(quota.burst_cells() - leases).ok_or(QuotaError::ZeroBurst)?;
         let capacity = cell.checked_mul(u128::from(burst.get()));
-        let capacity = capacity.and_then(|capacity| u64::try_from(capacity).ok());
-        let capacity = capacity.filter(|&capacity| capacity <= self.grid.reach());
-        let cell = u64::try_from(cell).ok().and_then(NonZeroU64::new);
-        match (cell, capacity) {
-            (Some(cell), Some(capacity)) => {
-                let first_debt = if self.first_debt > 0 { capacity } else { 0 };
-                Ok(Self { cell, capacity, burst, first_debt, ..*self })
-            }
-            _ => Err(QuotaError::PlanTooLong),
-        }
+        let fits = capacity.is_some_and(|capacity| capacity <= u128::from(self.grid.reach()));
+        let cell = u64::try_from(cell).ok().and_then(NonZeroU64::new).filter(|_| fits);
+        let cell = cell.ok_or(QuotaError::PlanTooLong)?;
+        Ok(Self { lease_cells: leases, ..Self::on(self.grid, cell, burst, self.first_debt > 0) })
     }
 }
 
