@@ -271,6 +271,16 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         self.read(word, ring, now, n)
     }
 
+    /// What a decision about `n` cells is made from, if the word alone suffices, whatever its ring holds.
+    /// `None`: they must be [read](Self::read). With `brief` as [`read_brief`](Self::read_brief).
+    ///
+    /// The step is the same as by `read`, and it publishes nothing.
+    #[inline(always)]
+    fn read_word(&self, word: u64, now: Tick, n: u64, brief: bool) -> Option<Self::View> {
+        let _ = (word, now, n, brief);
+        None
+    }
+
     /// Decides about `n` cells. Never panics.
     fn step(&self, view: Self::View, now: Tick, n: u64) -> Step;
 

@@ -46,7 +46,7 @@ impl DirectCell {
     fn decide<M: StateMachine>(&self, machine: &M, request: Request) -> Decision {
         let seen = self.head.load();
         if !seen.is_provisional()
-            && let Some(decision) = self.head.decide(seen, self.ring::<M>(), machine, request)
+            && let Some(decision) = self.head.decide(seen, || self.ring::<M>(), machine, request)
         {
             return decision;
         }
@@ -233,7 +233,7 @@ impl Visitor for Allow<'_> {
         let request = Request { now, cells: n };
         let seen = cell.head.load();
         if !seen.is_provisional()
-            && let Some(allowed) = cell.head.allow(seen, cell.ring::<M>(), machine, request)
+            && let Some(allowed) = cell.head.allow(seen, || cell.ring::<M>(), machine, request)
         {
             return allowed;
         }

@@ -197,14 +197,21 @@ impl<W: StateWord> StateCell<W> {
     /// The decision is built separately after a first try and after a lost race, so that the view of
     /// a first try stays in registers.
     #[inline(always)]
-    pub(crate) fn decide<M: StateMachine>(
+    pub(crate) fn decide<'r, M: StateMachine>(
         &self,
         word: W,
-        ring: SlotRing<'_>,
+        ring: impl FnOnce() -> SlotRing<'r>,
         machine: &M,
         request: Request,
     ) -> Option<Decision> {
-        match self.try_charge::<M, false>(word, ring, machine, request) {
+        let by_word = self.try_word::<M, false>(word, machine, request);
+        if let Some(Ok(ruling)) = by_word {
+            return Some(ruling.explain(machine, request));
+        }
+        let ring = ring();
+        let tried =
+            by_word.unwrap_or_else(|| self.try_charge::<M, false>(word, ring, machine, request));
+        match tried {
             Ok(ruling) => Some(ruling.explain(machine, request)),
             Err(actual) => {
                 let OutOfLine(ruling) = self.charge_again(word, actual, ring, machine, request);
@@ -216,14 +223,21 @@ impl<W: StateWord> StateCell<W> {
     /// As [`decide`](Self::decide), for a caller that needs only yes or no: a first try reads only
     /// what decides.
     #[inline(always)]
-    pub(crate) fn allow<M: StateMachine>(
+    pub(crate) fn allow<'r, M: StateMachine>(
         &self,
         word: W,
-        ring: SlotRing<'_>,
+        ring: impl FnOnce() -> SlotRing<'r>,
         machine: &M,
         request: Request,
     ) -> Option<bool> {
-        match self.try_charge::<M, true>(word, ring, machine, request) {
+        let by_word = self.try_word::<M, true>(word, machine, request);
+        if let Some(Ok(ruling)) = by_word {
+            return Some(ruling.is_admitted());
+        }
+        let ring = ring();
+        let tried =
+            by_word.unwrap_or_else(|| self.try_charge::<M, true>(word, ring, machine, request));
+        match tried {
             Ok(ruling) => Some(ruling.is_admitted()),
             Err(actual) => {
                 let OutOfLine(ruling) = self.charge_again(word, actual, ring, machine, request);
@@ -248,6 +262,20 @@ impl<W: StateWord> StateCell<W> {
                 ruling
             }
         }
+    }
+
+    /// One try to decide by the word alone, without its ring. `None`: it does not suffice.
+    #[inline(always)]
+    fn try_word<M: StateMachine, const BRIEF: bool>(
+        &self,
+        word: W,
+        machine: &M,
+        request: Request,
+    ) -> Option<Result<Ruling<M::View>, W>> {
+        let view = machine.read_word(word.state(), request.now, request.cells, BRIEF)?;
+        let (next, ruling) = request.rule(machine, word.state(), view);
+        let swapped = next.map_or(Ok(()), |next| self.swap(word, word.with_state(next)));
+        Some(swapped.map(|()| ruling))
     }
 
     /// One try; `Err` holds the word that another thread has written. With `BRIEF` it reads only

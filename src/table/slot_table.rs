@@ -34,8 +34,8 @@ impl<K: SlotKind> SlotTable<K> {
     ) -> Result<Decision, Full> {
         let KeyRequest { probe, machine, request, may_evict } = asked;
         if let Some(SlotRef { cell, word }) = found
-            && let ring = self.slots.ring::<M>(cell)
-            && let Some(decision) = cell.decide(word, ring, machine, request)
+            && let Some(decision) =
+                cell.decide(word, || self.slots.ring::<M>(cell), machine, request)
         {
             return Ok(decision);
         }
@@ -52,8 +52,7 @@ impl<K: SlotKind> SlotTable<K> {
     ) -> Result<bool, Full> {
         let KeyRequest { probe, machine, request, may_evict } = asked;
         if let Some(SlotRef { cell, word }) = found
-            && let ring = self.slots.ring::<M>(cell)
-            && let Some(allowed) = cell.allow(word, ring, machine, request)
+            && let Some(allowed) = cell.allow(word, || self.slots.ring::<M>(cell), machine, request)
         {
             return Ok(allowed);
         }

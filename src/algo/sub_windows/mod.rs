@@ -49,7 +49,7 @@ use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::SubWindowCounts;
 use super::{Liveness, Ring, StateMachine, Step, sealed::Sealed};
-use crate::decision::{Denied, OutOfLine, Permit, Reading, Scale};
+use crate::decision::{Denied, OutOfLine, Permit, Reading};
 use crate::time::Tick;
 use crate::word::Field;
 use scan::{Waits, remainder};
@@ -155,7 +155,7 @@ impl SubWindowParams {
         let whole = counted.saturating_sub(oldest);
         let admits = n == 0 || self.fits(whole, oldest, overlap, n);
         let waits = match (admits && n > 0) || !detailed {
-            true => Waits { idle: 0, wait: 0, scale: Scale::NANOS },
+            true => Waits::NONE,
             false => self.waits(view, now, counted, n),
         };
         SubWindowView {
@@ -204,6 +204,32 @@ impl StateMachine for SubWindowParams {
     #[inline(always)]
     fn read_brief<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SubWindowView {
         self.evaluate(word, ring, now, n, false)
+    }
+
+    /// Within the word's own sub-window, whose total the word has. The ring tells what the oldest weighs,
+    /// if it weighs less than the others, and the waits of a denial.
+    #[inline(always)]
+    fn read_word(&self, word: u64, now: Tick, n: u64, brief: bool) -> Option<SubWindowView> {
+        if n == 0 || self.weighed && !brief {
+            return None;
+        }
+        let (index, counted) = (self.index.of(word), self.count.lowest_of(word));
+        let floor = self.grid.floor(self.aligned(now));
+        let admits = counted <= self.limit.checked_sub(n)?;
+        let suffices = admits || brief && !self.weighed;
+        if !suffices || self.grid.behind(index, floor) > 0 {
+            return None;
+        }
+        Some(SubWindowView {
+            admits,
+            next: if admits { self.index.fill(counted + n, index) } else { 0 },
+            published: 0,
+            whole: counted,
+            oldest: 0,
+            overlap: 0,
+            until_idle: self.older + 1,
+            waits: Waits::NONE,
+        })
     }
 
     #[inline(always)]

@@ -15,6 +15,10 @@ pub(super) struct Waits {
     pub(super) scale: Scale,
 }
 
+impl Waits {
+    pub(super) const NONE: Self = Self { idle: 0, wait: 0, scale: Scale::NANOS };
+}
+
 /// A word read at an instant.
 #[derive(Clone, Copy)]
 pub(super) struct View<R> {

@@ -78,6 +78,62 @@ proptest! {
     }
 }
 
+/// What the word alone decides, the word and its ring decide too.
+fn the_word_decides_as_its_ring_does(
+    params: SubWindowParams,
+    charges: &[(u64, u64)],
+    part_nanos: u64,
+) -> Result<(), TestCaseError> {
+    let (mut key, mut now) = (Counted::new(params), Tick::ZERO);
+    for &(later, n) in charges {
+        now = now.saturating_add(Duration::from_nanos(later * part_nanos));
+        key.charge(now, n);
+        let clocks = [now, now.saturating_sub(Duration::from_nanos(17 * part_nanos))];
+        for (now, n, brief) in clocks.iter().flat_map(|now| {
+            (0..=params.limit + 1).flat_map(move |n| [(*now, n, false), (*now, n, true)])
+        }) {
+            let Some(view) = params.read_word(key.word, now, n, brief) else { continue };
+            let full = params.read(key.word, &*key.ring, now, n);
+            prop_assert_eq!(params.step(view, now, n), params.step(full, now, n));
+            prop_assert_eq!(view.published, 0);
+            prop_assert_eq!(full.published, 0);
+            if !brief {
+                prop_assert_eq!(params.answer(view, now, n), params.answer(full, now, n));
+            }
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn the_word_alone_decides_as_it_does_with_its_ring(
+        limit in 1..30_u64, count in 2..7_u32, older in 1..4_u32, charges in charges(),
+    ) {
+        let quota = Quota::new(limit, Duration::from_millis(12_000));
+        let plain = SubWindows::new().count(count).params(&quota, 0).expect("in range");
+        the_word_decides_as_its_ring_does(plain, &charges, 100_000_000)?;
+        let weighed = SlidingCounter::new().older(older).params(&quota, 0).expect("in range");
+        the_word_decides_as_its_ring_does(weighed, &charges, 100_000_000)?;
+    }
+}
+
+#[test]
+fn the_word_alone_decides_within_its_sub_window_unless_the_oldest_is_weighed() {
+    let quota = Quota::new(10, Duration::from_secs(4));
+    let second = |second: u64| Tick::from_nanos((8 + second) * 1_000_000_000);
+    let decides = |params: SubWindowParams| {
+        let mut key = Counted::new(params);
+        key.charge(second(0), 3);
+        [(0, 7, false), (0, 7, true), (0, 8, false), (0, 8, true), (4, 1, true)]
+            .map(|(at, n, brief)| params.read_word(key.word, second(at), n, brief).is_some())
+    };
+    let plain = SubWindows::new().count(4).params(&quota, 0).expect("in range");
+    assert_eq!(decides(plain), [true, true, false, true, false]);
+    let weighed = SlidingCounter::new().params(&quota, 0).expect("in range");
+    assert_eq!(decides(weighed), [false, true, false, false, false]);
+}
+
 #[test]
 fn an_offset_shifts_the_windows_like_a_later_clock_origin() {
     let quota = Quota::per_hour(10);
