@@ -26,6 +26,7 @@
 #   races           the tests with threads under the thread sanitizer           10 min
 #   packages        licences, advisories, features, oldest compiler, versions   minutes
 #   mutants         whether tests notice changes in the code                    days
+#   coherence       writes to shared cache lines, ours and the peers'          10 min
 #   pingora         the filter for Pingora, built and tested                    minutes
 #   repeat          the ordinary tests with 50 other seeds                      hours
 #   soak            the proxy under load                                        1 h
@@ -165,7 +166,7 @@ case "$name" in
             *) "$name" "$@" ;;
         esac
         ;;
-    faults | fuzz | miri | mutants | packages | programs | races | repeat | shuttle | soak)
+    coherence | faults | fuzz | miri | mutants | packages | programs | races | repeat | shuttle | soak)
         case "${1:-}" in
             -h | --help) head_of "ci/checks/$name.sh" ;;
             *) exec "ci/checks/$name.sh" "$@" ;;

@@ -3,6 +3,7 @@
 //! `cargo bench --bench versus_crates`, in this folder; `README.md` says how each is configured.
 
 pub mod bucket;
+pub mod coherence;
 pub mod forms;
 pub mod limiters;
 pub mod peer;
