@@ -52,8 +52,9 @@ impl Server {
             () = self.accept(&listener, &graceful, alive) => {}
             () = stops.next() => {}
         }
-        drop(listener);
+        // Before the first connection is refused: a balancer that asks for the health then learns why.
         on_stop();
+        drop(listener);
         // hyper no longer tracks an upgraded connection, but `alive` does.
         let closed = async {
             graceful.shutdown().await;
