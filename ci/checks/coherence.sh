@@ -25,10 +25,10 @@ A decision's writes to cache lines that another core holds, and in brackets the 
 from a core that had modified them. Made by `ci/check.sh coherence --keep`.
 
 Threads decide by turns, and their accesses are replayed through a coherence protocol (MSI, caches of
-infinite size, one core a thread): 16 decisions of each thread or more, after others that are not counted. **No machine
-of more than 2 cores was measured.** The counts say how much of a decision needs another core. They say
-nothing about time, and nothing about lost races, since no two threads decide at once. Each limiter reads its
-own clock.
+infinite size, one core a thread): 16 decisions of each thread or more, after others that are not counted.
+**No machine of more than 2 cores was measured.** The counts say how much of a decision needs another core.
+They say nothing about time, and nothing about lost races, since no two threads decide at once. Each limiter
+reads its own clock.
 HEAD
     "$program"
 } >"$page.new"

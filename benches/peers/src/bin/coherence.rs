@@ -22,7 +22,7 @@ use tollgate_peers::plan::Plan;
 const THREADS: [u32; 3] = [2, 8, 64];
 const KEYS: usize = 1_000;
 /// Keys that are asked for in the case of many. All threads have used each before decisions are counted.
-const ASKED: u64 = 32;
+const ASKED: u64 = 32; // a power of two
 /// Cells of all leases together: 1,024 for each of 64 threads.
 const LEASED: u64 = 65_536;
 const LEASES: &str = "tollgate, a lease for each thread";
@@ -51,7 +51,7 @@ impl Case {
         match self {
             Self::ManyAdmitted => {
                 let mixed = keys::key((thread * 1_000 + round) as usize);
-                usize::try_from(mixed % ASKED).expect("few")
+                usize::try_from(mixed >> (u64::BITS - ASKED.ilog2())).expect("few")
             }
             Self::HotAdmitted | Self::HotDenied => 0,
         }
