@@ -134,31 +134,7 @@ fn escapes_are_decoded_once() {
     }
 }
 
-/// The reference: nginx decodes escapes once, then merges slashes and resolves dots. It works on the
-/// bytes of the whole path, unlike the code under test, which works on segments of the text.
-fn normalised(path: &str) -> Vec<Vec<u8>> {
-    let path = path.split(['?', '#']).next().unwrap_or_default();
-    let mut bytes = Vec::new();
-    let mut rest = path.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let digits =
-            rest.get(1..3).filter(|two| first == b'%' && two.iter().all(u8::is_ascii_hexdigit));
-        let digits = digits.and_then(|two| std::str::from_utf8(two).ok());
-        match digits.and_then(|two| u8::from_str_radix(two, 16).ok()) {
-            Some(byte) => (bytes.push(byte), rest = &rest[3..]).0,
-            None => (bytes.push(first), rest = after).0,
-        }
-    }
-    let mut segments: Vec<Vec<u8>> = Vec::new();
-    for segment in bytes.split(|byte| *byte == b'/') {
-        match segment {
-            b"" | b"." => {}
-            b".." => drop(segments.pop()),
-            other => segments.push(other.to_vec()),
-        }
-    }
-    segments
-}
+include!("../../tests/rules/nginx_reading.rs");
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]

@@ -18,6 +18,7 @@ pub(crate) enum Mistake {
 }
 
 include!("../../../../tests/bodies/planted.rs");
+include!("nginx_reading.rs");
 
 /// The settings with which rules read paths as nginx does.
 const AS_NGINX: &str = "encoded_slash = \"decode\"\nbackslash = \"keep\"\npath_params = \"keep\"\n\
@@ -74,9 +75,11 @@ pub(crate) fn hold(path: &str) {
     if planted(Mistake::SegmentLost) {
         key.truncate(key.rfind('/').unwrap_or(0));
     }
-    let named = key.split('/').skip(1).map(|segment| decoded(segment.as_bytes()));
-    let named: Vec<Vec<u8>> = named.filter(|segment| !segment.is_empty()).collect();
-    assert_eq!(named, segments, "{path}: {key}");
+    let named = key.split('/').skip(1).map(|segment| unescaped(segment.as_bytes()));
+    match segments.is_empty() {
+        true => assert_eq!(key, "/", "{path}"),
+        false => assert_eq!(named.collect::<Vec<_>>(), segments, "{path}: {key}"),
+    }
     // A path that nginx serves under /a is counted as nginx reads it, and counted or denied by default.
     let (reached, is_short) =
         (segments.first().is_some_and(|its| its == b"a"), path.len() <= 2_048);
@@ -91,37 +94,4 @@ pub(crate) fn hold(path: &str) {
     }
     assert!(DEFAULT.applies(path) || DEFAULT.is_admitted(path), "no rule, no denial: {path}");
     assert!(!DEFAULT.rules.explain_request(&Request { path, ..Request::default() }).is_empty());
-}
-
-/// The reference: nginx decodes escapes once, then merges slashes and resolves dots.
-fn normalised(path: &str) -> Vec<Vec<u8>> {
-    let bytes = decoded(path.split(['?', '#']).next().unwrap_or_default().as_bytes());
-    let mut segments: Vec<Vec<u8>> = Vec::new();
-    for segment in bytes.split(|byte| *byte == b'/') {
-        match segment {
-            b"" | b"." => {}
-            b".." => drop(segments.pop()),
-            other => segments.push(other.to_vec()),
-        }
-    }
-    segments
-}
-
-/// The bytes with escapes decoded once.
-fn decoded(text: &[u8]) -> Vec<u8> {
-    let hex = |at: usize| text.get(at).and_then(|digit| char::from(*digit).to_digit(16));
-    let (mut bytes, mut at) = (Vec::new(), 0);
-    while at < text.len() {
-        match (text[at], hex(at + 1), hex(at + 2)) {
-            (b'%', Some(high), Some(low)) => {
-                bytes.push(u8::try_from(high << 4 | low).expect("two digits"));
-                at += 3;
-            }
-            (byte, ..) => {
-                bytes.push(byte);
-                at += 1;
-            }
-        }
-    }
-    bytes
 }
