@@ -36,16 +36,29 @@ impl Counted {
     }
 }
 
+/// Charges a key by and by, and checks it after each charge.
+fn after_each_charge(
+    params: SubWindowParams,
+    charges: &[(u64, u64)],
+    part_nanos: u64,
+    check: impl Fn(&Counted, Tick) -> Result<(), TestCaseError>,
+) -> Result<(), TestCaseError> {
+    let (mut key, mut now) = (Counted::new(params), Tick::ZERO);
+    for &(later, n) in charges {
+        now = now.saturating_add(Duration::from_nanos(later * part_nanos));
+        key.charge(now, n);
+        check(&key, now)?;
+    }
+    Ok(())
+}
+
 /// Whether the retry time of a denial is the first instant of all at which those cells fit.
 fn has_the_shortest_wait(
     params: SubWindowParams,
     charges: &[(u64, u64)],
     part_nanos: u64,
 ) -> Result<(), TestCaseError> {
-    let (mut key, mut now) = (Counted::new(params), Tick::ZERO);
-    for &(later, n) in charges {
-        now = now.saturating_add(Duration::from_nanos(later * part_nanos));
-        key.charge(now, n);
+    after_each_charge(params, charges, part_nanos, |key, now| {
         for n in 1..=params.limit {
             let Err(denied) = key.read(now, n) else { continue };
             let wait = denied.retry_after().expect("at most the limit");
@@ -54,8 +67,8 @@ fn has_the_shortest_wait(
             let before = at.saturating_sub(Duration::from_nanos(1));
             prop_assert!(key.read(before, n).is_err(), "{} fit earlier than {:?}", n, wait);
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn charges() -> impl Strategy<Value = Vec<(u64, u64)>> {
@@ -78,16 +91,13 @@ proptest! {
     }
 }
 
-/// What the word alone decides, the word and its ring decide too.
+/// Whether each decision by the word alone equals the decision by the word and its ring.
 fn the_word_decides_as_its_ring_does(
     params: SubWindowParams,
     charges: &[(u64, u64)],
     part_nanos: u64,
 ) -> Result<(), TestCaseError> {
-    let (mut key, mut now) = (Counted::new(params), Tick::ZERO);
-    for &(later, n) in charges {
-        now = now.saturating_add(Duration::from_nanos(later * part_nanos));
-        key.charge(now, n);
+    after_each_charge(params, charges, part_nanos, |key, now| {
         let clocks = [now, now.saturating_sub(Duration::from_nanos(17 * part_nanos))];
         for (now, n, brief) in clocks.iter().flat_map(|now| {
             (0..=params.limit + 1).flat_map(move |n| [(*now, n, false), (*now, n, true)])
@@ -101,8 +111,8 @@ fn the_word_decides_as_its_ring_does(
                 prop_assert_eq!(params.answer(view, now, n), params.answer(full, now, n));
             }
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 proptest! {
