@@ -271,8 +271,9 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         self.read(word, ring, now, n)
     }
 
-    /// What a decision about `n` cells is made from, if the word alone suffices, whatever its ring holds.
-    /// `None`: they must be [read](Self::read). With `brief` as [`read_brief`](Self::read_brief).
+    /// Reads the view of a decision about `n` cells from the word alone, if no content of the ring could
+    /// change the decision. `None`: the caller must [read](Self::read) the word and its ring. With `brief`,
+    /// the caller needs the decision only, as for [`read_brief`](Self::read_brief).
     ///
     /// The step is the same as by `read`, and it publishes nothing.
     #[inline(always)]

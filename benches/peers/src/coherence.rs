@@ -9,7 +9,7 @@ use std::ops::AddAssign;
 
 const LINE_BYTES: u64 = 64;
 
-/// The most cores that are told apart.
+/// The largest number of cores.
 pub const CORES_MAX: u32 = u64::BITS;
 
 /// An access to memory.
@@ -23,7 +23,7 @@ pub struct Access {
     pub writes: bool,
 }
 
-/// What accesses cost other cores.
+/// The traffic between cores that accesses cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Writes to a line that another core held: its copy was invalidated.

@@ -27,7 +27,7 @@ const ASKED: u64 = 32; // a power of two
 const LEASED: u64 = 65_536;
 const LEASES: &str = "tollgate, a lease for each thread";
 
-/// What the threads ask for.
+/// The keys that the threads ask for, and the answer that they get.
 #[derive(Clone, Copy, PartialEq)]
 enum Case {
     HotAdmitted,
