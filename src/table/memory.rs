@@ -153,7 +153,7 @@ impl Slots {
 
     /// The slot that a key prefers in the first of its buckets.
     #[inline(always)]
-    pub(crate) fn preferred(&self, probe: Probe) -> &Slot {
+    pub(super) fn preferred(&self, probe: Probe) -> &Slot {
         let index = probe.home(self.count);
         // SAFETY: a number below 2^32 times the count of buckets, divided by 2^32 and multiplied by the
         // slots of a bucket, is below the count of slots, and that many were allocated.

@@ -37,7 +37,7 @@ impl Slots {
         self.bucket(probe.first(self.bucket_count()))
     }
 
-    pub(crate) fn preferred(&self, probe: Probe) -> &Slot {
+    pub(super) fn preferred(&self, probe: Probe) -> &Slot {
         &self.0.as_flattened()[probe.home(self.bucket_count())]
     }
 
@@ -70,7 +70,7 @@ impl Lines {
         self.bucket(probe.first(self.bucket_count()))
     }
 
-    pub(crate) fn preferred(&self, probe: Probe) -> &CompactCell {
+    pub(super) fn preferred(&self, probe: Probe) -> &CompactCell {
         &self.0.as_flattened()[probe.home(self.bucket_count())]
     }
 }
