@@ -17,7 +17,7 @@ use tollgate_peers::limiters::each;
 use tollgate_peers::peer::{Keyed, TimeGiven, Visitor};
 
 use crate::choice::{Choice, float};
-use crate::rows::{Case, Exact, OURS, OURS_GIVEN, Wanted, given_name, own_name, print_targets};
+use crate::rows::{Case, Exact, OURS, OURS_GIVEN, given_name, own_name, print_targets};
 
 const KEYS: usize = 1_000_000;
 /// The words that are read between two checks: 16 MiB, several times the private cache of a core.
@@ -40,7 +40,7 @@ pub(crate) fn run(choice: &Choice) {
         let (figures, timer) = less_the_timer(measure(choice.options.rounds, &bench, &rows));
         table(&format!("{name}: {KEYS} keys, each check alone, the timer taken off"), &figures);
         note(&format!("The timer takes {timer:.1} ns between two readings."));
-        print_targets(name, &figures, &exact, Wanted { own: Some(2.0), ..Wanted::default() });
+        print_targets(name, &figures, &exact, Some(2.0));
         println!();
     }
 }

@@ -10,7 +10,7 @@ use tollgate_peers::peer::{Direct, VisitDirect};
 use tollgate_peers::plan::Plan;
 
 use crate::choice::Choice;
-use crate::rows::{Exact, OURS, OURS_GIVEN, Wanted, loops, print_targets, side_by_side};
+use crate::rows::{Exact, OURS, OURS_GIVEN, loops, print_targets, side_by_side};
 
 pub(crate) fn run(choice: &Choice) {
     for threads in [1, 2] {
@@ -40,11 +40,7 @@ fn one(options: &Options, what: &str, threads: usize, plan: Plan, before: usize)
     table(&format!("{what}: one bucket, {threads} thread(s)"), &figures);
     side_by_side(&figures);
     let exact = Exact { own: rows.exact, given: vec![name] };
-    let wanted = match what {
-        "direct-admit-1" => Wanted { own: Some(1.15), given: None, both: Some(1.0) },
-        _ => Wanted::default(),
-    };
-    print_targets(what, &figures, &exact, wanted);
+    print_targets(what, &figures, &exact, Some(1.0));
     println!();
 }
 

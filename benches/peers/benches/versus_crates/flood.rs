@@ -75,10 +75,10 @@ pub(crate) fn run(choice: &Choice) {
     }
     let title = format!("{NAME}: {millions} M keys that ask once, 1 thread, at most {seconds} s");
     text(&title, &HEADER, rows);
-    print_targets(millions, &outcomes);
+    print_targets(&outcomes);
 }
 
-fn print_targets(millions: u64, outcomes: &[(&str, bool, Outcome)]) {
+fn print_targets(outcomes: &[(&str, bool, Outcome)]) {
     let find = |name: &str| {
         outcomes.iter().find(|outcome| outcome.0 == name && outcome.1).map(|outcome| &outcome.2)
     };
@@ -86,11 +86,11 @@ fn print_targets(millions: u64, outcomes: &[(&str, bool, Outcome)]) {
     if let Some(scc) = find(InScc::NAME) {
         let note = format!("{:?} over {:?}, swept", Tollgate::NAME, InScc::NAME);
         let ratio = ours.millions_per_second() / scc.millions_per_second();
-        verdict(&format!("{NAME} of {millions} M: throughput"), ratio, Bound::AtLeast(1.0), &note);
+        verdict("flood: throughput beside scc", ratio, Bound::AtLeast(1.0), &note);
     }
     let growth = ours.resident_bytes / ours.resident_bytes_at_a_fifth;
     let note = "tollgate's at the end over that at a fifth";
-    verdict(&format!("{NAME} of {millions} M: resident memory"), growth, Bound::AtMost(1.01), note);
+    verdict("flood: resident memory", growth, Bound::AtMost(1.01), note);
     for (name, _, theirs) in
         outcomes.iter().filter(|(name, kept, _)| *kept && *name != Tollgate::NAME)
     {
