@@ -119,6 +119,12 @@ pub fn date() -> String {
     output_of("date", &["-u", "+%Y-%m-%d %H:%M"]).unwrap_or_else(|| "unknown date".to_owned())
 }
 
+/// The commit of the working directory, with a plus if a file that it tracks has changed.
+#[must_use]
+pub fn commit() -> String {
+    output_of("git", &["describe", "--always", "--exclude=*", "--dirty=+"]).unwrap_or_default()
+}
+
 /// Runs another program and returns its output, if it runs.
 fn output_of(program: &str, args: &[&str]) -> Option<String> {
     let output = std::process::Command::new(program).args(args).output().ok()?;

@@ -8,6 +8,7 @@
 
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::time::Instant;
 
 use crate::options::Options;
 use crate::process;
@@ -20,6 +21,7 @@ struct Record {
     saved: Saved,
     /// The processors' time when the bench began.
     began: process::Ticks,
+    begun: Instant,
 }
 
 /// Records a heading.
@@ -57,17 +59,20 @@ impl Record {
             bench: process::bench(),
             machine: process::machine(),
             date: process::date(),
+            commit: process::commit(),
+            seconds: 0,
             rounds: options.rounds,
             only: options.only,
             noise,
             sections: Vec::new(),
         };
-        Some(Self { dir: options.save?, saved, began: process::ticks() })
+        Some(Self { dir: options.save?, saved, began: process::ticks(), begun: Instant::now() })
     }
 
     fn add(&mut self, item: Item) {
         self.saved.noise.stolen_percent = rounded(self.began.stolen_percent(process::ticks()));
         self.saved.noise.preemptions = process::preemptions();
+        self.saved.seconds = self.begun.elapsed().as_secs();
         let section = self.saved.sections.last_mut().expect("a heading comes first");
         section.items.push(item);
         self.saved.write(&self.dir);

@@ -17,6 +17,12 @@ pub struct Saved {
     pub machine: String,
     /// When the bench began, in UTC.
     pub date: String,
+    /// The commit that was measured, with a plus if files differed from it.
+    #[serde(default)]
+    pub commit: String,
+    /// How long the bench took.
+    #[serde(default)]
+    pub seconds: u64,
     /// Rounds of every comparison.
     pub rounds: usize,
     /// The text that selected the rows, if the run was restricted.
@@ -300,6 +306,8 @@ pub(crate) mod tests {
             bench: "sample".to_owned(),
             machine: "a machine".to_owned(),
             date: "2026-01-02 03:04".to_owned(),
+            commit: "abc".to_owned(),
+            seconds: 60,
             rounds: 3,
             only: None,
             noise: Noise { load_average: 0.25, stolen_percent: 0.5, preemptions: 4 },

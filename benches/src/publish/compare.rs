@@ -11,7 +11,8 @@ pub(super) enum By {
 }
 
 impl By {
-    fn is_of(self, row: &TimedRow) -> bool {
+    /// Whether a row has this source of time.
+    pub(super) fn is_of(self, row: &TimedRow) -> bool {
         time(&row.name) == Some(if self == Self::OwnClock { 0 } else { 1 })
     }
 }

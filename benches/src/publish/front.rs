@@ -1,4 +1,5 @@
-//! The measured part of the README: five rows beside the fastest other row, including lost ones.
+//! The measured part of the README: a few rows beside the fastest other row, including lost ones, for each
+//! processor.
 
 use super::compare::{By, limiter_of, worst};
 use crate::markdown::table;
@@ -54,32 +55,54 @@ const LINES: [Line; 5] = [
     },
 ];
 
-/// The link to the results in the folder of this name.
-pub(super) fn link(folder: &str) -> String {
-    format!("benches/results/{folder}/README.md")
-}
+/// The results of a processor: the name of their folder, and every bench.
+pub(super) type Measured<'a> = (&'a str, &'a [Saved]);
 
-/// Makes the part of the README from the results.
+/// Makes the part of the README from the results of each processor.
 ///
 /// # Errors
 ///
 /// A figure is not among the results.
-pub(super) fn part(folder: &str, all: &[Saved]) -> Result<String, String> {
-    let [crates, flood] = [CRATES, "flood"].map(|bench| find(all, bench));
-    let (crates, flood) = (crates?, flood?);
-    let (machine, rounds, date) = (&crates.machine, crates.rounds, &crates.date);
+pub(super) fn part(processors: &[Measured<'_>]) -> Result<String, String> {
+    let mut header = vec![String::new()];
+    let mut rows: Vec<Vec<String>> = LINES.iter().map(|line| vec![line.label.to_owned()]).collect();
+    let mut sources = Vec::new();
+    for (folder, all) in processors {
+        let name = short_name(&find(all, CRATES)?.machine);
+        header.extend([
+            format!("{name}: tollgate"),
+            "governor".to_owned(),
+            "fastest other".to_owned(),
+        ]);
+        for (row, line) in rows.iter_mut().zip(&LINES) {
+            row.extend(cells(all, line)?);
+        }
+        sources.push(source(folder, &name, all)?);
+    }
     let sentence = format!(
-        "Nanoseconds a decision by each limiter's own clock, median of {rounds} rounds, beside \
-         {GOVERNOR} and the fastest other crate, map or lock; {machine}, {}. The \
-         fastest is bold. [All results]({}), [method](benches/README.md).",
-        date.split(' ').next().unwrap_or_default(),
-        link(folder)
+        "Nanoseconds a decision by each limiter's own clock, medians, beside {GOVERNOR} and the fastest other \
+         crate, map or lock. The fastest is bold. {}. [Method](benches/README.md).",
+        sources.join("; ")
     );
-    let rows: Result<Vec<Vec<String>>, String> =
-        LINES.iter().map(|line| cells(all, line)).collect();
-    let header = ["", "tollgate", "governor", "fastest other"];
-    let table = table("", &header, &rows?);
-    Ok(format!("{}\n\n{table}{}\n", wrapped(&sentence), wrapped(&flooded(flood)?)))
+    let (_, first) = processors.first().ok_or("there are no results")?;
+    let table = table("", &header, &rows);
+    Ok(format!("{}\n\n{table}{}\n", wrapped(&sentence), wrapped(&flooded(find(first, "flood")?)?)))
+}
+
+/// A link to a processor's page, with the date.
+fn source(folder: &str, name: &str, all: &[Saved]) -> Result<String, String> {
+    let Saved { machine, date, rounds, .. } = find(all, CRATES)?;
+    let cores = machine.split(", ").nth(1).unwrap_or_default();
+    let day = date.split(' ').next().unwrap_or_default();
+    Ok(format!("[{name}](benches/results/{folder}/README.md), {cores}, {rounds} rounds, {day}"))
+}
+
+/// The processor's name in a few words: "Intel(R) Xeon(R) Processor (virtual), 2 cores" is "Intel Xeon".
+fn short_name(machine: &str) -> String {
+    let model = machine.split(',').next().unwrap_or_default();
+    let words = model.split_whitespace().map(|word| word.replace("(R)", "").replace("(TM)", ""));
+    let words = words.filter(|word| !["Processor", "CPU", "(virtual)"].contains(&word.as_str()));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 fn find<'a>(all: &'a [Saved], bench: &str) -> Result<&'a Saved, String> {
@@ -87,7 +110,7 @@ fn find<'a>(all: &'a [Saved], bench: &str) -> Result<&'a Saved, String> {
     saved.ok_or_else(|| format!("there are no results of {bench}; run it with --save"))
 }
 
-fn cells(all: &[Saved], line: &Line) -> Result<Vec<String>, String> {
+fn cells(all: &[Saved], line: &Line) -> Result<[String; 3], String> {
     let missing = |what: &str| format!("{}: no {what:?} in {:?}", line.bench, line.title);
     let rows = find(all, line.bench)?.items().find_map(|item| match item {
         Item::Timed { title, rows } if title == line.title => Some(rows),
@@ -106,8 +129,7 @@ fn cells(all: &[Saved], line: &Line) -> Result<Vec<String>, String> {
         true => format!("**{nanos:.1}**"),
         false => format!("{nanos:.1}"),
     };
-    Ok(vec![
-        line.label.to_owned(),
+    Ok([
         cell(ours),
         governor.map_or_else(String::new, cell),
         format!("{}, {}", cell(theirs), described(limiter_of(&pair.theirs.name))),
@@ -232,7 +254,15 @@ mod tests {
     }
 
     #[test]
+    fn a_processor_is_named_in_a_few_words() {
+        let intel = "Intel(R) Xeon(R) Processor (virtual), 2 cores, rustc 1";
+        assert_eq!(short_name(intel), "Intel Xeon");
+        assert_eq!(short_name("AMD EPYC (virtual), 2 cores, rustc 1"), "AMD EPYC");
+    }
+
+    #[test]
     fn a_missing_figure_is_an_error_and_no_empty_cell() {
-        assert!(part("a", &[]).is_err_and(|error| error.contains("versus_crates")));
+        assert!(part(&[("a", &[])]).is_err_and(|error| error.contains("versus_crates")));
+        assert!(part(&[]).is_err());
     }
 }

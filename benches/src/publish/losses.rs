@@ -32,7 +32,7 @@ const OUR_TYPES: [&str; 11] = [
     "WarmUp",
 ];
 
-fn is_ours(name: &str) -> bool {
+pub(super) fn is_ours(name: &str) -> bool {
     let limiter = name.split_once(", ").map_or(name, |(limiter, _)| limiter);
     let limiter = limiter.rsplit_once(": ").map_or(limiter, |(_, limiter)| limiter);
     let limiter = limiter.strip_prefix("any ").unwrap_or(limiter);

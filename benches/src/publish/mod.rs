@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::saved::Saved;
 
-mod bars;
+mod causes;
 mod compare;
 mod front;
 mod full;
@@ -17,6 +17,7 @@ mod lines;
 mod losses;
 mod page;
 mod plot;
+mod questions;
 mod ratios;
 
 /// A file that is generated from the results.
@@ -53,9 +54,9 @@ pub fn generate(root: &Path, readme: Option<&Path>) -> Result<Vec<Generated>, St
     files.push(Generated { path: root.join("README.md"), text: index(&processors) });
     if let Some(readme) = readme {
         let text = fs::read_to_string(readme).map_err(|error| format!("{readme:?}: {error}"))?;
-        let named = processors.iter().find(|one| text.contains(&front::link(&one.name)));
-        let Results { name, all, .. } = named.unwrap_or(&processors[0]);
-        let text = front::replaced(&text, &front::part(name, all)?)?;
+        let measured: Vec<_> =
+            processors.iter().map(|one| (one.name.as_str(), &one.all[..])).collect();
+        let text = front::replaced(&text, &front::part(&measured)?)?;
         files.push(Generated { path: readme.to_owned(), text });
     }
     Ok(files)

@@ -55,14 +55,6 @@ impl Svg {
         );
     }
 
-    pub(super) fn rect(&mut self, [x, y]: [f64; 2], [width, height]: [f64; 2], fill: &str) {
-        let _ = writeln!(
-            self.body,
-            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
-             fill=\"{fill}\" fill-opacity=\"0.8\"/>"
-        );
-    }
-
     /// A dot, filled or with an outline only.
     pub(super) fn dot(&mut self, [x, y]: [f64; 2], colour: &str, is_filled: bool) {
         let fill = if is_filled { colour } else { "none" };
@@ -104,19 +96,6 @@ pub(super) fn colour(side: Side, turn: usize) -> &'static str {
         Side::Floor => FLOOR,
         Side::Ours => OURS,
         Side::Theirs => THEIRS[turn % THEIRS.len()],
-    }
-}
-
-/// The smallest of 1, 2, 5, 10, 20, ... that is at least `least`.
-pub(super) fn round_above(least: f64) -> f64 {
-    let mut decade = 1.0;
-    loop {
-        for digit in [1.0, 2.0, 5.0] {
-            if digit * decade >= least {
-                return digit * decade;
-            }
-        }
-        decade *= 10.0;
     }
 }
 
@@ -163,14 +142,6 @@ pub(super) mod tests {
         let text = svg.finish(50.0);
         assert!(is_well_formed(&text), "{text}");
         assert!(text.contains("Mutex&lt;HashMap&lt;K, V&gt;&gt; &amp; more"), "{text}");
-    }
-
-    #[test]
-    fn scales_end_at_round_numbers() {
-        assert_eq!(
-            [0.3, 1.0, 3.0, 51.0, 1_001.0].map(round_above),
-            [1.0, 1.0, 5.0, 100.0, 2_000.0]
-        );
     }
 
     /// Relative luminance, as the Web Content Accessibility Guidelines define it.
