@@ -234,10 +234,24 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         visitor.visit(self)
     }
 
-    /// The token bucket, if this is one: the algorithm that supports leases.
+    /// Cells that a worker may take ahead at a time; 0: the algorithm leases none.
+    fn lease_cells(&self) -> u64 {
+        0
+    }
+
+    /// For how many nanoseconds from `now` cells may be spent that were charged then, and left the state
+    /// `word`.
+    fn lease_nanos(&self, word: u64, now: Tick) -> u64 {
+        let _ = (word, now);
+        0
+    }
+
+    /// The permit of a request that spends cells charged ahead, of which `left` are left. `word` is the
+    /// state which that charge left, so later charges do not count. The cells may be spent at `now`.
     #[inline(always)]
-    fn as_gcra(&self) -> Option<&gcra::GcraParams> {
-        None
+    fn permit_ahead(&self, word: u64, now: Tick, left: u64) -> Permit {
+        let _ = left;
+        self.permit(self.read(word, NoRing, now, 0), now, 0)
     }
 
     /// Calls the visitor with the concrete algorithm if it supports refunds; else returns `None`.

@@ -49,6 +49,7 @@ const OLDER_MAX: u32 = 256;
 pub struct SlidingCounter {
     older: u32,
     utc_offset_secs: i32,
+    lease_cells: u64,
 }
 
 impl SlidingCounter {
@@ -62,7 +63,7 @@ impl SlidingCounter {
     /// ```
     #[must_use]
     pub const fn new() -> Self {
-        Self { older: 1, utc_offset_secs: 0 }
+        Self { older: 1, utc_offset_secs: 0, lease_cells: 0 }
     }
 
     /// Windows of a period divided by `count` (1 to 256), and `count` older ones beside the
@@ -90,6 +91,24 @@ impl SlidingCounter {
     pub const fn utc_offset_secs(self, seconds: i32) -> Self {
         Self { utc_offset_secs: seconds, ..self }
     }
+
+    /// Lets threads that contend for a key take up to `cells` of its cells ahead, at most half of the
+    /// limit: see [`Builder::lease_hot_keys`](crate::Builder::lease_hot_keys). They are counted when they
+    /// are taken, and may be spent until that window ends. The permit for such a cell counts the cells of
+    /// the oldest window whole.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota, SlidingCounter};
+    /// let gate: Limiter<str, SlidingCounter> = Limiter::builder(Quota::per_minute(100_000))
+    ///     .algorithm(SlidingCounter::new().leases(64))
+    ///     .lease_hot_keys()
+    ///     .build()?;
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[must_use]
+    pub const fn leases(self, cells: u64) -> Self {
+        Self { lease_cells: cells, ..self }
+    }
 }
 
 impl Default for SlidingCounter {
@@ -107,6 +126,14 @@ impl Algorithm for SlidingCounter {
         if !(1..=OLDER_MAX).contains(&self.older) {
             return Err(QuotaError::SubWindowCount);
         }
-        SubWindowParams::new(quota, self.older, self.older, true, origin, self.utc_offset_secs)
+        let params = SubWindowParams::new(
+            quota,
+            self.older,
+            self.older,
+            true,
+            origin,
+            self.utc_offset_secs,
+        )?;
+        params.leasing(self.lease_cells)
     }
 }

@@ -324,28 +324,32 @@ impl<W: StateWord> StateCell<W> {
         Some(machine.permit(view, now, cells))
     }
 
-    /// Charges more cells than the request's on a committed word, as last seen, that has no ring:
-    /// up to `max`, but no more than a quarter of those that are left. Returns how many cells it has
-    /// charged, and the state after that; `None` has written nothing.
+    /// Charges more cells than the request's on a committed word, as last seen: up to `max`, but no more
+    /// than a quarter of those that are left. Returns how many cells it has charged, and the state after
+    /// that; `None` has written nothing that counts.
     pub(crate) fn charge_ahead<M: StateMachine>(
         &self,
         first: W,
+        ring: SlotRing<'_>,
         machine: &M,
         request: Request,
         max: MaxAhead,
     ) -> Option<(u64, u64)> {
         let Request { now, cells } = request;
-        debug_assert!(!M::RINGED && cells > 0);
+        debug_assert!(cells > 0);
         let (mut word, mut backoff) = (first, Backoff::FIRST);
         while word.is_same_life(first) {
-            let view = request.read(machine, word.state());
-            let left = machine.permit(view, now, 0).remaining();
+            let live = ring.of_generation(word.generation());
+            let seen = machine.read(word.state(), live, now, 0);
+            let left = machine.permit(seen, now, 0).remaining();
             let taken = max.cells.min(left / 4).max(cells);
             if taken == cells && !max.or_just_those {
                 return None;
             }
+            let view = machine.read(word.state(), live, now, taken);
             let Step::Admit { next } = machine.step(view, now, taken) else { return None };
-            match self.swap(word, word.with_state(next)) {
+            let transition = Transition { view, next: Some(next), note: Some(taken) };
+            match self.advance(word, ring, machine, transition) {
                 Ok(()) => return Some((taken, next)),
                 Err(actual) => word = actual,
             }

@@ -200,7 +200,7 @@ fn cells_are_charged_ahead_up_to_a_quarter_and_one_alone_only_if_the_caller_acce
     {
         let cell = HeadCell::new(first);
         let max = MaxAhead { cells: max, or_just_those: or_just_one };
-        let charged_ahead = cell.charge_ahead(first, &hundred, request(1), max);
+        let charged_ahead = cell.charge_ahead(first, SlotRing::NONE, &hundred, request(1), max);
         assert_eq!(charged_ahead.map(|(taken, _)| taken), taken);
         assert_eq!(cell.load().state(), charged(&hundred, taken.unwrap_or(0)));
     }

@@ -14,6 +14,7 @@ use core::ops::Deref;
 use core::time::Duration;
 use std::sync::Arc;
 
+use crate::algo::StateMachine;
 use crate::algo::gcra::{Gcra, GcraParams};
 use crate::charge::ask_lease::AskLease;
 use crate::charge::chargeable::{Chargeable, sealed::Charge};
@@ -251,7 +252,7 @@ impl<H: Deref<Target: Chargeable<Params = GcraParams>>> Lease<H> {
     fn new(gate: H, key: &<H::Target as Gate>::Key) -> Self {
         let algo = gate.or_own(None);
         let take = algo.lease_cells();
-        let life = algo.restored_after(take);
+        let life = algo.lease_life();
         let spot = gate.spot(key);
         Self { gate, spot, cells: 0, expires: Tick::ZERO, taken: None, take, life }
     }

@@ -290,17 +290,21 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     /// charge of a key loses a race to another thread takes up to `k` cells at once (but at most a
     /// quarter of those that are left), and decides its next requests for that key without touching
     /// shared memory. Requests for a key without contention are decided as usual, and also
-    /// read a cache line of the thread's own. [`Gcra::leases`] says what `k` is; the limiter must be built
-    /// with it.
+    /// read a cache line of the thread's own. The algorithm says what `k` is, and the limiter must be built
+    /// with that: [`Gcra::leases`], [`FixedWindow::leases`](crate::FixedWindow::leases),
+    /// [`SubWindows::leases`](crate::SubWindows::leases) or
+    /// [`SlidingCounter::leases`](crate::SlidingCounter::leases).
     ///
-    /// **Guarantee.** The same as without leases: at most `burst + rate * (span + u)` cells in any span.
+    /// **Guarantee.** The same as without leases. A token bucket's cells may be spent until time has
+    /// restored as many, and its burst is lower by `k`. Cells of a window or a sub-window are counted
+    /// when they are taken, and may be spent until it ends.
     ///
     /// **Not guaranteed.**
     ///
     /// - A request may be denied while other threads hold cells that would have been enough: up to
-    ///   `k` for each thread, for as long as time takes to restore `k` cells. A thread's own cells are
+    ///   `k` for each thread, for as long as those may be spent. A thread's own cells are
     ///   counted. When no thread holds any, denials are exact; and the fewer cells are left, the fewer
-    ///   are held.
+    ///   are held. Cells that a thread holds when a window ends are lost.
     /// - A permit for cells that were taken ahead says what is left of the key as if no other thread
     ///   had charged it since they were taken: [`remaining`](crate::Permit::remaining) may be too high,
     ///   and [`reset_after`](crate::Permit::reset_after) too low. Denials do not count what other
@@ -310,7 +314,8 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     /// - Up to 64 threads of the process at a time take part (those that asked first); others decide
     ///   as without leases. It takes 24 KB.
     /// - If a thread's clock steps back by `s` (as it may when the thread moves to another core), it
-    ///   may spend `rate * s` cells too many, once for each such step.
+    ///   may spend `rate * s` cells too many, once for each such step; or those that it holds of a
+    ///   window up to `s` after its end.
     /// - With a [`TieredClock`](crate::clock::TieredClock) the precise time is read for each request.
     ///
     /// ```

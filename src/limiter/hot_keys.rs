@@ -2,10 +2,15 @@
 //! ahead, onto a cache line of its own, and spends those.
 //!
 //! Such a lease is what a [`LocalLease`](crate::lease::LocalLease) is, except that no caller asks for
-//! it. It is exact for the same reason: it holds at most `k` cells, charged at once, which may be
-//! spent until time has restored `k` cells, while all charges are held to a burst that is lower by
-//! `k`. It is never refunded: time has restored what is not spent before the lease ends, and a request
-//! that needs more than the lease holds charges only the rest.
+//! it. It holds at most `k` cells, charged at once. It is never refunded, and a request that needs more
+//! than the lease holds charges only the rest.
+//!
+//! # Why it stays exact
+//!
+//! - A token bucket: the cells may be spent until time has restored `k` cells, while all charges are held
+//!   to a burst that is lower by `k`. The proof is in [`lease`](crate::lease).
+//! - Windows, sub-windows and counters: the cells may be spent until the window or sub-window ends in which
+//!   they are counted. Which of its instants a cell was spent at does not change what a window counts.
 //!
 //! # When a thread takes a lease
 //!
@@ -13,31 +18,27 @@
 //!   key. It also takes one, without trying to charge first, when it has spent the last one before
 //!   that one ended.
 //! - It takes no more than a quarter of the cells that are left, so that the last cells of a bucket
-//!   are decided one by one, as without leases.
+//!   or a window are decided one by one, as without leases.
 //! - It takes none if no cell would be left over.
 //! - It may have eight, one for each of eight classes of keys. A lease that holds cells yields its place
 //!   when another key of its class asks twice and no cell was spent in between.
 
 use core::hash::Hash;
 
-use crate::algo::gcra::GcraParams;
-use crate::algo::{Algorithm, StateMachine};
+use crate::algo::{Algorithm, StateMachine, Visitor};
 use crate::cell::{MaxAhead, Request};
 use crate::decision::{Decision, OutOfLine, Permit};
 use crate::limiter::Limiter;
 use crate::limiter::ask::Ask;
 use crate::limiter::builder::BuildError;
-use crate::table::{Attempt, Event, HotKeyLeases, LeaseRef, Probe};
+use crate::table::{Ahead, Attempt, Event, HotKeyLeases, LeaseRef, Probe};
 use crate::time::{Clock, Tick};
 
 /// Room for the leases of a limiter.
-pub(super) fn room_for_leases(algo: &impl StateMachine) -> Result<HotKeyLeases, BuildError> {
-    match algo.as_gcra() {
-        Some(gcra) if gcra.lease_cells() > 0 => {
-            let cells = gcra.lease_cells();
-            Ok(HotKeyLeases::new(cells, gcra.restored_after(cells)))
-        }
-        _ => Err(BuildError::NothingToLease),
+pub(super) fn room_for_leases(machine: &impl StateMachine) -> Result<HotKeyLeases, BuildError> {
+    match machine.lease_cells() {
+        0 => Err(BuildError::NothingToLease),
+        cells => Ok(HotKeyLeases::new(cells)),
     }
 }
 
@@ -67,35 +68,64 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// that a thread that loses a race takes a lease. The clock is read after the lease is looked up.
     #[inline(never)]
     pub(crate) fn decide_leasing(&self, probe: Probe, n: u64, now: impl Fn() -> Tick) -> Decision {
-        let (Some(gcra), Some(shares)) = (self.params.as_gcra(), &self.shares) else {
-            return self.decide(probe, self.table.find_at_once(probe), n, now());
-        };
-        if let Some(decision) = self.by_lease(gcra, shares, probe, n, &now) {
+        match &self.shares {
+            Some(shares) => {
+                self.params.dispatch(DecideLeasing { limiter: self, shares, probe, n, now })
+            }
+            None => self.decide(probe, self.table.find_at_once(probe), n, now()),
+        }
+    }
+}
+
+/// A request that this thread's leases may decide.
+struct DecideLeasing<'a, K: ?Sized, A: Algorithm, C, F> {
+    limiter: &'a Limiter<K, A, C>,
+    shares: &'a HotKeyLeases,
+    probe: Probe,
+    n: u64,
+    now: F,
+}
+
+impl<K, A, C, F> Visitor for DecideLeasing<'_, K, A, C, F>
+where
+    K: Hash + ?Sized,
+    A: Algorithm,
+    C: Clock,
+    F: Fn() -> Tick,
+{
+    type Out = Decision;
+
+    #[inline(always)]
+    fn visit<M: StateMachine>(self, machine: &M) -> Decision {
+        let Self { limiter, shares, probe, n, now } = self;
+        if let Some(decision) = limiter.by_lease(machine, shares, probe, n, &now) {
             return decision;
         }
         let now = now();
-        let permit = match self.table.attempt(probe, gcra, now, n) {
+        let permit = match limiter.table.attempt(probe, machine, now, n) {
             Attempt::Admitted(permit) => Some(permit),
             Attempt::Raced => {
-                let OutOfLine(permit) = self.take_lease(gcra, shares, probe, n, now);
+                let OutOfLine(permit) = limiter.take_lease(machine, shares, probe, n, now);
                 permit
             }
             Attempt::Undecided => None,
         };
         match permit {
             Some(permit) => {
-                self.count(true);
+                limiter.count(true);
                 Ok(permit)
             }
-            None => self.decide(probe, self.table.find_at_once(probe), n, now),
+            None => limiter.decide(probe, limiter.table.find_at_once(probe), n, now),
         }
     }
+}
 
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// Decides by this thread's lease of the key, if it has one. The clock is read only then.
     #[inline(always)]
-    fn by_lease(
+    fn by_lease<M: StateMachine>(
         &self,
-        gcra: &GcraParams,
+        machine: &M,
         shares: &HotKeyLeases,
         probe: Probe,
         n: u64,
@@ -106,10 +136,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         match place.spend(n, now) {
             Some((left, state)) => {
                 self.count(true);
-                Some(Ok(gcra.permit_ahead(state, now, left)))
+                Some(Ok(machine.permit_ahead(state, now, left)))
             }
             None => {
-                let OutOfLine(decision) = self.beyond_lease(gcra, shares, place, probe, n, now);
+                let OutOfLine(decision) = self.beyond_lease(machine, shares, place, probe, n, now);
                 Some(decision)
             }
         }
@@ -118,9 +148,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// The lease holds too little, or has ended.
     #[cold]
     #[inline(never)]
-    fn beyond_lease(
+    fn beyond_lease<M: StateMachine>(
         &self,
-        gcra: &GcraParams,
+        machine: &M,
         shares: &HotKeyLeases,
         place: LeaseRef<'_>,
         probe: Probe,
@@ -128,7 +158,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         now: Tick,
     ) -> OutOfLine<Decision> {
         if place.is_alive(now)
-            && let OutOfLine(Some(permit)) = self.take_lease(gcra, shares, probe, n, now)
+            && let OutOfLine(Some(permit)) = self.take_lease(machine, shares, probe, n, now)
         {
             self.count(true);
             return OutOfLine(Ok(permit));
@@ -142,9 +172,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// Charges those of `n` cells that the thread's lease of the key does not hold, and a new lease.
     #[cold]
     #[inline(never)]
-    fn take_lease(
+    fn take_lease<M: StateMachine>(
         &self,
-        gcra: &GcraParams,
+        machine: &M,
         shares: &HotKeyLeases,
         probe: Probe,
         n: u64,
@@ -160,13 +190,14 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             let (most, used_up) = (shares.cells(), held > 0);
             let request = Request { now, cells: missing };
             let max = MaxAhead { cells: most, or_just_those: used_up };
-            let (taken, state) = self.table.charge_ahead(probe, gcra, request, max)?;
+            let (taken, state) = self.table.charge_ahead(probe, machine, request, max)?;
             let left = taken - missing;
-            place.hold(probe, left, now, state);
+            let life = machine.lease_nanos(state, now);
+            place.hold(probe, Ahead { left, at: now, life, state });
             if left > 0 {
                 self.table.counters().count(Event::Leased);
             }
-            Some(gcra.permit_ahead(state, now, left))
+            Some(machine.permit_ahead(state, now, left))
         };
         OutOfLine(take())
     }

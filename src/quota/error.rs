@@ -55,7 +55,7 @@ pub enum QuotaError {
     ColdFactorOutOfRange,
     /// The state of a warm-up has no room for this period at this rate.
     WarmUpTooLong,
-    /// Leases take more than half of the burst.
+    /// Leases take more than half of the burst, or of the limit of a window.
     LeaseCellsTooMany,
     /// The quota of a plan is too fast for the states of its limiter.
     PlanTooFast,
@@ -151,8 +151,8 @@ impl fmt::Display for QuotaError {
                  lower the burst, or count in larger cells"
             }
             Self::LeaseCellsTooMany => {
-                "a lease takes at most half of the burst at a time: raise the burst, or let leases \
-                 take fewer cells"
+                "a lease takes at most half of the burst, or of the limit of a window, at a time: raise it, \
+                 or let leases take fewer cells"
             }
             Self::PlanTooFast => {
                 "the limiter's states cannot tell so fast a quota: build the limiter with the fastest \

@@ -7,10 +7,8 @@
 //!
 //! # Guarded by
 //!
-//! `loom-tests/tests/hot_key_leases.rs` and `thread_slots.rs`, run by `ci/check.sh loom`. Ordinary tests do
-//! not notice two threads with the same lease.
-
-use core::time::Duration;
+//! `loom-tests/tests/hot_key_leases.rs`, `hot_key_windows.rs` and `thread_slots.rs`, run by
+//! `ci/check.sh loom`. Ordinary tests do not notice two threads with the same lease.
 
 use crossbeam_utils::CachePadded;
 
@@ -44,6 +42,8 @@ struct KeyLease {
     left_then: AtomicU64,
     /// The time of the charge, in nanoseconds.
     at: AtomicU64,
+    /// For how long from then on its cells may be spent, in nanoseconds.
+    life: AtomicU64,
     /// The key's state after the charge.
     state: AtomicU64,
 }
@@ -53,7 +53,19 @@ struct KeyLease {
 pub(crate) struct LeaseRef<'a> {
     key: &'a AtomicU64,
     lease: &'a KeyLease,
-    life: u64,
+}
+
+/// Cells that a thread has charged ahead.
+#[derive(Clone, Copy)]
+pub(crate) struct Ahead {
+    /// Cells that are not spent yet.
+    pub(crate) left: u64,
+    /// The time of the charge.
+    pub(crate) at: Tick,
+    /// For how many nanoseconds from then on they may be spent.
+    pub(crate) life: u64,
+    /// The key's state after the charge.
+    pub(crate) state: u64,
 }
 
 /// The leases of one limiter.
@@ -61,14 +73,11 @@ pub(crate) struct HotKeyLeases {
     threads: Box<[CachePadded<ThreadLeases>]>,
     /// Cells in a lease, at most.
     cells: u64,
-    /// For how long they may be spent, in nanoseconds.
-    life: u64,
 }
 
 impl HotKeyLeases {
-    pub(crate) fn new(cells: u64, life: Duration) -> Self {
-        let threads = (0..THREADS).map(|_| CachePadded::default()).collect();
-        Self { threads, cells, life: u64::try_from(life.as_nanos()).unwrap_or(u64::MAX) }
+    pub(crate) fn new(cells: u64) -> Self {
+        Self { threads: (0..THREADS).map(|_| CachePadded::default()).collect(), cells }
     }
 
     /// Cells in a lease, at most.
@@ -84,7 +93,7 @@ impl HotKeyLeases {
         let thread = if planted(Fault::ThreadsTakenForOne) { 0 } else { thread };
         let own = self.threads.get(thread)?;
         let index = probe.hash() as usize % LEASES;
-        Some(LeaseRef { key: &own.keys[index], lease: &own.leases[index], life: self.life })
+        Some(LeaseRef { key: &own.keys[index], lease: &own.leases[index] })
     }
 
     /// This thread's lease of the key, if it has one.
@@ -103,7 +112,8 @@ impl HotKeyLeases {
 impl LeaseRef<'_> {
     #[inline(always)]
     pub(crate) fn is_of(self, probe: Probe) -> bool {
-        self.key.load(Relaxed) == probe.hash() || planted(Fault::HotKeyLeaseUncompared)
+        let key = self.key.load(Relaxed);
+        key == probe.hash() || (planted(Fault::HotKeyLeaseUncompared) && key != 0)
     }
 
     /// Spends `n` cells. Returns how many are left, and the key's state after their charge.
@@ -122,13 +132,12 @@ impl LeaseRef<'_> {
         if self.is_alive(now) { self.lease.left.load(Relaxed) } else { 0 }
     }
 
-    /// Whether its cells may be spent: from the time of their charge until time has restored as many
-    /// as a lease has at most.
+    /// Whether its cells may be spent: from the time of their charge, for as long as the algorithm says.
     #[inline(always)]
     pub(crate) fn is_alive(self, now: Tick) -> bool {
         // An earlier time wraps around, to an age beyond any life.
         let age = now.as_nanos().wrapping_sub(self.lease.at.load(Relaxed));
-        age < self.life || planted(Fault::HotKeyLeaseNeverExpires)
+        age < self.lease.life.load(Relaxed) || planted(Fault::HotKeyLeaseNeverExpires)
     }
 
     /// Whether another key may have the lease: nothing is left, or nothing was spent since another
@@ -140,12 +149,14 @@ impl LeaseRef<'_> {
         left == 0 || left == left_then
     }
 
-    /// Holds `left` cells of the key, charged at `now`, and forgets what was held before.
-    pub(crate) fn hold(self, probe: Probe, left: u64, now: Tick, state: u64) {
+    /// Holds cells of the key, and forgets what was held before.
+    pub(crate) fn hold(self, probe: Probe, ahead: Ahead) {
+        let Ahead { left, at, life, state } = ahead;
         self.key.store(probe.hash(), Relaxed);
         self.lease.left.store(left, Relaxed);
         self.lease.left_then.store(0, Relaxed);
-        self.lease.at.store(now.as_nanos(), Relaxed);
+        self.lease.at.store(at.as_nanos(), Relaxed);
+        self.lease.life.store(life, Relaxed);
         self.lease.state.store(state, Relaxed);
     }
 

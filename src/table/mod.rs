@@ -35,7 +35,7 @@ use core::time::Duration;
 
 use compact::CompactSlots;
 pub(crate) use counters::{Counters, Event, Tally};
-pub(crate) use hot_keys::{HotKeyLeases, LeaseRef};
+pub(crate) use hot_keys::{Ahead, HotKeyLeases, LeaseRef};
 pub(crate) use memory::{HugePages, OutOfMemory};
 pub(crate) use probe::Probe;
 pub(crate) use request::{Attempt, Charged, Full, KeyRequest};
@@ -276,7 +276,7 @@ impl Table {
     ) -> Option<(u64, u64)> {
         let Kind::Wide(table) = &self.kind else { return None };
         let SlotRef { cell, word } = table.slots.find_committed(probe)?;
-        cell.charge_ahead(word, machine, request, max)
+        cell.charge_ahead(word, table.slots.ring::<M>(cell), machine, request, max)
     }
 
     /// Gives up the key's slot, if it has one.

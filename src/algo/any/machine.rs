@@ -7,7 +7,6 @@ use core::time::Duration;
 #[cfg(feature = "std")]
 use super::AnyOracle;
 use super::{AnyParams, AnyView};
-use crate::algo::gcra::GcraParams;
 use crate::algo::grid::Grid;
 use crate::algo::{
     CONFIG_WORDS, ClockChange, Liveness, Rebase, RefundVisitor, Restart, Ring, StateMachine, Step,
@@ -50,8 +49,16 @@ impl StateMachine for AnyParams {
         each_machine!(self, each => visitor.visit(each))
     }
 
-    fn as_gcra(&self) -> Option<&GcraParams> {
-        each_machine!(self, each => each.as_gcra())
+    fn lease_cells(&self) -> u64 {
+        each_machine!(self, each => each.lease_cells())
+    }
+
+    fn lease_nanos(&self, word: u64, now: Tick) -> u64 {
+        each_machine!(self, each => each.lease_nanos(word, now))
+    }
+
+    fn permit_ahead(&self, word: u64, now: Tick, left: u64) -> Permit {
+        each_machine!(self, each => each.permit_ahead(word, now, left))
     }
 
     #[inline(always)]

@@ -10,7 +10,7 @@ fn said(machine: &impl StateMachine, now: Tick) -> impl PartialEq + core::fmt::D
     (
         (machine.ring_cells(), machine.has_note(), machine.cells_to_clear()),
         (machine.fresh(now), machine.starts_in_debt(), machine.instant(now)),
-        (machine.skew_tolerance(), machine.horizon(), machine.as_gcra().copied()),
+        (machine.skew_tolerance(), machine.horizon(), machine.lease_cells()),
         (machine.liveness(machine.fresh(now), 5), machine.grid().ratio()),
     )
 }

@@ -84,6 +84,7 @@ const EPOCH_INTO_WEEK_NANOS: u64 = 3 * 24 * 3_600 * 1_000_000_000;
 pub struct FixedWindow {
     /// `None`: anchored. `Some`: aligned, with this UTC offset.
     utc_offset_secs: Option<i32>,
+    lease_cells: u64,
 }
 
 impl FixedWindow {
@@ -98,7 +99,7 @@ impl FixedWindow {
     /// ```
     #[must_use]
     pub const fn anchored() -> Self {
-        Self { utc_offset_secs: None }
+        Self { utc_offset_secs: None, lease_cells: 0 }
     }
 
     /// Windows aligned to the wall clock: full seconds, minutes, hours, days in UTC; weeks begin
@@ -120,7 +121,7 @@ impl FixedWindow {
     /// ```
     #[must_use]
     pub const fn aligned() -> Self {
-        Self { utc_offset_secs: Some(0) }
+        Self { utc_offset_secs: Some(0), lease_cells: 0 }
     }
 
     /// Aligns to local time, `seconds` east of Greenwich, so that "per day" means the local day.
@@ -140,7 +141,24 @@ impl FixedWindow {
     /// ```
     #[must_use]
     pub const fn utc_offset_secs(self, seconds: i32) -> Self {
-        Self { utc_offset_secs: Some(seconds) }
+        Self { utc_offset_secs: Some(seconds), ..self }
+    }
+
+    /// Lets threads that contend for a key take up to `cells` of its cells ahead, at most half of the
+    /// limit: see [`Builder::lease_hot_keys`](crate::Builder::lease_hot_keys). They are counted when they
+    /// are taken, and may be spent until that window ends.
+    ///
+    /// ```
+    /// # use tollgate::{FixedWindow, Limiter, Quota};
+    /// let gate: Limiter<str, FixedWindow> = Limiter::builder(Quota::per_minute(1_000_000))
+    ///     .algorithm(FixedWindow::anchored().leases(64))
+    ///     .lease_hot_keys()
+    ///     .build()?;
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[must_use]
+    pub const fn leases(self, cells: u64) -> Self {
+        Self { lease_cells: cells, ..self }
     }
 }
 
@@ -160,6 +178,10 @@ impl Algorithm for FixedWindow {
         origin: u64,
     ) -> Result<Option<FixedWindowParams>, QuotaError> {
         let params = self.with_bits(quota, origin, COMPACT_BITS)?;
+        // Cells are taken ahead from wide slots only.
+        if self.lease_cells > 0 {
+            return Ok(None);
+        }
         let at_least = |span: Option<Duration>, least| span.is_none_or(|span| span >= least);
         Ok(params.filter(|FixedWindowParams { grid, .. }| {
             at_least(grid.horizon(), COMPACT_HORIZON_MIN)
@@ -180,6 +202,9 @@ impl FixedWindow {
         if quota.limit() > LIMIT_MAX {
             return Err(QuotaError::WindowLimitTooLarge);
         }
+        if self.lease_cells > quota.limit() / 2 {
+            return Err(QuotaError::LeaseCellsTooMany);
+        }
         let count = Field::new(0, u64::BITS - (quota.limit() + 1).leading_zeros());
         let end = count.above(bits - count.bits());
         let period = quota.period_nanos();
@@ -192,7 +217,8 @@ impl FixedWindow {
         }
         let grid = Grid::new(length, period, end.max(), length);
         let limit = NonZeroU64::new(quota.limit()).ok_or(QuotaError::ZeroLimit)?;
-        Ok(Some(FixedWindowParams { grid, limit, length, ahead_nanos, count, end }))
+        let lease_cells = self.lease_cells;
+        Ok(Some(FixedWindowParams { grid, limit, length, ahead_nanos, count, end, lease_cells }))
     }
 }
 
@@ -251,6 +277,7 @@ pub struct FixedWindowParams {
     ahead_nanos: u64,
     count: Field,
     end: Field,
+    lease_cells: u64,
 }
 
 /// A word, read at an instant.
@@ -310,6 +337,23 @@ impl StateMachine for FixedWindowParams {
     type Oracle = Window;
     type View = u64;
     const MAY_BE_COMPACT: bool = true;
+
+    fn lease_cells(&self) -> u64 {
+        self.lease_cells
+    }
+
+    /// Until the window ends in which they are counted.
+    fn lease_nanos(&self, word: u64, now: Tick) -> u64 {
+        let view = self.view(word, now);
+        let until_end = self.grid.scale(view.now, view.floor).span(view.ahead);
+        u64::try_from(until_end.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    #[inline(always)]
+    fn permit_ahead(&self, word: u64, now: Tick, left: u64) -> Permit {
+        let view = self.view(word, now);
+        Permit::new(self.reading(&view, view.counted.saturating_sub(left), view.ahead))
+    }
 
     #[inline(always)]
     fn dispatch_refund<V: RefundVisitor>(&self, visitor: V) -> Option<V::Out> {

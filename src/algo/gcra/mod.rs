@@ -381,9 +381,20 @@ impl StateMachine for GcraParams {
     type View = u64;
     const MAY_BE_COMPACT: bool = true;
 
+    fn lease_cells(&self) -> u64 {
+        self.lease_cells
+    }
+
+    /// Until time has restored as many cells as a lease takes.
+    fn lease_nanos(&self, _: u64, _: Tick) -> u64 {
+        u64::try_from(self.lease_life().as_nanos()).unwrap_or(u64::MAX)
+    }
+
     #[inline(always)]
-    fn as_gcra(&self) -> Option<&GcraParams> {
-        Some(self)
+    fn permit_ahead(&self, word: u64, now: Tick, left: u64) -> Permit {
+        let floor = self.grid.floor(now);
+        let debt = self.debt(word, floor).saturating_sub(self.cost(left));
+        Permit::new(self.reading(now, floor, debt))
     }
 
     #[inline(always)]

@@ -6,27 +6,11 @@ use core::time::Duration;
 
 use super::{GcraParams, PLAN_PRECISION, TAT};
 use crate::algo::{Ahead, CONFIG_WORDS, ClockChange, PerKey, Rebase, Receipt, Refund};
-#[cfg(feature = "std")]
-use crate::decision::Permit;
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
 
 #[cfg(feature = "std")]
 impl GcraParams {
-    /// Cells that a lease takes at a time; 0 if there are no leases.
-    pub(crate) fn lease_cells(&self) -> u64 {
-        self.lease_cells
-    }
-
-    /// The permit of a request that spends cells charged ahead, of which `left` are left. `word` is
-    /// the state which that charge left, so later charges do not count.
-    #[inline(always)]
-    pub(crate) fn permit_ahead(&self, word: u64, now: Tick, left: u64) -> Permit {
-        let floor = self.grid.floor(now);
-        let debt = self.debt(word, floor).saturating_sub(self.cost(left));
-        Permit::new(self.reading(now, floor, debt))
-    }
-
     /// How long from `now` until `cells` more cells, one request after the other, will have had
     /// their turn: [`turn`](Refund::turn) if they were charged.
     pub(crate) fn turn_behind(&self, word: u64, now: Tick, cells: u64) -> Duration {
@@ -62,10 +46,12 @@ impl GcraParams {
         let next = self.grid.later(floor, debt.max(cost));
         (next, self.grid.span(cost.saturating_sub(debt)))
     }
+}
 
-    /// How long time takes to restore `cells` cells, rounded down to a nanosecond.
-    pub(crate) fn restored_after(&self, cells: u64) -> Duration {
-        self.grid.span(self.cost(cells))
+impl GcraParams {
+    /// How long time takes to restore the cells of a lease, rounded down to a nanosecond.
+    pub(crate) fn lease_life(&self) -> Duration {
+        self.grid.span(self.cost(self.lease_cells))
     }
 }
 

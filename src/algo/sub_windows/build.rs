@@ -46,6 +46,7 @@ const COUNT_BITS_MAX: u32 = 30;
 pub struct SubWindows {
     count: u32,
     utc_offset_secs: i32,
+    lease_cells: u64,
 }
 
 impl SubWindows {
@@ -59,7 +60,7 @@ impl SubWindows {
     /// ```
     #[must_use]
     pub const fn new() -> Self {
-        Self { count: 6, utc_offset_secs: 0 }
+        Self { count: 6, utc_offset_secs: 0, lease_cells: 0 }
     }
 
     /// `count` sub-windows, 2 to 256.
@@ -86,6 +87,23 @@ impl SubWindows {
     pub const fn utc_offset_secs(self, seconds: i32) -> Self {
         Self { utc_offset_secs: seconds, ..self }
     }
+
+    /// Lets threads that contend for a key take up to `cells` of its cells ahead, at most half of the
+    /// limit: see [`Builder::lease_hot_keys`](crate::Builder::lease_hot_keys). They are counted when they
+    /// are taken, and may be spent until that sub-window ends.
+    ///
+    /// ```
+    /// # use tollgate::{Limiter, Quota, SubWindows};
+    /// let gate: Limiter<str, SubWindows> = Limiter::builder(Quota::per_minute(100_000))
+    ///     .algorithm(SubWindows::new().leases(64))
+    ///     .lease_hot_keys()
+    ///     .build()?;
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[must_use]
+    pub const fn leases(self, cells: u64) -> Self {
+        Self { lease_cells: cells, ..self }
+    }
 }
 
 impl Default for SubWindows {
@@ -103,7 +121,15 @@ impl Algorithm for SubWindows {
         if !(2..=SUB_WINDOWS_MAX).contains(&self.count) {
             return Err(QuotaError::SubWindowCount);
         }
-        SubWindowParams::new(quota, self.count, self.count - 1, false, origin, self.utc_offset_secs)
+        let params = SubWindowParams::new(
+            quota,
+            self.count,
+            self.count - 1,
+            false,
+            origin,
+            self.utc_offset_secs,
+        )?;
+        params.leasing(self.lease_cells)
     }
 }
 
@@ -154,7 +180,16 @@ impl SubWindowParams {
             index,
             cells,
             reciprocal: reciprocal(cells),
+            lease_cells: 0,
         })
+    }
+
+    /// The same with leases of so many cells.
+    pub(in crate::algo) fn leasing(self, lease_cells: u64) -> Result<Self, QuotaError> {
+        match lease_cells <= self.limit / 2 {
+            true => Ok(Self { lease_cells, ..self }),
+            false => Err(QuotaError::LeaseCellsTooMany),
+        }
     }
 }
 

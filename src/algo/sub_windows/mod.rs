@@ -84,6 +84,7 @@ pub struct SubWindowParams {
     cells: u32,
     /// 2^64 divided by the cells, rounded up.
     reciprocal: u64,
+    lease_cells: u64,
 }
 
 /// The data of a decision.
@@ -185,6 +186,35 @@ impl StateMachine for SubWindowParams {
 
     fn ring_cells(&self) -> usize {
         self.cells as usize
+    }
+
+    fn lease_cells(&self) -> u64 {
+        self.lease_cells
+    }
+
+    /// Until the sub-window ends in which they are counted.
+    fn lease_nanos(&self, word: u64, now: Tick) -> u64 {
+        let now = self.aligned(now);
+        let floor = self.grid.floor(now);
+        let ahead = self.grid.ahead(self.index.of(word), floor);
+        let until_end = self.grid.scale(now, floor).span(ahead + 1);
+        u64::try_from(until_end.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Cells of the oldest sub-window count whole here, also where they are weighed.
+    #[inline(always)]
+    fn permit_ahead(&self, word: u64, now: Tick, left: u64) -> Permit {
+        let now = self.aligned(now);
+        let floor = self.grid.floor(now);
+        let counted = self.count.of(word).saturating_sub(left);
+        let ahead = self.grid.ahead(self.index.of(word), floor);
+        Permit::new(Reading {
+            limit: self.limit,
+            room: self.limit.saturating_sub(counted),
+            cell: NonZeroU64::MIN,
+            until_idle: if counted == 0 { 0 } else { ahead + self.older + 1 },
+            scale: self.grid.scale(now, floor),
+        })
     }
 
     fn cells_to_clear(&self) -> usize {

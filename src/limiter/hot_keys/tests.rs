@@ -9,17 +9,22 @@ use proptest::prelude::*;
 use span::worst_excess_of_bucket;
 
 use super::*;
+use crate::algo::oracle::Oracle;
 use crate::limiter::SlotLayout;
 use crate::sync::act_as_thread;
-use crate::{Gcra, ManualClock, Quota};
+use crate::{FixedWindow, Gcra, ManualClock, Quota, SlidingCounter, SubWindows};
 
 const SECOND: u64 = 1_000_000_000;
 const LIMIT: u64 = 20;
 
-type Gate = Limiter<u64, Gcra, ManualClock>;
+type Gate<A = Gcra> = Limiter<u64, A, ManualClock>;
 
 fn gate(quota: Quota, take: u64) -> Gate {
-    let builder = Limiter::builder(quota).algorithm(Gcra::new().leases(take));
+    gate_of(Gcra::new().leases(take), quota)
+}
+
+fn gate_of<A: Algorithm>(algorithm: A, quota: Quota) -> Gate<A> {
+    let builder = Limiter::builder(quota).algorithm(algorithm);
     builder.clock(ManualClock::new()).hash_seed(1).lease_hot_keys().build().expect("in range")
 }
 
@@ -29,7 +34,7 @@ fn at(nanos: u64) -> Tick {
 
 /// The permit of a thread that has lost a race.
 fn after_race(
-    gate: &Limiter<u64, Gcra, impl Clock>,
+    gate: &Limiter<u64, impl Algorithm, impl Clock>,
     key: u64,
     n: u64,
     now: Tick,
@@ -40,7 +45,7 @@ fn after_race(
 }
 
 /// The decision for a thread whose first try, if it makes one, loses a race.
-fn ask_and_lose(gate: &Gate, key: u64, n: u64, now: Tick) -> Decision {
+fn ask_and_lose(gate: &Gate<impl Algorithm>, key: u64, n: u64, now: Tick) -> Decision {
     let probe = gate.probe(&key);
     if gate.shares.as_ref().is_some_and(|shares| shares.of(probe).is_none())
         && let Some(permit) = after_race(gate, key, n, now)
@@ -55,7 +60,8 @@ fn rivals(gate: &Gate) -> (u64, u64) {
     act_as_thread(0);
     let shares = gate.shares.as_ref().expect("chosen");
     let now = at(0);
-    shares.free(gate.probe(&0), now).expect("a place").hold(gate.probe(&0), 1, now, 0);
+    let ahead = Ahead { left: 1, at: now, life: 1, state: 0 };
+    shares.free(gate.probe(&0), now).expect("a place").hold(gate.probe(&0), ahead);
     let taken = |key: &u64| shares.free(gate.probe(key), now).is_none();
     let rival = (1..1_000).find(taken).expect("one in eight");
     shares.of(gate.probe(&0)).expect("held").clear();
@@ -73,7 +79,10 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 
 /// The times at which cells of one key were spent, and how many.
 fn spent(take: u64, acts: &[Act]) -> Vec<(u64, u64)> {
-    let gate = gate(Quota::per_second(LIMIT), take);
+    spent_of(&gate(Quota::per_second(LIMIT), take), acts)
+}
+
+fn spent_of(gate: &Gate<impl Algorithm>, acts: &[Act]) -> Vec<(u64, u64)> {
     let mut time = SECOND;
     let mut spent = Vec::new();
     for &(gap, thread, n, loses) in acts {
@@ -81,7 +90,7 @@ fn spent(take: u64, acts: &[Act]) -> Vec<(u64, u64)> {
         act_as_thread(thread);
         let now = at(time);
         let decision = match loses {
-            true => ask_and_lose(&gate, 7, n, now),
+            true => ask_and_lose(gate, 7, n, now),
             false => gate.ask(&7).cells(n).at(now).check(),
         };
         if decision.is_ok() {
@@ -100,6 +109,96 @@ proptest! {
     ) {
         prop_assert!(worst_excess_of_bucket(&spent(take, &acts), LIMIT, LIMIT) <= 0.0);
     }
+
+    #[test]
+    fn windows_with_leases_grant_no_cell_that_the_oracle_of_the_quota_denies(
+        take in 1..=LIMIT / 2, acts in acts(),
+    ) {
+        admitted_by_the_oracle(FixedWindow::anchored().leases(take), &acts)?;
+        admitted_by_the_oracle(FixedWindow::aligned().leases(take), &acts)?;
+        admitted_by_the_oracle(SubWindows::new().leases(take), &acts)?;
+        admitted_by_the_oracle(SlidingCounter::new().leases(take), &acts)?;
+        admitted_by_the_oracle(SlidingCounter::new().older(3).leases(take), &acts)?;
+    }
+}
+
+/// Every request that a limiter with leases admits, the exact model without leases admits as well, if it is
+/// asked for those only.
+fn admitted_by_the_oracle(algorithm: impl Algorithm, acts: &[Act]) -> Result<(), TestCaseError> {
+    let gate = gate_of(algorithm, Quota::per_second(LIMIT));
+    let mut oracle = gate.params().oracle();
+    for (time, n) in spent_of(&gate, acts) {
+        prop_assert!(oracle.decide(at(time), n).admitted, "{n} at {time}");
+    }
+    Ok(())
+}
+
+/// The acts of a thread that takes cells ahead in one window, and spends them in the next.
+#[test]
+fn the_oracle_would_notice_cells_that_outlive_their_window() {
+    let gate = gate_of(FixedWindow::aligned().leases(5), Quota::per_second(LIMIT));
+    let mut oracle = gate.params().oracle();
+    let late = at(2 * SECOND - 1);
+    act_as_thread(0);
+    assert!(gate.ask(&7).at(late).check().is_ok() && ask_and_lose(&gate, 7, 1, late).is_ok());
+    assert!(oracle.decide(late, 2).admitted);
+    assert_eq!(gate.ask(&7).at(late).held(), 3);
+    assert!(gate.ask(&7).cells(LIMIT).at(at(2 * SECOND)).check().is_ok(), "another window");
+    assert!(oracle.decide(at(2 * SECOND), LIMIT).admitted);
+    assert!(
+        !oracle.decide(at(2 * SECOND), 1).admitted,
+        "a cell of the lease would be one too many"
+    );
+    assert_eq!(gate.ask(&7).at(at(2 * SECOND)).held(), 0);
+}
+
+#[test]
+fn cells_of_a_window_may_be_spent_until_its_last_nanosecond() {
+    fn held_at(algorithm: impl Algorithm, taken: u64, times: [u64; 3]) -> [u64; 3] {
+        let gate = gate_of(algorithm, Quota::per_second(LIMIT));
+        act_as_thread(0);
+        assert!(gate.ask(&7).at(at(taken)).check().is_ok());
+        assert!(ask_and_lose(&gate, 7, 1, at(taken)).is_ok());
+        times.map(|time| gate.ask(&7).at(at(time)).held())
+    }
+    let taken = SECOND + SECOND / 4;
+    let until = |end: u64| [taken, end - 1, end];
+    // A unit of an anchored window is 20 microseconds, and the second is a multiple of it.
+    let anchored = FixedWindow::anchored().leases(4);
+    assert_eq!(held_at(anchored, taken, until(taken + SECOND)), [3, 3, 0]);
+    let aligned = FixedWindow::aligned().leases(4);
+    assert_eq!(held_at(aligned, taken, until(2 * SECOND)), [3, 3, 0]);
+    let sub_windows = SubWindows::new().count(5).leases(4);
+    assert_eq!(held_at(sub_windows, taken, until(SECOND + 2 * SECOND / 5)), [3, 3, 0]);
+    let counter = SlidingCounter::new().leases(4);
+    assert_eq!(held_at(counter, taken, until(2 * SECOND)), [3, 3, 0]);
+}
+
+#[test]
+fn permits_of_windows_by_a_lease_are_those_of_a_key_that_no_other_thread_charges() {
+    fn same(leasing: impl Algorithm, plain: impl Algorithm) {
+        let quota = Quota::per_second(1_000);
+        let shared = gate_of(leasing, quota);
+        let plain = Limiter::<u64>::builder(quota).algorithm(plain).clock(ManualClock::new());
+        let plain = plain.slots(SlotLayout::Wide).build().expect("in range");
+        act_as_thread(0);
+        assert_eq!(shared.ask(&7).at(at(0)).check(), plain.ask(&7).at(at(0)).check());
+        // Within one sub-window: at its end, the cells that a thread holds are lost.
+        for turn in 1..400 {
+            let (n, now) = (1 + turn % 3, at(turn * 400_000));
+            let decision = ask_and_lose(&shared, 7, n, now);
+            let (told, expected) = (decision.ok(), plain.ask(&7).cells(n).at(now).check().ok());
+            if let (Some(told), Some(expected)) = (told, expected) {
+                let all =
+                    |permit: Permit| (permit.remaining(), permit.limit(), permit.reset_after());
+                assert_eq!(all(told), all(expected), "{turn}");
+            }
+        }
+        assert!(shared.stats().leased > 10);
+    }
+    same(FixedWindow::aligned().leases(64), FixedWindow::aligned());
+    same(FixedWindow::anchored().leases(64), FixedWindow::anchored());
+    same(SubWindows::new().leases(64), SubWindows::new());
 }
 
 #[test]
@@ -264,8 +363,12 @@ fn a_limiter_without_cells_to_lease_cannot_be_built() {
     assert_eq!(builder().build().unwrap_err(), BuildError::NothingToLease);
     let windows = builder().algorithm(crate::FixedWindow::anchored()).build();
     assert_eq!(windows.unwrap_err(), BuildError::NothingToLease);
-    let any = crate::AnyAlgorithm::from(Gcra::new().leases(2));
+    let any = crate::AnyAlgorithm::from(FixedWindow::aligned().leases(2));
     let gate = builder().algorithm(any).build().expect("in range");
     act_as_thread(0);
-    assert!(gate.ask(&7).cells(0).at(at(0)).check().is_ok());
+    assert!(gate.ask(&7).at(at(0)).check().is_ok());
+    assert!(after_race(&gate, 7, 1, at(0)).is_some());
+    assert_eq!(gate.ask(&7).at(at(0)).held(), 1);
+    assert!(gate.ask(&7).at(at(0)).check().is_ok());
+    assert_eq!(gate.ask(&7).at(at(0)).held(), 0);
 }
