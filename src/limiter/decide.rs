@@ -172,6 +172,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         if self.clock.coarse().is_some() {
             return self.decide_now(plan, key, n).is_ok();
         }
+        if !self.is_plain {
+            return self.allow_with_extras(plan, self.probe(key), n, None);
+        }
         let (probe, lookup, now) = self.look_up_now(key);
         self.allow_found(plan, (probe, lookup), n, now)
     }
@@ -180,7 +183,28 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
     pub(super) fn allow_at(&self, plan: Option<&A::Params>, key: &K, n: u64, now: Tick) -> bool {
         let probe = self.probe(key);
+        if !self.is_plain {
+            return self.allow_with_extras(plan, probe, n, Some(now));
+        }
         self.allow_found(plan, (probe, self.table.find_at_once(probe)), n, now)
+    }
+
+    /// Answers yes or no where threads may have leases of hot keys, or decisions are counted.
+    #[inline(never)]
+    fn allow_with_extras(
+        &self,
+        plan: Option<&A::Params>,
+        probe: Probe,
+        n: u64,
+        at: Option<Tick>,
+    ) -> bool {
+        if plan.is_none() && self.shares.is_some() {
+            return self.decide_leasing(probe, n, || self.or_now(at)).is_ok();
+        }
+        let found = (probe, self.table.find_at_once(probe));
+        let allowed = self.allow_found(plan, found, n, self.or_now(at));
+        self.count(allowed);
+        allowed
     }
 
     #[inline(always)]
@@ -193,11 +217,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     ) -> bool {
         let evict = self.evicts();
         let decide = Decide { limiter: self, probe, lookup, now, n, evict, max_delay: None };
-        let allowed = self.or_own(plan).dispatch(Allow(decide));
-        if !self.is_plain {
-            self.count(allowed);
-        }
-        allowed
+        self.or_own(plan).dispatch(Allow(decide))
     }
 
     /// Whether it pays to begin lookups ahead: a key's slot is likely to be in no near cache, and

@@ -308,6 +308,21 @@ fn no_lease_is_spent_by_another_key() {
 }
 
 #[test]
+fn an_answer_of_yes_or_no_is_by_the_lease_as_well() {
+    let gate = gate_of(FixedWindow::aligned().leases(10), Quota::per_hour(100));
+    let now = at(0);
+    act_as_thread(0);
+    assert!(gate.ask(&7).at(now).allow());
+    assert!(ask_and_lose(&gate, 7, 1, now).is_ok());
+    assert_eq!(gate.ask(&7).at(now).held(), 9);
+    act_as_thread(1);
+    assert!(gate.ask(&7).cells(89).at(now).allow() && !gate.ask(&7).at(now).allow());
+    act_as_thread(0);
+    assert!(gate.ask(&7).cells(9).at(now).allow());
+    assert!(!gate.ask(&7).at(now).allow());
+}
+
+#[test]
 fn a_lease_yields_its_place_when_it_is_not_spent() {
     let gate = gate(Quota::per_hour(1_000), 10);
     let now = at(0);
