@@ -3,6 +3,7 @@
 //! They answer yes or no only (except [`FullAnswer`]). The caller passes the time. Those of
 //! [`textbook`] read `std`'s clock.
 
+mod counter;
 mod lock;
 mod maps;
 mod states;
@@ -10,6 +11,7 @@ pub mod textbook;
 
 use std::fmt::Debug;
 
+pub use counter::TwoWindows;
 pub use lock::{Kind, Lock, ParkingLot, Std};
 pub use maps::{Gate, Keyed, One, ReadThenLock, ReadThenSwap};
 pub use states::{Arrival, Log, OurStep, SubWindowCounts, WindowCount};

@@ -1,7 +1,8 @@
-//! The cost and gain of options: batches, huge pages, hashers, counting, tiered clocks, leases, and the
-//! keys that are denied most.
+//! The cost and gain of options: batches, huge pages, hashers, counting, tiered clocks, leases by a handle
+//! and of hot keys, and the keys that are denied most.
 
 mod features;
+mod hot_keys;
 mod keyed;
 mod leases;
 mod top_keys;
@@ -27,6 +28,8 @@ fn main() {
     keyed::run(&options, full);
     heading("levers: leases, one hot key, two threads, admitted");
     leases::run(&options);
+    heading("levers: hot keys leased, by each algorithm");
+    hot_keys::run(&options);
     heading("levers: TopKeys, all denied");
     top_keys::run(&options);
     heading("levers: what goes with a limiter, admitted");

@@ -48,6 +48,7 @@ const FEW: &str = "1,000 keys, zipf 0.99, admitted, 1 thread";
 const FEW_FLOOR: &str = "1,000 keys, zipf 0.99, admitted, over the floor";
 const HOT: &str = "one hot key, admitted, 2 threads";
 const HOT_LEASES: &str = "one hot key, admitted, 2 threads, leases";
+const HOT_ALGORITHMS: &str = "one hot key of each algorithm, admitted, 2 threads, leased";
 const TEN: &str = "10,000,000 keys, uniform, admitted, batch of 16 beside one by one";
 const SKETCH: &str = "the same beside pingora's sketch";
 const FLOOD: &str = "flood of unique keys";
@@ -58,7 +59,7 @@ const RING_LOGS: &str = "rings beside std's mutex, log, admitted";
 const HOT_RINGS: &str = "rings beside std's mutex, one hot key or bucket, denied, 2 threads";
 
 /// Ours compared with others, as the line says.
-const LINES: [Line; 37] = [
+const LINES: [Line; 38] = [
     line(
         "one bucket, admitted, 1 thread",
         USUAL,
@@ -153,6 +154,7 @@ const LINES: [Line; 37] = [
         CRATES,
         "hot-key-admit, leases, time given (the peer reads its own clock)",
     ),
+    worst(HOT_ALGORITHMS, "own clock, beside the lock", "levers", 8.0, "hot keys leased"),
     line(TEN, OWN, CRATES, "10m-uniform-admit, batch of 16"),
     line(TEN, "own clock, huge pages", CRATES, "10m-uniform-admit, batch of 16, huge pages"),
     line(SKETCH, OWN, CRATES, "10m-uniform-admit, batch of 16, beside the sketch"),
