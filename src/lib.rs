@@ -143,6 +143,7 @@ pub mod reservation {
 pub mod lease {
     pub use crate::charge::ask_lease::AskLease;
     pub use crate::charge::lease::{LocalLease, OwnedLocalLease};
+    pub use crate::charge::lender::Lender;
 }
 
 /// Several limits for one request, charged all or none.

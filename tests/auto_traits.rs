@@ -54,6 +54,7 @@ const _: () = {
     shared::<Builder<Rc<str>>>();
     shared::<LocalLease<'static, Limiter<Rc<str>>>>();
     shared::<LocalLease<'static, Direct>>();
+    shared::<LocalLease<'static, Direct<SlidingLog>>>();
     shared::<Reservation<'static, Limiter<Rc<str>>>>();
     shared::<OwnedLocalLease<Direct>>();
     shared::<OwnedReservation<Limiter<Rc<str>>>>();

@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use loom::thread;
 use loom_tests::{
-    Gate, ONE_BUCKET, Preemptions, ask, at, burst, catch_two, explore_four, explore_three,
-    explore_two_to, explore_two_whole, keyed, left,
+    Gate, Keyed, ONE_BUCKET, Preemptions, ask, at, burst, catch_two, explore_four, explore_three,
+    explore_two, explore_two_to, explore_two_whole, keyed, left,
 };
+use tollgate::algorithm::Algorithm;
 use tollgate::internals::{Fault, plant};
-use tollgate::{Gcra, OnFull};
+use tollgate::{FixedWindow, Gcra, OnFull, Quota, SubWindows};
 
 const KEY: u64 = 7;
 const OTHER: u64 = 1;
@@ -29,7 +30,7 @@ fn gate(on_full: OnFull) -> Arc<Gate> {
 
 /// Takes a lease, asks it for one cell `times` times and refunds the rest. Returns how many cells were
 /// spent.
-fn lease(gate: &Arc<Gate>, times: u64) -> u64 {
+fn lease<A: Algorithm>(gate: &Arc<Keyed<A>>, times: u64) -> u64 {
     let mut lease = gate.lease_owned(&KEY);
     let mut spent = 0;
     for _ in 0..times {
@@ -136,4 +137,68 @@ fn an_expired_lease_is_not_spent() {
 fn without_an_expiry_the_cells_of_a_lease_are_granted_twice() {
     plant(Fault::LeaseNeverExpires);
     catch_two("lease: never expires", an_expired_lease);
+}
+
+/// `BURST` cells of a key in an hour.
+fn hour<A: Algorithm>(algorithm: A) -> Arc<Keyed<A>> {
+    keyed(algorithm, Quota::per_hour(BURST), ONE_BUCKET, OnFull::Deny)
+}
+
+#[test]
+fn two_leases_of_one_window_spend_no_cell_twice() {
+    explore_two_whole("lease: 2 leases of a window, each taken and refunded", || {
+        let gate = hour(FixedWindow::aligned().leases(TAKE));
+        assert_eq!(ask(&gate, KEY, at(1)), 1);
+        let other = Arc::clone(&gate);
+        let thread = thread::spawn(move || lease(&other, 1));
+        let spent = 1 + lease(&gate, 2) + thread.join().unwrap();
+        assert_eq!(spent + left(&gate, KEY, at(1)), BURST, "spent and left");
+    });
+}
+
+/// Takes a lease, asks it for one cell twice, and keeps the rest. Returns how many cells were spent or are
+/// held.
+fn kept(gate: &Arc<Keyed<SubWindows>>) -> u64 {
+    let mut lease = gate.lease_owned(&KEY);
+    let spent = (0..2).filter(|_| lease.ask().at(at(1)).check().is_ok()).count() as u64;
+    spent + lease.held()
+}
+
+#[test]
+fn two_leases_of_sub_windows_spend_no_cell_twice() {
+    explore_two("lease: 2 leases of sub-windows", || {
+        let gate = hour(SubWindows::new().count(2).leases(TAKE));
+        assert_eq!(ask(&gate, KEY, at(1)), 1);
+        let other = Arc::clone(&gate);
+        let thread = thread::spawn(move || kept(&other));
+        let taken = 1 + kept(&gate) + thread.join().unwrap();
+        assert_eq!(taken + left(&gate, KEY, at(1)), BURST, "spent, held and left");
+    });
+}
+
+/// A lease of a window is asked again only in the next one.
+fn a_lease_of_the_window_before() {
+    let gate = hour(FixedWindow::aligned().leases(TAKE));
+    let (first, second) = (at(1), at(3_600));
+    let mut lease = gate.lease_owned(&KEY);
+    assert!(lease.ask().at(first).check().is_ok());
+    let other = Arc::clone(&gate);
+    let thread = thread::spawn(move || (0..BURST).map(|_| ask(&other, KEY, second)).sum::<u64>());
+    let mine = (0..TAKE).filter(|_| lease.ask().at(second).check().is_ok()).count() as u64;
+    lease.refund_at(second);
+    let spent = mine + thread.join().unwrap();
+    assert_eq!(spent + left(&gate, KEY, second), BURST, "spent and left in the window");
+}
+
+#[test]
+fn a_lease_is_not_spent_in_the_next_window() {
+    explore_two_whole("lease: asked in the next window", a_lease_of_the_window_before);
+}
+
+/// The planted fault: a lease is spent although its window has ended.
+#[test]
+#[should_panic(expected = "spent and left in the window")]
+fn without_an_end_the_cells_of_a_lease_are_spent_in_the_next_window() {
+    plant(Fault::LeaseNeverExpires);
+    catch_two("lease: outlives its window", a_lease_of_the_window_before);
 }

@@ -92,8 +92,9 @@ impl SlidingCounter {
         Self { utc_offset_secs: seconds, ..self }
     }
 
-    /// Lets threads that contend for a key take up to `cells` of its cells ahead, at most half of the
-    /// limit: see [`Builder::lease_hot_keys`](crate::Builder::lease_hot_keys). They are counted when they
+    /// Allows leases of `cells` cells at a time, at most half of the limit: see
+    /// [`LocalLease`](crate::lease::LocalLease) and
+    /// [`Builder::lease_hot_keys`](crate::Builder::lease_hot_keys). They are counted when they
     /// are taken, and may be spent until that window ends. The permit for such a cell counts the cells of
     /// the oldest window whole.
     ///

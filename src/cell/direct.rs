@@ -8,7 +8,7 @@
 use super::head::{Head, HeadCell};
 use super::receipt::ChargeReceipt;
 use super::ring::SlotRing;
-use super::state_cell::{Request, Ruling, StateWord};
+use super::state_cell::{MaxAhead, Request, Ruling, StateWord};
 use crate::algo::{Refund, StateMachine, Step, Visitor};
 use crate::decision::{Decision, Denied, OutOfLine, Permit};
 use crate::sync::AtomicU64;
@@ -76,6 +76,21 @@ impl DirectCell {
         let request = Request { now, cells: n };
         let (ruling, generation) = self.rule(machine, request);
         ruling.receipt(machine, request, generation, 0)
+    }
+
+    /// Charges more cells than the request's: see [`StateCell::charge_ahead`](super::StateCell::charge_ahead).
+    /// `None` also if the bucket has not been used.
+    pub(crate) fn charge_ahead<M: StateMachine>(
+        &self,
+        machine: &M,
+        request: Request,
+        max: MaxAhead,
+    ) -> Option<(u64, u64)> {
+        let seen = self.head.load();
+        match seen.is_provisional() {
+            true => None,
+            false => self.head.charge_ahead(seen, self.ring::<M>(), machine, request, max),
+        }
     }
 
     /// Adds `n` cells that were never charged.

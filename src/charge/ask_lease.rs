@@ -3,9 +3,8 @@
 use core::fmt;
 use core::ops::Deref;
 
-use crate::algo::gcra::GcraParams;
-use crate::charge::chargeable::Chargeable;
 use crate::charge::lease::Lease;
+use crate::charge::lender::Lender;
 use crate::decision::Denied;
 use crate::time::Tick;
 
@@ -17,14 +16,14 @@ use crate::time::Tick;
 #[must_use = "a request does nothing until `check` ends it"]
 pub struct AskLease<'l, H>
 where
-    H: Deref<Target: Chargeable<Params = GcraParams>>,
+    H: Deref<Target: Lender>,
 {
     lease: &'l mut Lease<H>,
     cells: u64,
     at: Option<Tick>,
 }
 
-impl<'l, H: Deref<Target: Chargeable<Params = GcraParams>>> AskLease<'l, H> {
+impl<'l, H: Deref<Target: Lender>> AskLease<'l, H> {
     #[inline(always)]
     pub(super) fn new(lease: &'l mut Lease<H>) -> Self {
         Self { lease, cells: 1, at: None }
@@ -54,7 +53,7 @@ impl<'l, H: Deref<Target: Chargeable<Params = GcraParams>>> AskLease<'l, H> {
     }
 }
 
-impl<H: Deref<Target: Chargeable<Params = GcraParams>>> fmt::Debug for AskLease<'_, H> {
+impl<H: Deref<Target: Lender>> fmt::Debug for AskLease<'_, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AskLease")
             .field("cells", &self.cells)

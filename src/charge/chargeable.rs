@@ -1,4 +1,4 @@
-//! Limiters whose cells can be charged and refunded: what a reservation, a lease and a debt need.
+//! Limiters whose cells can be charged and refunded: what a reservation and a debt need.
 
 use core::fmt::Debug;
 use core::hash::Hash;
@@ -47,14 +47,6 @@ pub(super) mod sealed {
         fn or_now(&self, at: Option<Tick>) -> Tick;
         fn check(ask: Ask<'_, '_, Self>) -> Decision;
         fn peek(ask: Ask<'_, '_, Self>) -> Decision;
-        fn check_spot(&self, spot: Self::Spot, n: u64, now: Tick) -> Decision;
-        /// Charges the cells of a lease. `Err(None)`: the key finds no slot.
-        fn charge_lease(
-            &self,
-            spot: Self::Spot,
-            n: u64,
-            now: Tick,
-        ) -> Result<RefundableCharge, Option<Denied>>;
         /// Charges the cells of a reservation; a key without a slot is treated by the limiter's policy.
         fn take(
             &self,
@@ -110,19 +102,6 @@ where
         ask.peek()
     }
 
-    fn check_spot(&self, probe: Probe, n: u64, now: Tick) -> Decision {
-        self.decide_begun(probe, n, now)
-    }
-
-    fn charge_lease(
-        &self,
-        probe: Probe,
-        n: u64,
-        now: Tick,
-    ) -> Result<RefundableCharge, Option<Denied>> {
-        self.charge(self.params(), probe, n, now).map(|paid| RefundableCharge::Slot(probe, paid))
-    }
-
     fn take(
         &self,
         algo: &A::Params,
@@ -169,15 +148,6 @@ impl<A: Algorithm<Params: Refund>, C: Clock> sealed::Charge for Direct<A, C> {
 
     fn peek(ask: Ask<'_, '_, Self>) -> Decision {
         ask.peek()
-    }
-
-    fn check_spot(&self, (): (), n: u64, now: Tick) -> Decision {
-        self.decide_at(n, now)
-    }
-
-    fn charge_lease(&self, (): (), n: u64, now: Tick) -> Result<RefundableCharge, Option<Denied>> {
-        let paid = self.cell().charge(self.params(), now, n);
-        paid.map(RefundableCharge::Bucket).map_err(Some)
     }
 
     fn take(&self, _: &A::Params, (): (), n: u64, now: Tick) -> Result<RefundableCharge, Denied> {

@@ -2,7 +2,10 @@
 //!
 //! # Why it stays exact
 //!
-//! A lease takes `k` cells by one charge, and spends them within `L`, the time in which the rate
+//! **Windows, sub-windows, counters.** Cells are counted in the window or sub-window in which they are
+//! taken, and spent before it ends. Which of its instants a cell is spent at does not change what it counts.
+//!
+//! **Token buckets.** A lease takes `k` cells by one charge, and spends them within `L`, the time in which the rate
 //! restores `k` cells. Cells spent in a span `w` were therefore charged in a span of at most
 //! `w + L`, by any worker. All charges of the limiter, by leases or not, are held to a burst of
 //! `b - k`, and `rate * L` is at most `k`. So at most `(b - k) + rate * (w + L) <= b + rate * w`
@@ -14,10 +17,9 @@ use core::ops::Deref;
 use core::time::Duration;
 use std::sync::Arc;
 
-use crate::algo::StateMachine;
-use crate::algo::gcra::{Gcra, GcraParams};
+use crate::algo::Algorithm;
 use crate::charge::ask_lease::AskLease;
-use crate::charge::chargeable::{Chargeable, sealed::Charge};
+use crate::charge::lender::{Lender, Lent, sealed::Lend};
 use crate::charge::refund::RefundableCharge;
 use crate::decision::Denied;
 use crate::limiter::Limiter;
@@ -29,27 +31,33 @@ use crate::time::{Clock, Tick};
 /// Cells of one key that one worker (a thread, a connection, an event loop) has taken ahead, so that
 /// most of its requests for that key touch no shared memory.
 ///
-/// It is for a key so hot that several threads contend for its word. The limiter must be built
-/// with [`Gcra::leases`], which says how many cells a lease takes at a time. With other limiters a
-/// lease takes nothing ahead, and each request is an ordinary one.
+/// It is for a key so hot that several threads contend for its word. The algorithm says how many cells a
+/// lease takes at a time: [`Gcra::leases`](crate::Gcra::leases),
+/// [`FixedWindow::leases`](crate::FixedWindow::leases), [`SubWindows::leases`](crate::SubWindows::leases)
+/// or [`SlidingCounter::leases`](crate::SlidingCounter::leases). With other limiters a lease takes nothing
+/// ahead, and each request is an ordinary one.
 ///
-/// Leases need [wide slots](crate::limiter::SlotLayout), which a limiter with [`Gcra::leases`] has
+/// Leases need [wide slots](crate::limiter::SlotLayout), which a limiter with leases has
 /// unless it is built with [`SlotLayout::Compact`](crate::limiter::SlotLayout::Compact); that fails.
 ///
 /// A lease needs `&mut`: give every worker one of its own. [`OwnedLocalLease`] holds its limiter in an
 /// `Arc`.
 ///
-/// **Guarantee.** All leases and all other requests of a key together are granted at most
-/// `burst + rate * (span + u)` cells in any span of time, as they would be without leases: cells
-/// taken ahead are spent within the time in which they would have come back anyway, and all
-/// requests are held to a burst that is lower by what a lease takes. Dropping a lease refunds what
-/// it has not spent, as far as time has not restored it, and never more.
+/// **Guarantee.** All leases and all other requests of a key together are granted no more than they would
+/// be without leases. Cells of a token bucket are spent within the time in which they would have come back
+/// anyway, and all requests are held to a burst that is lower by what a lease takes. Cells of a window or a
+/// sub-window are counted when they are taken, and spent before it ends. Dropping a lease of a token
+/// bucket or a fixed window refunds what it has not spent, as far as time has not restored it, and never
+/// more.
 ///
 /// **Not guaranteed.**
 ///
 /// - Others cannot have the cells that a lease holds until it spends them, is dropped, or asks
 ///   again after it has ended: up to `k` for each lease. A lease that has long been idle holds
-///   nothing that matters, since time has restored it.
+///   nothing that matters, since time has restored it. Of sub-windows and counters, what a lease has not
+///   spent is lost: nothing is refunded.
+/// - A key of sub-windows or a counter has a slot only after its first request, with which a lease takes
+///   nothing ahead.
 /// - A request that a lease denies might have been admitted with the cells that others hold.
 /// - If the clocks of two threads differ by `s`, a lease that moves from one to the other may spend
 ///   or refund `rate * s` cells too many, once for each such move.
@@ -68,7 +76,7 @@ use crate::time::{Clock, Tick};
 /// }
 /// # Ok::<(), tollgate::BuildError>(())
 /// ```
-pub struct LocalLease<'g, G: Chargeable<Params = GcraParams>>(Lease<&'g G>);
+pub struct LocalLease<'g, G: Lender>(Lease<&'g G>);
 
 /// A [`LocalLease`] that holds its limiter in an `Arc`.
 ///
@@ -88,9 +96,9 @@ pub struct LocalLease<'g, G: Chargeable<Params = GcraParams>>(Lease<&'g G>);
 /// }
 /// # Ok::<(), tollgate::BuildError>(())
 /// ```
-pub struct OwnedLocalLease<G: Chargeable<Params = GcraParams>>(Lease<Arc<G>>);
+pub struct OwnedLocalLease<G: Lender>(Lease<Arc<G>>);
 
-impl<K: Hash + ?Sized, C: Clock> Limiter<K, Gcra, C> {
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// A lease for `key`, with nothing in it yet. See [`LocalLease`].
     ///
     /// ```
@@ -114,7 +122,7 @@ impl<K: Hash + ?Sized, C: Clock> Limiter<K, Gcra, C> {
     }
 }
 
-impl<C: Clock> Direct<Gcra, C> {
+impl<A: Algorithm, C: Clock> Direct<A, C> {
     /// A lease, with nothing in it yet. See [`LocalLease`].
     ///
     /// ```
@@ -143,7 +151,7 @@ impl<C: Clock> Direct<Gcra, C> {
     }
 }
 
-impl<'g, G: Chargeable<Params = GcraParams>> LocalLease<'g, G> {
+impl<'g, G: Lender> LocalLease<'g, G> {
     /// Asks for one cell, now.
     ///
     /// # Errors
@@ -201,7 +209,7 @@ impl<'g, G: Chargeable<Params = GcraParams>> LocalLease<'g, G> {
     }
 }
 
-impl<G: Chargeable<Params = GcraParams>> OwnedLocalLease<G> {
+impl<G: Lender> OwnedLocalLease<G> {
     /// Asks for one cell, now.
     ///
     /// # Errors
@@ -232,29 +240,24 @@ impl<G: Chargeable<Params = GcraParams>> OwnedLocalLease<G> {
 /// A lease that holds its limiter by reference or in an `Arc`.
 pub(super) struct Lease<H>
 where
-    H: Deref<Target: Chargeable<Params = GcraParams>>,
+    H: Deref<Target: Lender>,
 {
     gate: H,
-    spot: <<H as Deref>::Target as Charge>::Spot,
+    spot: <<H as Deref>::Target as Lend>::Spot,
     /// Cells taken and not spent.
     cells: u64,
     /// From here on they may not be spent.
     expires: Tick,
-    /// The charge that took them.
+    /// The charge that took them, if it can be refunded.
     taken: Option<RefundableCharge>,
     /// Cells to take at a time.
     take: u64,
-    /// How long they may be spent.
-    life: Duration,
 }
 
-impl<H: Deref<Target: Chargeable<Params = GcraParams>>> Lease<H> {
+impl<H: Deref<Target: Lender>> Lease<H> {
     fn new(gate: H, key: &<H::Target as Gate>::Key) -> Self {
-        let algo = gate.or_own(None);
-        let take = algo.lease_cells();
-        let life = algo.lease_life();
-        let spot = gate.spot(key);
-        Self { gate, spot, cells: 0, expires: Tick::ZERO, taken: None, take, life }
+        let (spot, take) = (gate.spot(key), gate.lease_cells());
+        Self { gate, spot, cells: 0, expires: Tick::ZERO, taken: None, take }
     }
 
     /// By the clock, if no time is given.
@@ -278,7 +281,7 @@ impl<H: Deref<Target: Chargeable<Params = GcraParams>>> Lease<H> {
     fn refund(&mut self, at: Option<Tick>) {
         let cells = core::mem::take(&mut self.cells);
         if let Some(taken) = self.taken.take() {
-            self.gate.refund(self.gate.or_own(None), &taken, cells, at);
+            self.gate.take_back(&taken, cells, at);
         }
     }
 
@@ -291,9 +294,9 @@ impl<H: Deref<Target: Chargeable<Params = GcraParams>>> Lease<H> {
         // As many as a lease takes, or else all that are left. With no more than asked for, nothing
         // would be held.
         while take > n {
-            match self.gate.charge_lease(self.spot, take, now) {
-                Ok(taken) => {
-                    self.hold(taken, take - n, now);
+            match self.gate.lend(self.spot, take, now) {
+                Ok(lent) => {
+                    self.hold(lent, take - n, now);
                     return Ok(());
                 }
                 Err(denied) => {
@@ -305,26 +308,26 @@ impl<H: Deref<Target: Chargeable<Params = GcraParams>>> Lease<H> {
         self.gate.check_spot(self.spot, n, now).map(|_| ())
     }
 
-    fn hold(&mut self, taken: RefundableCharge, cells: u64, now: Tick) {
-        self.taken = Some(taken);
+    fn hold(&mut self, lent: Lent, cells: u64, now: Tick) {
+        self.taken = lent.taken;
         self.cells = cells;
-        self.expires = now.saturating_add(self.life);
+        self.expires = now.saturating_add(Duration::from_nanos(lent.nanos));
     }
 }
 
-impl<H: Deref<Target: Chargeable<Params = GcraParams>>> Drop for Lease<H> {
+impl<H: Deref<Target: Lender>> Drop for Lease<H> {
     fn drop(&mut self) {
         self.refund(None);
     }
 }
 
-impl<G: Chargeable<Params = GcraParams>> fmt::Debug for LocalLease<'_, G> {
+impl<G: Lender> fmt::Debug for LocalLease<'_, G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LocalLease").field("held", &self.0.cells).finish_non_exhaustive()
     }
 }
 
-impl<G: Chargeable<Params = GcraParams>> fmt::Debug for OwnedLocalLease<G> {
+impl<G: Lender> fmt::Debug for OwnedLocalLease<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OwnedLocalLease").field("held", &self.0.cells).finish_non_exhaustive()
     }

@@ -4,5 +4,6 @@ pub(crate) mod ask_lease;
 pub(crate) mod chargeable;
 mod debt;
 pub(crate) mod lease;
+pub(crate) mod lender;
 pub(crate) mod refund;
 pub(crate) mod reservation;

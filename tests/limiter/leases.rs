@@ -2,9 +2,13 @@
 
 use proptest::prelude::*;
 use tollgate::algorithm::Algorithm;
+use tollgate::internals::oracle::Oracle;
 use tollgate::internals::{NoRing, Receipt, Refund, StateMachine, Step};
 use tollgate::limiter::SlotLayout;
-use tollgate::{Direct, Gcra, Limiter, ManualClock, OnFull, Quota, Tick};
+use tollgate::{
+    Direct, FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, SlidingCounter, SubWindows,
+    Tick,
+};
 
 use crate::bodies::span::worst_excess_of_bucket;
 
@@ -24,9 +28,13 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 
 /// The time and the cells of every grant.
 fn spent(take: u64, acts: &[Act]) -> Vec<(u64, u64)> {
+    spent_by(Gcra::new().leases(take), acts)
+}
+
+fn spent_by(algorithm: impl Algorithm, acts: &[Act]) -> Vec<(u64, u64)> {
     let clock = ManualClock::new();
-    let gate: Limiter<str, Gcra, _> = Limiter::builder(Quota::per_second(LIMIT))
-        .algorithm(Gcra::new().leases(take))
+    let gate: Limiter<str, _, _> = Limiter::builder(Quota::per_second(LIMIT))
+        .algorithm(algorithm)
         .clock(&clock)
         .slots(SlotLayout::Wide)
         .build()
@@ -61,6 +69,50 @@ proptest! {
     ) {
         prop_assert!(worst_excess_of_bucket(&spent(take, &acts), LIMIT, LIMIT) <= 0.0);
     }
+
+    #[test]
+    fn leases_of_windows_are_granted_no_cell_that_the_oracle_of_the_quota_denies(
+        take in 0..=LIMIT / 2, acts in acts(),
+    ) {
+        admitted_by_the_oracle(FixedWindow::anchored().leases(take), &acts)?;
+        admitted_by_the_oracle(FixedWindow::aligned().leases(take), &acts)?;
+        admitted_by_the_oracle(SubWindows::new().leases(take), &acts)?;
+        admitted_by_the_oracle(SlidingCounter::new().leases(take), &acts)?;
+    }
+}
+
+/// Every request that is admitted, the exact model without leases admits as well, if it is asked for those
+/// only.
+fn admitted_by_the_oracle(
+    algorithm: impl Algorithm + Copy,
+    acts: &[Act],
+) -> Result<(), TestCaseError> {
+    let params = algorithm.params(&Quota::per_second(LIMIT), 0).expect("in range");
+    let mut oracle = params.oracle();
+    for (now, n) in spent_by(algorithm, acts) {
+        prop_assert!(oracle.decide(Tick::from_nanos(now), n).admitted, "{n} at {now}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_lease_of_a_fixed_window_returns_its_cells_and_one_of_sub_windows_loses_them() {
+    fn left(algorithm: impl Algorithm) -> [u64; 3] {
+        let gate = Direct::builder(Quota::per_hour(20)).algorithm(algorithm);
+        let gate = gate.clock(ManualClock::new()).build().expect("in range");
+        let left = || gate.ask().cells(0).at(Tick::ZERO).peek().expect("no cells").remaining();
+        let mut lease = gate.lease();
+        for _ in 0..2 {
+            assert!(lease.ask().at(Tick::ZERO).check().is_ok());
+        }
+        let before = left();
+        let held = lease.held();
+        lease.refund_at(Tick::ZERO);
+        [held, before, left()]
+    }
+    assert_eq!(left(FixedWindow::aligned().leases(8)), [6, 12, 18]);
+    assert_eq!(left(SubWindows::new().leases(8)), [7, 11, 11], "the first request took one cell");
+    assert_eq!(left(SlidingCounter::new().leases(8)), [7, 11, 11]);
 }
 
 #[test]

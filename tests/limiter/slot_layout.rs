@@ -81,6 +81,7 @@ fn leases_plans_and_dynamic_quotas_need_wide_slots_and_the_error_says_so() {
         assert_eq!(error, BuildError::NotCompact, "{name}");
     }
     needs_wide(Gcra::new().leases(10), "leases");
+    needs_wide(FixedWindow::anchored().leases(10), "leases of windows");
     needs_wide(Gcra::new().for_plans(), "plans");
     needs_wide(DynamicGcra::new(), "live");
     needs_wide(WarmUp::new(Duration::from_secs(10)), "warm-up");

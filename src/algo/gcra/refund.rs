@@ -48,13 +48,6 @@ impl GcraParams {
     }
 }
 
-impl GcraParams {
-    /// How long time takes to restore the cells of a lease, rounded down to a nanosecond.
-    pub(crate) fn lease_life(&self) -> Duration {
-        self.grid.span(self.cost(self.lease_cells))
-    }
-}
-
 impl Refund for GcraParams {
     /// # Why a refund is never too large
     ///

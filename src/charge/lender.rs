@@ -1,0 +1,191 @@
+//! Limiters whose cells can be taken ahead by a lease.
+
+use core::fmt::Debug;
+use core::hash::Hash;
+
+use crate::algo::{Algorithm, Refund, RefundVisitor, StateMachine, Visitor};
+use crate::cell::{DirectCell, MaxAhead, Request};
+use crate::charge::refund::RefundableCharge;
+use crate::decision::{Decision, Denied};
+use crate::limiter::Limiter;
+use crate::limiter::ask;
+use crate::limiter::direct::Direct;
+use crate::table::{Charged, KeyRequest, Probe};
+use crate::time::{Clock, Tick};
+
+/// A [`Limiter`] or a [`Direct`], by any algorithm. Some of these
+/// [lease nothing](crate::lease::LocalLease).
+///
+/// It is sealed: a method may be added.
+pub trait Lender: sealed::Lend {}
+
+impl<G: sealed::Lend> Lender for G {}
+
+/// Cells that were charged for a lease.
+#[derive(Debug)]
+pub struct Lent {
+    /// What refunds them, if the algorithm can.
+    pub(super) taken: Option<RefundableCharge>,
+    /// For how many nanoseconds they may be spent.
+    pub(super) nanos: u64,
+}
+
+/// `None`: the key finds no slot, or another thread was in the way.
+type LentResult = Result<Lent, Option<Denied>>;
+
+pub(super) mod sealed {
+    use super::{Debug, Decision, LentResult, RefundableCharge, Tick, ask};
+
+    pub trait Lend: ask::sealed::Gate<Time = Option<Tick>> + Sized {
+        /// Where a key's state is found.
+        type Spot: Copy + Debug + Send + Sync;
+
+        fn spot(&self, key: &Self::Key) -> Self::Spot;
+        /// The time given, or that of the limiter's clock.
+        fn or_now(&self, at: Option<Tick>) -> Tick;
+        /// Cells that a lease takes at a time; 0: none.
+        fn lease_cells(&self) -> u64;
+        fn check_spot(&self, spot: Self::Spot, n: u64, now: Tick) -> Decision;
+        /// Charges `n` cells, at least one, for a lease.
+        fn lend(&self, spot: Self::Spot, n: u64, now: Tick) -> LentResult;
+        /// If no time is given, the clock is read after the state that is replaced.
+        fn take_back(&self, taken: &RefundableCharge, n: u64, at: Option<Tick>);
+    }
+}
+
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> sealed::Lend for Limiter<K, A, C> {
+    type Spot = Probe;
+
+    #[inline]
+    fn spot(&self, key: &K) -> Probe {
+        self.probe(key)
+    }
+
+    #[inline]
+    fn or_now(&self, at: Option<Tick>) -> Tick {
+        self.or_now(at)
+    }
+
+    fn lease_cells(&self) -> u64 {
+        self.params().lease_cells()
+    }
+
+    fn check_spot(&self, probe: Probe, n: u64, now: Tick) -> Decision {
+        self.decide_begun(probe, n, now)
+    }
+
+    fn lend(&self, probe: Probe, n: u64, now: Tick) -> LentResult {
+        let lend = LendSlot { limiter: self, probe, n, now };
+        let lent = self.params().dispatch_refund(lend);
+        lent.unwrap_or_else(|| self.params().dispatch(LendSlot { limiter: self, probe, n, now }))
+    }
+
+    fn take_back(&self, taken: &RefundableCharge, n: u64, at: Option<Tick>) {
+        self.refund(taken, n, || self.or_now(at));
+    }
+}
+
+impl<A: Algorithm, C: Clock> sealed::Lend for Direct<A, C> {
+    type Spot = ();
+
+    #[inline]
+    fn spot(&self, (): &()) {}
+
+    #[inline]
+    fn or_now(&self, at: Option<Tick>) -> Tick {
+        self.or_now(at)
+    }
+
+    fn lease_cells(&self) -> u64 {
+        self.params().lease_cells()
+    }
+
+    fn check_spot(&self, (): (), n: u64, now: Tick) -> Decision {
+        self.decide_at(n, now)
+    }
+
+    fn lend(&self, (): (), n: u64, now: Tick) -> LentResult {
+        let lent = self.params().dispatch_refund(LendBucket { cell: self.cell(), n, now });
+        lent.unwrap_or_else(|| self.params().dispatch(LendBucket { cell: self.cell(), n, now }))
+    }
+
+    fn take_back(&self, taken: &RefundableCharge, n: u64, at: Option<Tick>) {
+        self.refund(taken, n, || self.or_now(at));
+    }
+}
+
+/// Just these cells.
+fn just(cells: u64) -> MaxAhead {
+    MaxAhead { cells, or_just_those: true }
+}
+
+/// A lease of a key's slot.
+struct LendSlot<'a, K: ?Sized, A: Algorithm, C> {
+    limiter: &'a Limiter<K, A, C>,
+    probe: Probe,
+    n: u64,
+    now: Tick,
+}
+
+/// By an algorithm whose charges can be refunded.
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> RefundVisitor for LendSlot<'_, K, A, C> {
+    type Out = LentResult;
+
+    fn visit<M: Refund>(self, machine: &M) -> LentResult {
+        let Self { limiter, probe, n, now } = self;
+        let request = Request { now, cells: n };
+        let may_evict = limiter.evicts();
+        match limiter.table().charge(&KeyRequest { probe, machine, request, may_evict }) {
+            Charged::Admitted(receipt) => {
+                let nanos = machine.lease_nanos(receipt.charge.next, now);
+                Ok(Lent { taken: Some(RefundableCharge::Slot(probe, receipt)), nanos })
+            }
+            Charged::Denied(denied) => Err(Some(denied)),
+            Charged::Full(_) => Err(None),
+        }
+    }
+}
+
+/// By any other, of a key that has its slot.
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for LendSlot<'_, K, A, C> {
+    type Out = LentResult;
+
+    fn visit<M: StateMachine>(self, machine: &M) -> LentResult {
+        let Self { limiter, probe, n, now } = self;
+        let request = Request { now, cells: n };
+        match limiter.table().charge_ahead(probe, machine, request, just(n)) {
+            Some((_, state)) => Ok(Lent { taken: None, nanos: machine.lease_nanos(state, now) }),
+            None => Err(limiter.peek_by(machine, probe, n, now).err()),
+        }
+    }
+}
+
+/// A lease of the only bucket.
+struct LendBucket<'a> {
+    cell: &'a DirectCell,
+    n: u64,
+    now: Tick,
+}
+
+impl RefundVisitor for LendBucket<'_> {
+    type Out = LentResult;
+
+    fn visit<M: Refund>(self, machine: &M) -> LentResult {
+        let Self { cell, n, now } = self;
+        let receipt = cell.charge(machine, now, n).map_err(Some)?;
+        let nanos = machine.lease_nanos(receipt.charge.next, now);
+        Ok(Lent { taken: Some(RefundableCharge::Bucket(receipt)), nanos })
+    }
+}
+
+impl Visitor for LendBucket<'_> {
+    type Out = LentResult;
+
+    fn visit<M: StateMachine>(self, machine: &M) -> LentResult {
+        let Self { cell, n, now } = self;
+        match cell.charge_ahead(machine, Request { now, cells: n }, just(n)) {
+            Some((_, state)) => Ok(Lent { taken: None, nanos: machine.lease_nanos(state, now) }),
+            None => Err(cell.peek(machine, now, n).err()),
+        }
+    }
+}
