@@ -4,7 +4,9 @@ mod crates;
 mod direct;
 mod maps;
 mod ours;
+mod rate_net;
 
+pub use self::rate_net::{RateNet, RateNetDirect};
 pub use crates::{
     Aerorate, GovernorAhash, GovernorDefault, PingoraLimits, Throttlecrab, TokioRateLimit, Trypema,
 };
@@ -22,6 +24,7 @@ pub fn each(visit: &mut impl Visitor) {
     visit.given::<Tollgate>();
     visit.keyed::<GovernorDefault>();
     visit.keyed::<GovernorAhash>();
+    visit.keyed::<RateNet>();
     visit.keyed::<Aerorate>();
     visit.keyed::<Trypema>();
     visit.keyed::<TokioRateLimit>();
@@ -44,6 +47,7 @@ pub fn each_direct(visit: &mut impl VisitDirect) {
     visit.direct::<GovernorDirect>();
     visit.direct::<Ratelimit>();
     visit.direct::<LeakyBucket>();
+    visit.direct::<RateNetDirect>();
     visit.direct::<AerorateDirect>();
     visit.direct::<BucketDirect>();
 }
