@@ -1,11 +1,13 @@
 //! The limiters.
 
+mod atomic_token_bucket;
 mod crates;
 mod direct;
 mod maps;
 mod ours;
 mod rate_net;
 
+pub use self::atomic_token_bucket::{AtomicTokenBucket, AtomicTokenBuckets};
 pub use self::rate_net::{RateNet, RateNetDirect};
 pub use crates::{
     Aerorate, GovernorAhash, GovernorDefault, PingoraLimits, Throttlecrab, TokioRateLimit, Trypema,
@@ -26,6 +28,7 @@ pub fn each(visit: &mut impl Visitor) {
     visit.keyed::<GovernorAhash>();
     visit.keyed::<RateNet>();
     visit.keyed::<Aerorate>();
+    visit.keyed::<AtomicTokenBuckets>();
     visit.keyed::<Trypema>();
     visit.keyed::<TokioRateLimit>();
     visit.keyed::<Throttlecrab>();
@@ -49,6 +52,7 @@ pub fn each_direct(visit: &mut impl VisitDirect) {
     visit.direct::<LeakyBucket>();
     visit.direct::<RateNetDirect>();
     visit.direct::<AerorateDirect>();
+    visit.direct::<AtomicTokenBucket>();
     visit.direct::<BucketDirect>();
 }
 
