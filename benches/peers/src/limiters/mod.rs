@@ -6,9 +6,11 @@ mod direct;
 mod maps;
 mod ours;
 mod rate_net;
+mod throttle_kit;
 
 pub use self::atomic_token_bucket::{AtomicTokenBucket, AtomicTokenBuckets};
 pub use self::rate_net::{RateNet, RateNetDirect};
+pub use self::throttle_kit::ThrottleKit;
 pub use crates::{
     Aerorate, GovernorAhash, GovernorDefault, PingoraLimits, Throttlecrab, TokioRateLimit, Trypema,
 };
@@ -31,6 +33,7 @@ pub fn each(visit: &mut impl Visitor) {
     visit.keyed::<AtomicTokenBuckets>();
     visit.keyed::<Trypema>();
     visit.keyed::<TokioRateLimit>();
+    visit.keyed::<ThrottleKit>();
     visit.keyed::<Throttlecrab>();
     visit.given::<Throttlecrab>();
     visit.keyed::<PingoraLimits>();
