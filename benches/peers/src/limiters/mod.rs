@@ -3,6 +3,7 @@
 mod atomic_token_bucket;
 mod crates;
 mod direct;
+mod locked;
 mod maps;
 mod ours;
 mod rate_net;
@@ -17,6 +18,7 @@ pub use crates::{
 pub use direct::{
     AerorateDirect, BucketDirect, GovernorDirect, LeakyBucket, Ratelimit, TollgateDirect,
 };
+pub use locked::{LockedBucket, LockedMaps};
 pub use maps::{InDashmap, InMoka, InPapaya, InScc};
 pub use ours::{Tollgate, quota};
 
@@ -45,6 +47,8 @@ pub fn each(visit: &mut impl Visitor) {
     visit.given::<InScc>();
     visit.keyed::<InMoka>();
     visit.given::<InMoka>();
+    visit.keyed::<LockedMaps>();
+    visit.given::<LockedMaps>();
 }
 
 /// Every limiter with one bucket, tollgate first.
@@ -57,6 +61,7 @@ pub fn each_direct(visit: &mut impl VisitDirect) {
     visit.direct::<AerorateDirect>();
     visit.direct::<AtomicTokenBucket>();
     visit.direct::<BucketDirect>();
+    visit.direct::<LockedBucket>();
 }
 
 #[cfg(test)]
