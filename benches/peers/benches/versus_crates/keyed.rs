@@ -17,6 +17,7 @@ pub(crate) fn run(choice: &Choice) {
         }
     };
     one("1k-zipf-admit", Case::admit(Draw::Zipf, 1_000, 1, 50_000), wanted(1.35, 4.0));
+    one("1k-zipf-deny", Case::deny(Draw::Zipf, 1_000, 1, 50_000), Wanted::default());
     one("100k-uniform-admit", Case::admit(Draw::Uniform, 100_000, 2, 400_000), wanted(1.4, 4.5));
     one("100k-zipf-deny", Case::deny(Draw::Zipf, 100_000, 2, 400_000), wanted(3.0, 10.0));
     one("1m-uniform-admit", Case::admit(Draw::Uniform, 1_000_000, 2, 200_000), wanted(2.0, 8.0));
