@@ -20,7 +20,7 @@ pub use direct::{
 };
 pub use locked::{LockedBucket, LockedMaps};
 pub use maps::{InDashmap, InMoka, InPapaya, InScc};
-pub use ours::{Tollgate, quota};
+pub use ours::{Tollgate, TollgateDenying, quota};
 
 use crate::peer::{VisitDirect, Visitor};
 
