@@ -22,6 +22,16 @@ impl Pace {
         let interval_nanos = u64::try_from(plan.interval().as_nanos()).expect("below 584 years");
         Self { interval_nanos, burst_nanos: interval_nanos.saturating_mul(plan.burst.into()) }
     }
+
+    /// The arrival time after `n` more cells, if there are as many.
+    #[inline]
+    #[must_use]
+    pub fn charged(&self, tat_nanos: u64, now_nanos: u64, n: u64) -> Option<u64> {
+        let cost = self.interval_nanos.saturating_mul(n);
+        let most = now_nanos.saturating_add(self.burst_nanos);
+        let next = tat_nanos.max(now_nanos).saturating_add(cost);
+        (next <= most).then_some(next)
+    }
 }
 
 /// The time at which all charges are restored (the theoretical arrival time), in nanoseconds. Zero
@@ -35,14 +45,8 @@ impl Bucket {
     /// Charges `n` cells at `now_nanos`, if there are as many.
     #[inline]
     pub fn charge(&self, pace: &Pace, now_nanos: u64, n: u64) -> bool {
-        let cost = pace.interval_nanos.saturating_mul(n);
-        let most = now_nanos.saturating_add(pace.burst_nanos);
         let mut seen = self.0.load(Ordering::Relaxed);
-        loop {
-            let next = seen.max(now_nanos).saturating_add(cost);
-            if next > most {
-                return false;
-            }
+        while let Some(next) = pace.charged(seen, now_nanos, n) {
             let swap =
                 self.0.compare_exchange_weak(seen, next, Ordering::Relaxed, Ordering::Relaxed);
             match swap {
@@ -50,6 +54,7 @@ impl Bucket {
                 Err(actual) => seen = actual,
             }
         }
+        false
     }
 
     /// Whether it is as full as a new one.

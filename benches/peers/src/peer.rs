@@ -45,6 +45,8 @@ pub trait TimeGiven: Keyed {
 pub trait Direct: Send + Sync + Sized + 'static {
     /// The name in tables.
     const NAME: &'static str;
+    /// Whether it never grants more than the quota, over all threads.
+    const EXACT: bool = true;
 
     /// A full bucket.
     fn new(plan: Plan) -> Self;

@@ -76,7 +76,7 @@ impl VisitDirect for DirectRows<'_> {
             }
             admitted
         }));
-        if name != OURS {
+        if P::EXACT && name != OURS {
             self.exact.push(name);
         }
     }

@@ -8,6 +8,7 @@ mod choice;
 mod cold;
 mod direct;
 mod flood;
+mod forgets;
 mod grants;
 mod keyed;
 mod memory;
@@ -24,6 +25,7 @@ fn main() {
     if let Some(task) = &choice.options.child {
         return match task.split_once(':') {
             Some(("flood", task)) => flood::child(task),
+            Some(("forgets", task)) => forgets::child(task),
             Some(("memory", task)) => memory::child(task),
             _ => panic!("no such task: {task}"),
         };
@@ -34,6 +36,7 @@ fn main() {
     ten_million::run(&choice);
     cold::run(&choice);
     flood::run(&choice);
+    forgets::run(&choice);
     memory::run(&choice);
     grants::run(&choice);
 }

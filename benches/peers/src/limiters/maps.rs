@@ -145,7 +145,7 @@ keyed!(InScc, "bucket in scc", true, SWEPT, {
 });
 
 // Exact while nothing is evicted: as many keys come as are expected.
-keyed!(InMoka, "bucket in moka", true, Some("capacity of 1,000,000, time to idle"), {
+keyed!(InMoka, "bucket in moka", true, Some("capacity of the expected keys, time to idle"), {
     fn new(plan: Plan, keys: usize) -> Self {
         let cache = moka::sync::Cache::builder().max_capacity(keys as u64);
         Self::with(cache.build_with_hasher(RandomState::new()), plan)

@@ -1,18 +1,26 @@
 //! The limiters.
 
+mod atomic_token_bucket;
 mod crates;
 mod direct;
+mod locked;
 mod maps;
 mod ours;
+mod rate_net;
+mod throttle_kit;
 
+pub use self::atomic_token_bucket::{AtomicTokenBucket, AtomicTokenBuckets};
+pub use self::rate_net::{RateNet, RateNetDirect};
+pub use self::throttle_kit::ThrottleKit;
 pub use crates::{
     Aerorate, GovernorAhash, GovernorDefault, PingoraLimits, Throttlecrab, TokioRateLimit, Trypema,
 };
 pub use direct::{
     AerorateDirect, BucketDirect, GovernorDirect, LeakyBucket, Ratelimit, TollgateDirect,
 };
+pub use locked::{LockedBucket, LockedMaps};
 pub use maps::{InDashmap, InMoka, InPapaya, InScc};
-pub use ours::{Tollgate, quota};
+pub use ours::{Tollgate, TollgateDenying, quota};
 
 use crate::peer::{VisitDirect, Visitor};
 
@@ -22,9 +30,12 @@ pub fn each(visit: &mut impl Visitor) {
     visit.given::<Tollgate>();
     visit.keyed::<GovernorDefault>();
     visit.keyed::<GovernorAhash>();
+    visit.keyed::<RateNet>();
     visit.keyed::<Aerorate>();
+    visit.keyed::<AtomicTokenBuckets>();
     visit.keyed::<Trypema>();
     visit.keyed::<TokioRateLimit>();
+    visit.keyed::<ThrottleKit>();
     visit.keyed::<Throttlecrab>();
     visit.given::<Throttlecrab>();
     visit.keyed::<PingoraLimits>();
@@ -36,6 +47,8 @@ pub fn each(visit: &mut impl Visitor) {
     visit.given::<InScc>();
     visit.keyed::<InMoka>();
     visit.given::<InMoka>();
+    visit.keyed::<LockedMaps>();
+    visit.given::<LockedMaps>();
 }
 
 /// Every limiter with one bucket, tollgate first.
@@ -44,8 +57,11 @@ pub fn each_direct(visit: &mut impl VisitDirect) {
     visit.direct::<GovernorDirect>();
     visit.direct::<Ratelimit>();
     visit.direct::<LeakyBucket>();
+    visit.direct::<RateNetDirect>();
     visit.direct::<AerorateDirect>();
+    visit.direct::<AtomicTokenBucket>();
     visit.direct::<BucketDirect>();
+    visit.direct::<LockedBucket>();
 }
 
 #[cfg(test)]
