@@ -12,6 +12,8 @@ use super::{goals, lines, questions, ratios};
 use crate::markdown::table;
 use crate::saved::{CallsRow, Item, Saved, Section, TimedRow};
 
+/// The tables of what is granted, by the beginnings of their titles.
+const GRANTED: [&str; 2] = ["forgets: ", "over-grants: "];
 /// The number of comparisons that are listed for each bench, by their worst loss; of times, and of the rest.
 const WORST: usize = 4;
 
@@ -132,6 +134,7 @@ pub(super) fn page(folder: &str, all: &[Saved]) -> String {
     );
     text.push_str(&goals::section(all));
     text.push_str(&questions::section(all));
+    granted(&mut text, all);
     text.push_str("## Plots\n\n");
     for Plot { file, caption, .. } in PLOTS.iter().filter(|plot| plot.draw(all).is_some()) {
         let _ = writeln!(text, "{caption}:\n\n![{caption}]({file})\n");
@@ -139,6 +142,28 @@ pub(super) fn page(folder: &str, all: &[Saved]) -> String {
     lost(&mut text, all);
     runs(&mut text, all);
     format!("{}\n", text.trim_end())
+}
+
+/// What limiters grant that they should not: to threads that race, and to keys that were forgotten.
+fn granted(text: &mut String, all: &[Saved]) {
+    let mut items = all.iter().flat_map(Saved::items).peekable();
+    while let Some(item) = items.next() {
+        let Item::Text { title, header, rows } = item else { continue };
+        if !GRANTED.iter().any(|name| title.starts_with(name)) {
+            continue;
+        }
+        let _ = writeln!(text, "## {}\n", capitalised(title));
+        text.push_str(&table("", header, rows));
+        if let Some(Item::Note { text: note }) = items.peek() {
+            let _ = writeln!(text, "{note}\n");
+        }
+    }
+}
+
+/// With a capital at the beginning.
+fn capitalised(title: &str) -> String {
+    let mut letters = title.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn runs(text: &mut String, all: &[Saved]) {
@@ -264,6 +289,20 @@ pub(super) mod tests {
         let page = page("a", &[sample(20.0, 1.4)]);
         assert!(page.contains("| 1 of 1 |"), "{page}");
         assert!(page.contains("No other row is ahead of ours."), "{page}");
+    }
+
+    #[test]
+    fn the_page_tells_what_was_granted_with_the_note_below_it() {
+        let mut saved = sample(20.0, 1.4);
+        let rows = vec![vec!["a".to_owned(), "7".to_owned()]];
+        let header = ["limiter", "cells"].map(str::to_owned).to_vec();
+        let items = &mut saved.sections[0].items;
+        items.push(Item::Text { title: "forgets: keys".to_owned(), header, rows });
+        items.push(Item::Note { text: "The columns.".to_owned() });
+        let page = page("a", &[saved]);
+        let text =
+            "## Forgets: keys\n\n| limiter | cells |\n|---|---:|\n| a | 7 |\n\nThe columns.\n";
+        assert!(page.contains(text), "{page}");
     }
 
     #[test]
