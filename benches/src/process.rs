@@ -119,10 +119,16 @@ pub fn date() -> String {
     output_of("date", &["-u", "+%Y-%m-%d %H:%M"]).unwrap_or_else(|| "unknown date".to_owned())
 }
 
-/// The commit of the working directory, with a plus if a file that it tracks has changed.
+/// The commit of the working directory, with a plus if a file that it tracks has changed, other than results.
 #[must_use]
 pub fn commit() -> String {
-    output_of("git", &["describe", "--always", "--exclude=*", "--dirty=+"]).unwrap_or_default()
+    let Some(commit) = output_of("git", &["rev-parse", "--short", "HEAD"]) else {
+        return String::new();
+    };
+    let tracked = ["status", "--porcelain", "--untracked-files=no", "--", ":/"];
+    let status = [&tracked[..], &[":!/benches/results", ":!/README.md"]].concat();
+    let is_changed = output_of("git", &status).is_none_or(|changed| !changed.is_empty());
+    if is_changed { format!("{commit}+") } else { commit }
 }
 
 /// Runs another program and returns its output, if it runs.
