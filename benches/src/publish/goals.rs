@@ -48,7 +48,7 @@ const FEW: &str = "1,000 keys, zipf 0.99, admitted, 1 thread";
 const FEW_FLOOR: &str = "1,000 keys, zipf 0.99, admitted, over the floor";
 const HOT: &str = "one hot key, admitted, 2 threads";
 const HOT_LEASES: &str = "one hot key, admitted, 2 threads, leases";
-const HOT_ALGORITHMS: &str = "one hot key of each algorithm, admitted, 2 threads, leased";
+const HOT_ALGORITHMS: &str = "one hot key of each algorithm, admitted, 2 threads, leases of 64";
 const TEN: &str = "10,000,000 keys, uniform, admitted, batch of 16 beside one by one";
 const SKETCH: &str = "the same beside pingora's sketch";
 const FLOOD: &str = "flood of unique keys";
@@ -154,7 +154,7 @@ const LINES: [Line; 38] = [
         CRATES,
         "hot-key-admit, leases, time given (the peer reads its own clock)",
     ),
-    worst(HOT_ALGORITHMS, "own clock, beside the lock", "levers", 8.0, "hot keys leased"),
+    worst(HOT_ALGORITHMS, "both clocks, beside the lock", "levers", 8.0, "hot keys leased"),
     line(TEN, OWN, CRATES, "10m-uniform-admit, batch of 16"),
     line(TEN, "own clock, huge pages", CRATES, "10m-uniform-admit, batch of 16, huge pages"),
     line(SKETCH, OWN, CRATES, "10m-uniform-admit, batch of 16, beside the sketch"),
