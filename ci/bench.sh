@@ -3,7 +3,7 @@
 #
 #   ci/bench.sh          every bench, about 15 minutes; saved to target/bench-results
 #   ci/bench.sh --keep   the same, saved to benches/results, with the README's table
-#   ci/bench.sh full     more rounds and the long cases, under 45 minutes; saved to benches/results
+#   ci/bench.sh full     the long cases as well, under 45 minutes; saved to benches/results
 #   ci/bench.sh --help   prints this
 #
 # Results are saved in a folder named after the processor; TOLLGATE_BENCH_PROCESSOR names another.
@@ -11,7 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-length=(--rounds 11 --millions 20) keep=no
+length=(--rounds 25 --millions 20) keep=no
 for arg in "$@"; do
     case "$arg" in
         full) length=(--rounds 25 --millions 50 --full) keep=yes ;;
