@@ -96,12 +96,13 @@ const _: () = {
 };
 
 /// Types that the source declares public, and that no other crate can name.
-const NOT_EXPORTED: [&str; 10] = [
+const NOT_EXPORTED: [&str; 11] = [
     "Busy",
     "ChargeReceipt",
     "Deadline",
     "Fault",
     "KeyProbe",
+    "Lent",
     "Loads",
     "Probe",
     "RefundableCharge",
