@@ -38,7 +38,8 @@ fn assert_exact(proxy: &Proxy, nginx: Option<&Nginx>, seen: Seen, unseen: u64) {
     let answered = counted("tollgate_http_requests_total{code=\"429\"}");
     assert!((seen.denied..=denied).contains(&answered), "{answered}, {seen:?}");
     if let Some(nginx) = nginx {
-        assert_eq!(nginx.log(), vec!["HTTP/1.1 200"; usize::try_from(QUOTA).expect("small")]);
+        let quota = usize::try_from(QUOTA).expect("small");
+        assert_eq!(nginx.log(quota), vec!["HTTP/1.1 200"; quota]);
     }
 }
 

@@ -72,10 +72,18 @@ impl Nginx {
         nginx
     }
 
-    /// `version status` of each answered request.
-    pub(crate) fn log(&self) -> Vec<String> {
-        let log = std::fs::read_to_string(self.folder.join("access.log")).expect("readable");
-        log.lines().map(str::to_owned).collect()
+    /// `version status` of each answered request, once there are `count` or more. nginx writes a line
+    /// after it has sent the answer.
+    pub(crate) fn log(&self, count: usize) -> Vec<String> {
+        let mut lines = Vec::new();
+        eventually("nginx has logged all answers", || {
+            let log = std::fs::read_to_string(self.folder.join("access.log")).expect("readable");
+            // A line whose end is not written yet does not count.
+            let complete = log.rsplit_once('\n').map_or("", |(complete, _)| complete);
+            lines = complete.lines().map(str::to_owned).collect();
+            lines.len() >= count
+        });
+        lines
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn a_large_file() {
         let output = Command::new("curl").args(["-s", "--max-time", "10", version, &url]).output();
         assert!(output.expect("it runs").stdout == bytes, "{version}");
     }
-    assert_eq!(nginx.log(), ["HTTP/1.1 200"; 2]);
+    assert_eq!(nginx.log(2), ["HTTP/1.1 200"; 2]);
 }
 
 /// nginx chooses HTTP/2 if it supports it.
@@ -43,6 +43,6 @@ pub(crate) fn an_upstream_with_tls() {
         let proxy = Proxy::start("nginx-tls", &words);
         let url = format!("http://{}/", proxy.listen);
         assert_eq!(loads::curl_http1(&url, 30).admitted, 30);
-        assert_eq!(nginx.log(), vec![version; 30], "{}", proxy.stderr());
+        assert_eq!(nginx.log(30), vec![version; 30], "{}", proxy.stderr());
     }
 }
