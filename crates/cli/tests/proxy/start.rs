@@ -25,7 +25,7 @@ fn wrong_options_and_files_are_errors_at_the_start() {
         (["--upstream", "ftp://example.org"], "write it like http://127.0.0.1:3000"),
         (["--upstream-http2", "--preserve-host"], "cannot be used with"),
         (["--upstream", "example.org"], "write it like http://127.0.0.1:3000"),
-        (["--rules", file], "proxy-wrong.toml:3:13"),
+        (["--rules", file], "-wrong.toml:3:13"),
         (["--rules", "no/such/file.toml"], "no/such/file.toml cannot be read"),
         (["--trusted-proxies", "10.0.0.0/33"], "`10.0.0.0/33` is neither an address nor"),
         (["--response-timeout", "0"], "write seconds above 0"),

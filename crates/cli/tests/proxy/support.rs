@@ -217,7 +217,10 @@ pub(crate) fn scratch(name: &str, content: &str) -> PathBuf {
     path
 }
 
-/// The path of the scratch file with this name.
+/// The path of the scratch file of this test with this name. Tests run at once, and two of them may use
+/// the same name. The harness names the thread of a test after it.
 fn place(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("proxy-{name}"))
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("main").replace("::", "-");
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("proxy-{test}-{name}"))
 }
