@@ -1,10 +1,10 @@
 //! A real nginx, in its own folder and on a free port.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use crate::support::eventually;
+use crate::support::{eventually, free_port};
 
 /// A running nginx. Dropping it stops the server.
 pub(crate) struct Nginx {
@@ -46,12 +46,10 @@ impl Nginx {
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(folder.join("files")).expect("a place for scratch files");
         prepare(&folder);
-        let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = free.local_addr().expect("bound");
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let file = folder.join("nginx.conf");
         let text = configuration(address, servers, words, locations);
         std::fs::write(&file, text).expect("written");
-        drop(free);
         let path = format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default());
         let child = Command::new("nginx")
             .env("PATH", path)

@@ -1,11 +1,10 @@
 //! Failing upstreams and misbehaving clients: each gets a clear response and is counted.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::sync::mpsc;
 
 use crate::support::{
-    Answer, Proxy, answer, ask, connect, eventually, get, read_head, send, upstream,
+    Answer, Proxy, answer, ask, connect, eventually, get, read_head, refusing, send, upstream,
 };
 
 pub(crate) fn assert_problem(answer: &Answer, status: u16) {
@@ -22,9 +21,7 @@ pub(crate) fn failures(proxy: &Proxy, reason: &str) -> u64 {
 
 #[test]
 fn an_upstream_that_is_down_is_a_502() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("bound");
-    drop(listener);
+    let (_held, address) = refusing();
     let proxy = Proxy::before("down", address, &[]);
     assert_problem(&get(proxy.listen, "/", ""), 502);
     assert_eq!(failures(&proxy, "connect"), 1);

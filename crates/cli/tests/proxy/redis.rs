@@ -1,9 +1,9 @@
 //! A Redis server for one test, on a free port. It ends with the test.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
-use crate::support::eventually;
+use crate::support::{eventually, free_port};
 
 const BINARY: &str = "redis-server";
 
@@ -22,10 +22,7 @@ impl Redis {
             println!("SKIPPED: {advice}");
             return None;
         }
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("it is bound").port();
-        drop(listener);
-        let mut redis = Self { port, process: None };
+        let mut redis = Self { port: free_port(), process: None };
         redis.run();
         Some(redis)
     }
@@ -37,8 +34,12 @@ impl Redis {
             .args(["--save", "", "--appendonly", "no", "--dir", env!("CARGO_TARGET_TMPDIR")])
             .stdout(Stdio::null())
             .spawn();
-        self.process = Some(process.expect("there is a binary"));
-        eventually("redis-server listens", || TcpStream::connect(("127.0.0.1", self.port)).is_ok());
+        let process = self.process.insert(process.expect("there is a binary"));
+        eventually("redis-server listens", || {
+            let ended = process.try_wait().expect("it is a child");
+            assert!(ended.is_none(), "redis-server ended: {ended:?}");
+            TcpStream::connect(("127.0.0.1", self.port)).is_ok()
+        });
     }
 
     pub(crate) fn kill(&mut self) {

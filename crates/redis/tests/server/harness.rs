@@ -214,10 +214,16 @@ pub(crate) fn closes_are_heard_of(port: u16) {
     panic!("a close at port {port} is not acknowledged");
 }
 
-/// A port that was free a moment ago.
+/// A free port. It is not one of those that a system gives to connections and to listeners at port
+/// 0, so nothing else takes it before a server does, or while that server is down.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it is bound").port()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let numbers = std::iter::repeat_with(|| NEXT.fetch_add(1, Ordering::Relaxed)).take(20_000);
+    // Processes that run at once begin at different ports.
+    let numbers = numbers.map(|number| std::process::id().wrapping_mul(61).wrapping_add(number));
+    let mut ports = numbers.map(|number| 10_000 + u16::try_from(number % 20_000).expect("small"));
+    let free = ports.find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok());
+    free.expect("a free port")
 }
 
 fn fresh_directory() -> PathBuf {
