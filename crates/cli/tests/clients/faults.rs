@@ -13,7 +13,7 @@ const REQUESTS: usize = 200;
 /// The exit code and the output of curl.
 fn curl(address: SocketAddr, words: &[&str]) -> (Option<i32>, String) {
     let url = format!("http://{address}/");
-    let curl = Command::new("curl").args(["-s", "--max-time", "10"]).args(words).arg(&url).output();
+    let curl = Command::new("curl").args(["-s", "--max-time", "60"]).args(words).arg(&url).output();
     let output = curl.expect("it runs");
     (output.status.code(), String::from_utf8(output.stdout).expect("UTF-8"))
 }

@@ -34,7 +34,7 @@ fn curl() -> Command {
     command.args([
         "-s",
         "--max-time",
-        "10",
+        "60",
         "-o",
         "/dev/null",
         "-w",
@@ -83,7 +83,9 @@ pub(crate) const WRK_CONNECTIONS: u64 = 16;
 /// Runs wrk for `secs` seconds.
 pub(crate) fn wrk(url: &str, secs: u32) -> Seen {
     let (connections, span) = (format!("-c{WRK_CONNECTIONS}"), format!("-d{secs}s"));
-    let said = run(Command::new("wrk").args(["-t2", &connections, &span]).arg(url));
+    // By default, wrk counts an answer after two seconds as an error.
+    let words = ["-t2", &connections, &span, "--timeout", "60s"];
+    let said = run(Command::new("wrk").args(words).arg(url));
     assert!(!said.contains("Socket errors"), "{said}");
     let figure = |line: &str| line.trim().split(' ').next().and_then(|word| word.parse().ok());
     let all: Option<u64> =

@@ -18,7 +18,7 @@ pub(crate) fn a_large_file() {
     let proxy = Proxy::before("large", nginx.address, &[]);
     for version in ["--http1.1", "--http2-prior-knowledge"] {
         let url = format!("http://{}/large", proxy.listen);
-        let output = Command::new("curl").args(["-s", "--max-time", "10", version, &url]).output();
+        let output = Command::new("curl").args(["-s", "--max-time", "60", version, &url]).output();
         assert!(output.expect("it runs").stdout == bytes, "{version}");
     }
     assert_eq!(nginx.log(2), ["HTTP/1.1 200"; 2]);

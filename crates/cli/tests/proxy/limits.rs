@@ -111,9 +111,7 @@ fn a_client_denied_because_the_queue_is_full_is_charged_nothing() {
     let mut waits = crate::support::connect(listen);
     let request = b"GET / HTTP/1.1\r\nhost: a\r\nx-user: busy\r\n\r\n";
     std::io::Write::write_all(&mut waits, request).expect("connected");
-    while proxy.metric("tollgate_queued_total") < 1.0 {
-        std::thread::yield_now();
-    }
+    crate::support::eventually("it waits", || proxy.metric("tollgate_queued_total") >= 1.0);
     assert_eq!(get(listen, "/", "x-user: other\r\n").status, 200);
     for _ in 0..20 {
         let answer = get(listen, "/", "x-user: other\r\n");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::support::{Proxy, connect, read_head, upstream};
+use crate::support::{PATIENCE, Proxy, connect, eventually, read_head, upstream};
 
 /// An upper bound on the bytes in sockets and buffers; the tests send much more.
 const KEPT_MAX: usize = 32 << 20;
@@ -43,7 +43,8 @@ fn each_chunk_is_forwarded_before_the_next_is_sent() {
 fn an_upload_is_not_buffered_while_the_upstream_does_not_read() {
     let stuck = upstream(|mut stream| {
         read_head(&mut stream);
-        std::thread::sleep(Duration::from_secs(3));
+        // Longer than the test: the proxy reads the rest of a body whose upstream has gone.
+        std::thread::sleep(PATIENCE);
     });
     let proxy = Proxy::before("upload", stuck, &[]);
     let mut client = connect(proxy.listen);
@@ -72,6 +73,7 @@ fn a_download_is_not_buffered_while_the_client_does_not_read_and_is_complete_lat
     let mut client = connect(proxy.listen);
     client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").expect("written");
     read_head(&mut client);
+    eventually("the upstream sends", || sent.load(Ordering::Relaxed) > 0);
     std::thread::sleep(Duration::from_millis(500));
     let kept = sent.load(Ordering::Relaxed);
     assert!((1..KEPT_MAX).contains(&kept), "{kept}");
