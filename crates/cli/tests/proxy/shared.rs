@@ -89,8 +89,9 @@ fn two_proxies_with_leases_never_admit_more_than_the_quota() {
     let proxies = pair("ahead", &rules);
     let began = Instant::now();
     let admitted = ask(&proxies, "/", 225);
-    assert!(began.elapsed() < Duration::from_secs(50), "the window is over: use a faster machine");
-    assert!((300..=600).contains(&admitted), "{admitted}");
+    // A window begins with its first request, so the next one begins a minute later.
+    let windows = began.elapsed().as_secs() / 60 + 1;
+    assert!((300..=600 * windows).contains(&admitted), "{admitted} in {windows}");
     let name = "tollgate_rule_store_decisions_total{rule=\"fast\",origin=\"lease\"}";
     let leased = sum(&proxies, name);
     assert!(leased > 100, "{leased}");
@@ -220,7 +221,7 @@ fn a_store_that_goes_down_and_up_shows_in_log_metrics_and_readiness() {
     let Some(mut redis) = Redis::start() else { return };
     let rules = format!(
         "[[rule]]\nname = \"a\"\nlimits = \"1000/s\"\n\
-         store = {{ url = \"{}\", fallback = \"deny\", deadline = \"1 s\" }}\n",
+         store = {{ url = \"{}\", fallback = \"deny\", {PATIENT} }}\n",
         redis.url()
     );
     let proxy = Proxy::with_rules("health", &rules);

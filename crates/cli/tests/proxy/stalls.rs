@@ -11,6 +11,11 @@ use crate::failures::{assert_problem, failures};
 use crate::server::runtime;
 use crate::support::{PATIENCE, Proxy, connect, eventually, read_head, send, upstream};
 
+/// A body timeout, in seconds, that a thread which has to send does not exceed on a busy machine.
+const TIMEOUT: &str = "3";
+/// Eight of these are longer than the timeout.
+const PAUSE: Duration = Duration::from_millis(400);
+
 fn stalls(proxy: &Proxy) -> [f64; 4] {
     ["response", "upload", "reader", "tunnel"]
         .map(|of| proxy.metric(&format!("tollgate_stalls_total{{of=\"{of}\"}}")))
@@ -54,11 +59,11 @@ fn a_response_that_makes_progress_may_take_long() {
         read_head(&mut stream);
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\n").expect("written");
         for _ in 0..8 {
-            std::thread::sleep(Duration::from_millis(150));
+            std::thread::sleep(PAUSE);
             stream.write_all(b"x").expect("written");
         }
     });
-    let proxy = Proxy::before("moves", slow, &["--body-timeout", "1"]);
+    let proxy = Proxy::before("moves", slow, &["--body-timeout", TIMEOUT]);
     let answer = send(proxy.listen, "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
     assert_eq!((answer.status, answer.body.as_str()), (200, "xxxxxxxx"));
     assert_eq!(stalls(&proxy), [0.0; 4]);
@@ -73,7 +78,7 @@ fn a_client_that_stops_reading_is_disconnected() {
         // Wait until the proxy closes the connection.
         while stream.write_all(&bytes).is_ok() {}
     });
-    let proxy = Proxy::before("reader", big, &["--body-timeout", "0.4"]);
+    let proxy = Proxy::before("reader", big, &["--body-timeout", TIMEOUT]);
     let mut client = connect(proxy.listen);
     client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").expect("written");
     read_head(&mut client);
@@ -95,7 +100,7 @@ fn an_http2_stream_that_is_not_read_is_ended_alone() {
         // Wait until the proxy closes the connection.
         while stream.write_all(&bytes).is_ok() {}
     });
-    let proxy = Proxy::before("stream", big, &["--body-timeout", "1"]);
+    let proxy = Proxy::before("stream", big, &["--body-timeout", TIMEOUT]);
     runtime().block_on(async {
         let client: Client<_, Empty<bytes::Bytes>> =
             Client::builder(TokioExecutor::new()).http2_only(true).build_http();
@@ -139,7 +144,7 @@ fn an_exchange_that_is_idle_in_both_directions_is_ended_once() {
         stream.write_all(STREAM.as_bytes()).expect("written");
         let _ = stream.read_to_end(&mut Vec::new());
     });
-    let proxy = Proxy::before("neither", mute, &["--body-timeout", "0.3"]);
+    let proxy = Proxy::before("neither", mute, &["--body-timeout", TIMEOUT]);
     let mut client = connect(proxy.listen);
     client.write_all(UPLOAD.as_bytes()).expect("written");
     assert!(read_head(&mut client).starts_with("HTTP/1.1 200 "));
@@ -164,12 +169,12 @@ fn an_exchange_that_is_idle_in_one_direction_continues() {
         stream.write_all(b"4\r\ndone\r\n0\r\n\r\n").expect("written");
         std::thread::sleep(PATIENCE);
     });
-    let proxy = Proxy::before("one-way", counter, &["--body-timeout", "1"]);
+    let proxy = Proxy::before("one-way", counter, &["--body-timeout", TIMEOUT]);
     let mut client = connect(proxy.listen);
     client.write_all(UPLOAD.as_bytes()).expect("written");
     assert!(read_head(&mut client).starts_with("HTTP/1.1 200 "));
     for _ in 0..8 {
-        std::thread::sleep(Duration::from_millis(150));
+        std::thread::sleep(PAUSE);
         client.write_all(b"1\r\nx\r\n").expect("written");
     }
     client.write_all(b"0\r\n\r\n").expect("written");

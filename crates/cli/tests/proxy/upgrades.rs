@@ -151,14 +151,14 @@ fn an_upgrade_without_a_request_for_it_is_a_502() {
 #[test]
 fn a_stop_waits_for_tunnels_until_the_drain_timeout() {
     let (up, _heads) = echo();
-    let mut proxy = Proxy::before("upgrade-cut", up, &["--drain-timeout", "0.5"]);
+    let mut proxy = Proxy::before("upgrade-cut", up, &["--drain-timeout", "3"]);
     let mut client = upgraded(&proxy);
     let began = Instant::now();
     proxy.signal("TERM");
     eventually("it stops", || proxy.stderr().contains("stopping"));
     echoed(&mut client, "still here");
     assert_eq!(proxy.wait(), 1);
-    assert!(began.elapsed() >= Duration::from_millis(500));
+    assert!(began.elapsed() >= Duration::from_secs(3));
     assert!(proxy.stderr().contains("upgraded connections: 1"), "{}", proxy.stderr());
     assert!(matches!(client.read(&mut [0]), Ok(0) | Err(_)));
 
@@ -174,15 +174,15 @@ fn a_stop_waits_for_tunnels_until_the_drain_timeout() {
 #[test]
 fn an_idle_tunnel_is_ended() {
     let (up, _heads) = echo();
-    let proxy = Proxy::before("upgrade-idle", up, &["--tunnel-timeout", "0.6"]);
+    let proxy = Proxy::before("upgrade-idle", up, &["--tunnel-timeout", "3"]);
     let mut client = upgraded(&proxy);
-    for _ in 0..6 {
-        std::thread::sleep(Duration::from_millis(150));
+    for _ in 0..8 {
+        std::thread::sleep(Duration::from_millis(400));
         echoed(&mut client, "moving");
     }
     assert_eq!(client.read(&mut [0]).expect("closed"), 0);
     eventually("it is counted", || is(&proxy, "tollgate_stalls_total{of=\"tunnel\"}", 1.0));
-    assert!(is(&proxy, "tollgate_tunnels_open", 0.0));
+    eventually("it is closed", || is(&proxy, "tollgate_tunnels_open", 0.0));
 }
 
 #[test]
