@@ -39,8 +39,8 @@ const CUT_OFF: u8 = 1;
 /// attempt of TCP. The system may lower it.
 const BACKLOG: u32 = 4_096;
 
-/// How long the process waits at exit until the log is written.
-const LOG_FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
+/// How long the process waits at exit until the log is written. Only a pipe that nobody reads takes so long.
+const LOG_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves until SIGINT or SIGTERM. `announce` prints the text for the start.
 ///
