@@ -108,8 +108,10 @@ fn only_idempotent_requests_without_a_body_are_sent_again() {
             status == 502
         });
         assert_eq!(failures(&proxy, "closed"), 1, "{name}");
-        let sent = heads.try_iter().filter(|head| head.starts_with(name)).count();
-        assert_eq!(sent, requests, "{name}");
+        // The upstream does not read bodies. If it is sent another request on the same connection, the
+        // body of the first one precedes the head.
+        let is_sent = |head: &String| head.trim_start_matches('x').starts_with(name);
+        assert_eq!(heads.try_iter().filter(is_sent).count(), requests, "{name}");
     }
 }
 
@@ -274,15 +276,18 @@ fn a_body_longer_than_announced_is_a_502_if_it_arrives_with_the_head() {
     }
 }
 
-/// Returns the head and the body that an HTTP/1.1 client receives until its connection ends.
-fn seen(proxy: &Proxy, after_head: impl FnOnce()) -> (String, String) {
+/// Returns the head and the body that an HTTP/1.1 client receives until its connection ends. Calls the
+/// function when the client has the head and this many bytes of the body.
+fn seen(proxy: &Proxy, bytes: usize, then: impl FnOnce()) -> (String, String) {
     let mut client = connect(proxy.listen);
     client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").expect("written");
     let head = read_head(&mut client);
-    after_head();
-    let mut body = String::new();
+    let mut body = vec![0; bytes];
+    client.read_exact(&mut body).expect("the begin of the body");
+    then();
     // Closed or reset, not left open.
-    let read = client.read_to_string(&mut body);
+    let read = client.read_to_end(&mut body);
+    let body = String::from_utf8(body).expect("UTF-8");
     let waits = |error: &std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
     assert!(!read.as_ref().is_err_and(waits), "{head}{body}");
     (head, body)
@@ -313,7 +318,8 @@ fn a_body_longer_than_announced_never_looks_complete() {
         let head = b"HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\nhello ";
         let (up, go) = in_two_parts(head, b"world, and more", ends);
         let proxy = Proxy::before(&format!("later-{number}"), up, &[]);
-        let (head, body) = seen(&proxy, go);
+        // If the rest arrives before this part is passed on, the proxy passes nothing on.
+        let (head, body) = seen(&proxy, "hello ".len(), go);
         assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("content-length: 11\r\n"));
         assert_eq!(body, "hello ");
         eventually("it is counted", || faults(&proxy, "long") == 1);
@@ -341,7 +347,7 @@ fn a_body_shorter_than_announced_never_looks_complete() {
         let head: &'static str = format!("HTTP/1.1 200 OK\r\n{head}").leak();
         let (up, go) = in_two_parts(head.as_bytes(), rest.as_bytes(), drop);
         let proxy = Proxy::before(&format!("short-{number}"), up, &[]);
-        let (head, body) = seen(&proxy, go);
+        let (head, body) = seen(&proxy, 0, go);
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
         // Bytes that were not sent before the reset are lost.
         assert!(shown.starts_with(&body), "{body}");
@@ -374,13 +380,15 @@ fn an_http_1_0_client_sees_a_reset_if_a_response_without_length_is_cut_and_a_clo
 
 #[test]
 fn an_http2_client_sees_that_a_body_is_cut() {
-    let short: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\nhello";
-    let proxy = Proxy::before("cut", answers(short, true), &[]);
+    // If the body ends before the head is sent, the client sees neither.
+    let (up, go) = in_two_parts(b"HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\nhello", b"", drop);
+    let proxy = Proxy::before("cut", up, &[]);
     runtime().block_on(async {
         let client: Client<_, Empty<bytes::Bytes>> =
             Client::builder(TokioExecutor::new()).http2_only(true).build_http();
         let url = format!("http://{}/", proxy.listen).parse().expect("a URL");
         let response = client.get(url).await.expect("a head");
+        go();
         assert!(response.into_body().collect().await.is_err());
     });
     eventually("it is counted", || faults(&proxy, "short") == 1);
