@@ -75,5 +75,5 @@ pub(crate) fn hey() {
 }
 
 pub(crate) fn wrk() {
-    both("wrk", WRK_CONNECTIONS, |url| loads::wrk(url, 1));
+    both("wrk", WRK_CONNECTIONS, |url| loads::wrk(url, 3));
 }
