@@ -1,5 +1,5 @@
-//! Wait queues in real time: threads, and tasks on three executors. Tests that check an order use
-//! turns a tenth of a second apart.
+//! Wait queues in real time: threads, and tasks on three executors. A busy machine may serve a waiter
+//! late, so the tests assert that none is served early.
 
 #![allow(clippy::disallowed_types, reason = "a test may lock")]
 
@@ -8,7 +8,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tollgate::wait::{Timer, WaitError, WaitQueue};
 use tollgate::{Clock, Direct, Limiter, Quota};
@@ -16,8 +16,8 @@ use tollgate::{Clock, Direct, Limiter, Quota};
 type Gate = Arc<Direct>;
 
 /// A queue whose limiter has spent its burst of one cell.
-fn busy(per_second: u64) -> Arc<WaitQueue<Gate>> {
-    let gate = Direct::new(Quota::per_second(per_second).burst(1)).expect("in range");
+fn busy(quota: Quota) -> Arc<WaitQueue<Gate>> {
+    let gate = Direct::new(quota.burst(1)).expect("in range");
     assert!(gate.check().is_ok());
     Arc::new(WaitQueue::new(Arc::new(gate)))
 }
@@ -63,27 +63,36 @@ impl<F: Future<Output = Result<tollgate::wait::Waited, WaitError>>> Future for T
 
 #[test]
 fn threads_are_served_in_the_order_of_their_arrival() {
-    let queue = busy(10);
+    let begun = Instant::now();
+    let queue = busy(Quota::per_second(10));
     let served = Mutex::new(Vec::new());
     thread::scope(|scope| {
-        for index in 0..5 {
+        for index in 0..5_u8 {
             let (queue, served) = (&queue, &served);
             scope.spawn(move || {
                 queue.ask(&()).wait().expect("in time");
-                served.lock().expect("no panic").push(index);
+                let at = begun.elapsed();
+                served.lock().expect("no panic").push((index, at));
             });
-            while queue.waiting() + served.lock().expect("no panic").len() <= index {
+            while queue.waiting() + served.lock().expect("no panic").len() <= usize::from(index) {
                 thread::yield_now();
             }
         }
     });
-    assert_eq!(served.into_inner().expect("no panic"), [0, 1, 2, 3, 4]);
+    let mut served = served.into_inner().expect("no panic");
+    served.sort_unstable();
+    assert_eq!(served.len(), 5);
+    // A busy machine may run a thread later than the next one, but none before its turn.
+    for (index, at) in &served {
+        let turn = Duration::from_millis(100) * u32::from(index + 1);
+        assert!(*at >= turn - Duration::from_millis(1), "{served:?}");
+    }
     assert_eq!(queue.waiting(), 0);
 }
 
 #[test]
 fn tasks_without_a_runtime_are_woken_by_a_timer() {
-    let queue = busy(100);
+    let queue = busy(Quota::per_second(100));
     let timer = Timer::start().expect("a thread");
     let wait = || queue.ask(&()).wait_async(|span| timer.sleep(span));
     let waits = (0..6).map(|index| (index, Box::pin(wait()))).collect();
@@ -96,7 +105,7 @@ fn tasks_without_a_runtime_are_woken_by_a_timer() {
 #[test]
 fn tasks_of_tokio_wait_and_a_timeout_refunds_the_booking() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("one");
-    let queue = busy(100);
+    let queue = busy(Quota::per_second(100));
     runtime.block_on(async {
         let start = queue.limiter().clock().now();
         let tasks: Vec<_> = (0..4)
@@ -111,24 +120,25 @@ fn tasks_of_tokio_wait_and_a_timeout_refunds_the_booking() {
         let spent = queue.limiter().clock().now().since(start);
         assert!(spent >= Duration::from_millis(29), "three more came at 10 ms: {spent:?}");
     });
-    let queue = busy(1);
+    let queue = busy(Quota::per_hour(1));
     runtime.block_on(async {
         let wait = queue.ask(&()).wait_async(tokio::time::sleep);
         let gave_up = tokio::time::timeout(Duration::from_millis(20), wait).await;
-        assert!(gave_up.is_err(), "its turn comes in a second");
+        assert!(gave_up.is_err(), "its turn comes in an hour");
     });
     let gate = queue.limiter();
     let left = gate.ask().cells(0).peek().expect("a peek for no cells succeeds");
-    assert!(left.reset_after() <= Duration::from_secs(1), "the booking was refunded");
+    assert!(left.reset_after() <= Duration::from_secs(3_600), "the booking was refunded");
     assert_eq!(queue.waiting(), 0);
 }
 
 #[test]
 fn tasks_of_smol_wait_and_fail_at_once_if_the_deadline_is_too_early() {
-    let queue = busy(5);
+    let queue = busy(Quota::per_second(5));
     async_io::block_on(async {
         let wait = queue.ask(&()).wait_async(async_io::Timer::after);
         assert!(wait.await.expect("in time").waited() > Duration::ZERO);
+        let queue = busy(Quota::per_hour(1));
         let hasty = queue.ask(&()).max_delay(Duration::from_millis(1));
         let error = hasty.wait_async(async_io::Timer::after).await;
         assert!(matches!(error, Err(WaitError::TooLate { .. })), "{error:?}");
