@@ -1,6 +1,6 @@
 //! Batches to a real server: how far several processes exceed a window's limit.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tollgate_redis::{
     Batched, Charge, CounterStore, Fallback, Origin, Store, Unavailable, Windows, WithFallback,
@@ -11,6 +11,8 @@ use crate::workers::{self, Worker, report, runtime};
 
 const LIMIT: u64 = 20_000;
 const UNSENT: u64 = 100;
+/// The longest wait until everything is sent.
+const SENT_MAX: Duration = Duration::from_secs(60);
 /// No test sees the end of this window.
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -57,28 +59,34 @@ fn three_processes_exceed_a_window_by_their_unsent_cells_at_most() {
     let Some(server) = Server::start() else { return };
     let workers: Vec<_> =
         (0..3).map(|_| Worker::start(&server, "batched::exhausting_worker", 3)).collect();
-    let reports: Vec<_> = workers.into_iter().map(Worker::numbers).collect();
+    let mut workers = workers;
+    let reports: Vec<_> = workers.iter_mut().map(Worker::numbers_so_far).collect();
     let granted: u64 = reports.iter().map(|numbers| numbers[0]).sum();
     let calls: u64 = reports.iter().map(|numbers| numbers[1]).sum();
     assert!((LIMIT..LIMIT + 3 * UNSENT).contains(&granted), "{granted}: {reports:?}");
     assert!(reports.iter().all(|numbers| numbers[0] > 0), "each process had some: {reports:?}");
     assert!(calls * 10 <= granted, "{calls} calls for {granted}");
     let store = server.store().build().expect("a store");
-    assert_eq!(used(&windows(&store)), granted, "everything was sent in the end");
+    let windows = windows(&store);
+    let began = Instant::now();
+    while used(&windows) < granted && began.elapsed() < SENT_MAX {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(workers);
+    assert_eq!(used(&windows), granted, "everything was sent in the end");
 }
 
 #[test]
 fn exhausting_worker() {
     let Some(store) = workers::store() else { return };
-    let granted = runtime(2).block_on(async {
+    runtime(2).block_on(async {
         let batched = batched(&store, LIMIT, UNSENT);
         let granted = exhaust(&batched).await;
         drop(batched);
-        // The task sends what is left.
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        granted
+        report(&[granted, store.stats().calls]);
+        // The task sends what is left, until the test has seen it and kills this process.
+        tokio::time::sleep(2 * SENT_MAX).await;
     });
-    report(&[granted, store.stats().calls]);
 }
 
 /// Granted: the limit, by one process with any number of tasks.
@@ -105,15 +113,22 @@ fn windows_follow_each_other() {
         let second = Duration::from_secs(1);
         let windows = Windows::aligned(&store, "turns", second).expect("a window");
         let batched = Batched::builder(windows.clone(), 100).build().expect("a limiter");
-        let asked = std::time::Instant::now();
-        let mut granted = 0_u32;
-        while asked.elapsed() < 2 * second {
-            let answer = batched.check(b"k").await.expect("an answer");
-            granted += u32::from(answer.decision.is_ok());
-            tokio::time::sleep(Duration::from_millis(1)).await;
+        // A busy machine may ask too few times in a window, so this is repeated before it fails.
+        let mut rounds = Vec::new();
+        while rounds.len() < 5 && rounds.last().is_none_or(|granted| *granted < 200) {
+            let began = Instant::now();
+            let mut granted = 0_u64;
+            while began.elapsed() < 2 * second {
+                let answer = batched.check(b"k").await.expect("an answer");
+                granted += u64::from(answer.decision.is_ok());
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            // Two seconds touch three windows, the first and the last maybe only for a moment.
+            assert!(granted <= 100 * (began.elapsed().as_secs() + 2), "{granted}");
+            rounds.push(granted);
         }
-        // Two seconds touch three windows, the first and the last maybe only for a moment.
-        assert!((200..=300).contains(&granted), "{granted}");
+        assert!(rounds.last().is_some_and(|granted| *granted >= 200), "{rounds:?}");
+        let asked = Instant::now();
         // The last window may have just ended, and its counter with it: one cell begins the next.
         let place = loop {
             let charge = Charge { key: b"k".as_slice().into(), cells: 1 };
@@ -122,7 +137,7 @@ fn windows_follow_each_other() {
                 redis::cmd("KEYS").arg("*turns*").query(&mut server.admin()).expect("keys");
             match &*keys {
                 [place] => break place.clone(),
-                [] => assert!(asked.elapsed() < 4 * second, "there is no counter"),
+                [] => assert!(asked.elapsed() < SENT_MAX, "there is no counter"),
                 _ => panic!("{keys:?}"),
             }
         };
@@ -199,13 +214,19 @@ fn a_counter_without_an_end_is_given_one() {
 fn without_a_server_only_max_unsent_is_admitted() {
     let Some(server) = Server::start() else { return };
     runtime(2).block_on(async {
-        let deadline = Duration::from_millis(100);
-        let store = server.store().deadline(deadline).probe_every(deadline);
-        let store = store.build().expect("a store");
-        let gate = WithFallback::new(batched(&store, 1_000, 10), Fallback::Deny);
+        let store = server.store().deadline(Duration::from_secs(2)).open_after(2);
+        let store = store.probe_every(Duration::from_millis(100)).build().expect("a store");
+        let batched = batched(&store, 1_000, 10);
+        let gate = WithFallback::new(batched.clone(), Fallback::Deny);
         for _ in 0..40 {
             assert!(gate.check(b"k").await.decision.is_ok());
         }
+        let began = Instant::now();
+        while batched.stats().cells < 40 {
+            assert!(began.elapsed() < SENT_MAX, "{:?}", batched.stats());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        // The task learns of the last answer.
         tokio::time::sleep(Duration::from_millis(100)).await;
         server.signal("STOP");
         let mut admitted = 0;
@@ -216,11 +237,21 @@ fn without_a_server_only_max_unsent_is_admitted() {
         }
         assert_eq!(admitted, 10, "max_unsent");
         server.signal("CONT");
-        tokio::time::sleep(Duration::from_millis(1_500)).await;
-        let nothing = Charge { key: b"k".as_slice().into(), cells: 0 };
-        let windows = windows(&store).add(&[nothing]).await.expect("it is back");
+        let windows = windows(&store);
+        let used = async || {
+            let nothing = Charge { key: b"k".as_slice().into(), cells: 0 };
+            windows.add(&[nothing]).await.map_or(0, |windows| windows[0].used)
+        };
+        let began = Instant::now();
+        while used().await < 50 {
+            assert!(began.elapsed() < SENT_MAX, "it is back");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        // A cell that is sent twice would follow.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let used = used().await;
         // A call that timed out may have been counted, and was sent again.
         let again = store.stats().timed_out * 10;
-        assert!((50..=50 + again).contains(&windows[0].used), "{windows:?}, {again}");
+        assert!((50..=50 + again).contains(&used), "{used}, {again}");
     });
 }

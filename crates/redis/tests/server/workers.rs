@@ -34,10 +34,15 @@ impl Worker {
         text.lines().find_map(numbers).expect("its numbers")
     }
 
+    /// Waits for its numbers, while it goes on.
+    pub(crate) fn numbers_so_far(&mut self) -> Vec<u64> {
+        let mut lines = BufReader::new(self.0.stdout.as_mut().expect("it is piped")).lines();
+        lines.find_map(|line| numbers(&line.expect("UTF-8"))).expect("its numbers")
+    }
+
     /// Waits for its numbers, and kills it with signal 9.
     pub(crate) fn numbers_and_kill(mut self) -> Vec<u64> {
-        let mut lines = BufReader::new(self.0.stdout.as_mut().expect("it is piped")).lines();
-        let found = lines.find_map(|line| numbers(&line.expect("UTF-8"))).expect("its numbers");
+        let found = self.numbers_so_far();
         self.0.kill().expect("it is ours");
         assert!(!self.0.wait().expect("it exits").success(), "it was killed");
         found
