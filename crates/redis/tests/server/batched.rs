@@ -244,7 +244,7 @@ fn without_a_server_only_max_unsent_is_admitted() {
         };
         let began = Instant::now();
         while used().await < 50 {
-            assert!(began.elapsed() < SENT_MAX, "it is back");
+            assert!(began.elapsed() < SENT_MAX, "the server is back, but has not all cells");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         // A cell that is sent twice would follow.

@@ -10,6 +10,8 @@ use tollgate_redis::{
 use crate::harness::{Server, block_on};
 use crate::workers::{self, Worker, report, runtime};
 
+/// The longest wait for calls that are on their way.
+const SETTLED_MAX: Duration = Duration::from_secs(60);
 /// The largest number of cells that a process asks for in one call.
 const MOST: u64 = 50;
 /// A process may hold the rest of a lease, and a new one.
@@ -170,6 +172,7 @@ fn holding_worker() {
             spent += u64::from(leased.check(b"k").await.expect("it").decision.is_ok());
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+        settle(&leased).await;
         report(&[spent, leased.stats().cells_taken]);
         tokio::time::sleep(Duration::from_secs(60)).await;
     });
@@ -201,9 +204,9 @@ async fn ask(leased: &Leased<RedisLimiter>, requests: u32) -> Found {
 }
 
 fn with_short_deadline(server: &Server) -> Store {
-    let deadline = Duration::from_millis(200);
-    let store = server.store().deadline(deadline).probe_every(deadline);
-    store.build().expect("a store")
+    // A busy machine meets this deadline. The circuit opens after two calls that do not.
+    let store = server.store().deadline(Duration::from_secs(2)).open_after(2);
+    store.probe_every(Duration::from_millis(200)).build().expect("a store")
 }
 
 /// Asks until the server answers, which happens once no cells are held. Returns what was admitted
@@ -235,6 +238,7 @@ fn a_server_that_is_stopped_leaves_what_is_in_hand() {
         let leased = leased(&store, small(), LONG);
         let before = ask(&leased, 100).await;
         assert_eq!(before.admitted, 100);
+        settle(&leased).await;
         let held_cells = held(&leased.stats(), before.admitted);
         server.signal("STOP");
         let during = ask(&leased, 150).await;
@@ -247,6 +251,22 @@ fn a_server_that_is_stopped_leaves_what_is_in_hand() {
         let lost = store.stats().timed_out * MOST;
         assert!(granted <= 500 && granted + lost >= 499 - HELD_MAX, "{granted}, {lost}");
     });
+}
+
+/// Waits until the server has charged as many cells of [`small`] as this process knows of, and no call
+/// is on its way. A lease is fetched in the background before it is needed.
+async fn settle(leased: &Leased<RedisLimiter>) {
+    const ALL: u64 = 499;
+    let began = Instant::now();
+    loop {
+        let left = leased.source().peek_n("k", 0).await.expect("an answer").expect("room for none");
+        let (store, taken) = (leased.source().store().stats(), leased.stats().cells_taken);
+        if store.calls == store.answered && taken + left.remaining() == ALL {
+            return;
+        }
+        assert!(began.elapsed() < SETTLED_MAX, "{store:?}, {taken} taken, {left:?}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 /// Cells that were taken and are not spent yet.
@@ -307,7 +327,9 @@ fn a_denied_hot_key_costs_no_call() {
     let Some(server) = Server::start() else { return };
     block_on(async {
         let store = server.store().build().expect("a store");
-        let leased = Leased::builder(redis_limiter(&store, small(), LONG)).memory(LONG);
+        // Longer than the denials below take on a busy machine.
+        let memory = Duration::from_secs(60);
+        let leased = Leased::builder(redis_limiter(&store, small(), LONG)).memory(memory);
         let leased = leased.max_lease(MOST).build().expect("a limiter");
         assert_eq!(exhaust(&leased).await, 499);
         let before = (store.stats().calls, leased.stats().from_memory);
@@ -396,6 +418,7 @@ fn a_lease_is_spent_before_the_fallback_decides() {
             assert!(gate.check(b"k").await.decision.is_ok());
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+        settle(&leased).await;
         let held_cells = held(&leased.stats(), 30);
         server.kill();
         let (mut by_lease, mut by_fallback) = (0, 0);
