@@ -165,7 +165,9 @@ fn nodes_close_their_connections_and_still_decide() {
 /// by the deadline.
 #[test]
 fn a_node_that_is_gone_takes_only_its_keys() {
-    const DEADLINE: Duration = Duration::from_millis(250);
+    const DEADLINE: Duration = Duration::from_secs(2);
+    /// A busy machine adds no more than this to a timer.
+    const SLACK: Duration = Duration::from_secs(8);
     let Some(mut cluster) = Cluster::start() else { return };
     let store = Store::cluster(cluster.nodes.iter().map(Server::url)).deadline(DEADLINE);
     let store = store.build().expect("a store");
@@ -181,15 +183,15 @@ fn a_node_that_is_gone_takes_only_its_keys() {
         // Makes the connections.
         let began = Instant::now();
         while gate.peek_n(&here, 0).await.is_err() || gate.peek_n(&gone, 0).await.is_err() {
-            assert!(began.elapsed() < Duration::from_secs(10), "the cluster does not answer");
+            assert!(began.elapsed() < Duration::from_secs(60), "the cluster does not answer");
         }
         cluster.nodes[2].kill();
         let mut granted = 0;
-        for _ in 0..10 {
+        for _ in 0..6 {
             for key in [&gone, &here] {
                 let asked = Instant::now();
                 let answer = gate.check(key).await;
-                assert!(asked.elapsed() < DEADLINE * 2, "{:?}", asked.elapsed());
+                assert!(asked.elapsed() < DEADLINE + SLACK, "{:?}", asked.elapsed());
                 if key == &here {
                     granted += u32::from(answer.expect("a node has it").is_ok());
                 } else {

@@ -9,6 +9,8 @@ use tollgate_redis::{Algorithm, RedisLimiter, Store, Unavailable};
 use crate::harness::{Server, block_on, with_long_deadline};
 use crate::proxy::Proxy;
 
+const HOUR_MILLIS: i64 = 3_600_000;
+
 /// No test lasts an hour, so what is granted is the burst.
 fn hourly(limit: u64) -> Quota {
     Quota::per_hour(limit)
@@ -65,7 +67,7 @@ fn flushed_keys_begin_anew() {
 #[test]
 fn after_kill_and_restart_keys_begin_anew() {
     let Some(mut server) = Server::start() else { return };
-    let store = server.store().deadline(Duration::from_millis(300)).build().expect("a store");
+    let store = server.store().build().expect("a store");
     let gate = RedisLimiter::builder(&store, "kill", hourly(10)).build().expect("a limiter");
     block_on(async {
         assert_eq!(granted(&gate, "k", 15).await, 10);
@@ -76,16 +78,15 @@ fn after_kill_and_restart_keys_begin_anew() {
         server.restart();
         let mut answered = 0;
         let mut admitted = 0;
-        for _ in 0..2_000 {
+        let began = Instant::now();
+        while answered < 15 {
+            assert!(began.elapsed() < Duration::from_secs(60), "the server is not asked");
             match gate.check("k").await {
                 Ok(decision) => {
                     answered += 1;
                     admitted += u32::from(decision.is_ok());
                 }
                 Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
-            }
-            if answered == 15 {
-                break;
             }
         }
         assert_eq!((answered, admitted), (15, 10));
@@ -101,19 +102,19 @@ fn a_key_without_an_end_is_given_one() {
     let mut admin = server.admin();
     let store = server.store().build().expect("a store");
     for algorithm in Algorithm::NAMES {
-        let gate = RedisLimiter::builder(&store, *algorithm, Quota::per_second(3));
+        let gate = RedisLimiter::builder(&store, *algorithm, hourly(3));
         let gate = gate.algorithm(algorithm.parse().expect("a name")).build().expect("a limiter");
         let place = gate.redis_key("k");
         let mut ends_in =
             || -> i64 { redis::cmd("PTTL").arg(&place).query(&mut admin).expect("a number") };
         block_on(async { while granted(&gate, "k", 1).await == 1 {} });
-        assert!((1..=2_100).contains(&ends_in()), "{algorithm}");
+        assert!((1..=2 * HOUR_MILLIS + 100).contains(&ends_in()), "{algorithm}");
         let mut other = server.admin();
         let _: () = redis::cmd("PERSIST").arg(&place).query(&mut other).expect("it");
         assert_eq!(ends_in(), -1);
         let decision = block_on(gate.check_n("k", 3)).expect("an answer");
         assert!(decision.is_err(), "it is in debt");
-        assert!((1..=2_100).contains(&ends_in()), "{algorithm}: a denial repairs");
+        assert!((1..=2 * HOUR_MILLIS + 100).contains(&ends_in()), "{algorithm}: a denial repairs");
     }
 }
 

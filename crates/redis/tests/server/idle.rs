@@ -156,7 +156,7 @@ fn a_request_that_may_have_been_executed_is_not_sent_again() {
     };
     let began = Instant::now();
     while !charged() {
-        assert!(began.elapsed() < Duration::from_secs(4), "it does not arrive");
+        assert!(began.elapsed() < Duration::from_secs(60), "it does not arrive");
         block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
     }
     link.close();
@@ -172,8 +172,7 @@ fn a_connection_that_died_in_silence_while_idle_is_replaced() {
     const IDLE: Duration = Duration::from_millis(10);
     let Some(server) = Server::start() else { return };
     let link = Proxy::to(server.port());
-    let store = Store::builder(link.url()).deadline(Duration::from_secs(2));
-    let store = store.connect_timeout(Duration::from_secs(2)).check_idle_after(IDLE);
+    let store = with_long_deadline(Store::builder(link.url())).check_idle_after(IDLE);
     let store = store.build().expect("a store");
     let forget = || {
         link.let_die();

@@ -20,7 +20,7 @@ pub(crate) const BURST: u64 = 200;
 const LIFETIME: Duration = Duration::from_millis(100);
 /// The time between two heartbeats.
 pub(crate) const INTERVAL_MILLIS: u64 = 50;
-const READY_MAX: Duration = Duration::from_secs(10);
+const READY_MAX: Duration = Duration::from_secs(60);
 /// The limit of a window that no episode sees the end of, and the unsent cells that a process may
 /// have.
 const LIMIT: u64 = 600;
