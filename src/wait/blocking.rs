@@ -24,7 +24,7 @@ impl<S: Waitable> Ask<'_, '_, WaitQueue<S>> {
     /// use tollgate::wait::WaitQueue;
     /// use tollgate::{Direct, Quota};
     ///
-    /// let queue = WaitQueue::new(Direct::new(Quota::per_second(10).burst(1))?);
+    /// let queue = WaitQueue::new(Direct::new(Quota::per_second(2).burst(1))?);
     /// assert_eq!(queue.ask(&()).wait()?.waited(), Duration::ZERO);
     /// assert!(queue.ask(&()).max_delay(Duration::from_millis(1)).wait().is_err()); // at once
     /// assert!(queue.ask(&()).wait()?.waited() > Duration::from_millis(1));

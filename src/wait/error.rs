@@ -26,7 +26,7 @@ impl Waited {
     /// # use std::time::Duration;
     /// # use tollgate::wait::WaitQueue;
     /// # use tollgate::{Direct, Quota};
-    /// let queue = WaitQueue::new(Direct::new(Quota::per_second(10).burst(1))?);
+    /// let queue = WaitQueue::new(Direct::new(Quota::per_second(2).burst(1))?);
     /// queue.ask(&()).wait()?;
     /// assert!(queue.ask(&()).wait()?.waited() > Duration::from_millis(1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
