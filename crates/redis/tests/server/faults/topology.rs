@@ -203,7 +203,7 @@ impl Clock {
                 return;
             }
             assert!(
-                began.elapsed() < Duration::from_secs(10),
+                began.elapsed() < Duration::from_secs(60),
                 "the server's clock does not follow"
             );
         }
