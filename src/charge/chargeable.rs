@@ -1,14 +1,14 @@
 //! Limiters whose cells can be charged and refunded: what a reservation and a debt need.
 
-use core::fmt::Debug;
 use core::hash::Hash;
 use core::time::Duration;
 
 use crate::algo::{Algorithm, Refund};
+use crate::charge::locate::Locate;
 use crate::charge::refund::RefundableCharge;
 use crate::decision::{Decision, Denied};
 use crate::limiter::Limiter;
-use crate::limiter::ask::{self, Ask};
+use crate::limiter::ask::Ask;
 use crate::limiter::direct::Direct;
 use crate::table::Probe;
 use crate::time::{Clock, Tick};
@@ -34,17 +34,11 @@ pub trait Chargeable: sealed::Charge {}
 impl<G: sealed::Charge> Chargeable for G {}
 
 pub(super) mod sealed {
-    use super::{Ask, Debug, Decision, Denied, Duration, Refund, RefundableCharge, Tick, ask};
+    use super::{Ask, Decision, Denied, Duration, Locate, Refund, RefundableCharge, Tick};
 
-    pub trait Charge: ask::sealed::Gate<Params: Refund, Time = Option<Tick>> + Sized {
-        /// Where a key's state is found.
-        type Spot: Copy + Debug + Send + Sync;
-
-        fn spot(&self, key: &Self::Key) -> Self::Spot;
+    pub trait Charge: Locate<Params: Refund> {
         /// The algorithm given, or the limiter's own.
         fn or_own<'a>(&'a self, plan: Option<&'a Self::Params>) -> &'a Self::Params;
-        /// The time given, or that of the limiter's clock.
-        fn or_now(&self, at: Option<Tick>) -> Tick;
         fn check(ask: Ask<'_, '_, Self>) -> Decision;
         fn peek(ask: Ask<'_, '_, Self>) -> Decision;
         /// Charges the cells of a reservation; a key without a slot is treated by the limiter's policy.
@@ -77,21 +71,9 @@ where
     A: Algorithm<Params: Refund>,
     C: Clock,
 {
-    type Spot = Probe;
-
-    #[inline]
-    fn spot(&self, key: &K) -> Probe {
-        self.probe(key)
-    }
-
     #[inline]
     fn or_own<'a>(&'a self, plan: Option<&'a A::Params>) -> &'a A::Params {
         self.or_own(plan)
-    }
-
-    #[inline]
-    fn or_now(&self, at: Option<Tick>) -> Tick {
-        self.or_now(at)
     }
 
     fn check(ask: Ask<'_, '_, Self>) -> Decision {
@@ -127,19 +109,9 @@ where
 }
 
 impl<A: Algorithm<Params: Refund>, C: Clock> sealed::Charge for Direct<A, C> {
-    type Spot = ();
-
-    #[inline]
-    fn spot(&self, (): &()) {}
-
     #[inline]
     fn or_own<'a>(&'a self, plan: Option<&'a A::Params>) -> &'a A::Params {
         self.or_own(plan)
-    }
-
-    #[inline]
-    fn or_now(&self, at: Option<Tick>) -> Tick {
-        self.or_now(at)
     }
 
     fn check(ask: Ask<'_, '_, Self>) -> Decision {

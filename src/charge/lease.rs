@@ -5,8 +5,8 @@
 //! **Windows, sub-windows, counters.** Cells are counted in the window or sub-window in which they are
 //! taken, and spent before it ends. Which of its instants a cell is spent at does not change what it counts.
 //!
-//! **Token buckets.** A lease takes `k` cells by one charge, and spends them within `L`, the time in which the rate
-//! restores `k` cells. Cells spent in a span `w` were therefore charged in a span of at most
+//! **Token buckets.** A lease takes `k` cells by one charge, and spends them within `L`, the time in which
+//! the rate restores `k` cells. Cells spent in a span `w` were therefore charged in a span of at most
 //! `w + L`, by any worker. All charges of the limiter, by leases or not, are held to a burst of
 //! `b - k`, and `rate * L` is at most `k`. So at most `(b - k) + rate * (w + L) <= b + rate * w`
 //! cells are spent in `w`, over any number of leases.
@@ -20,6 +20,7 @@ use std::sync::Arc;
 use crate::algo::Algorithm;
 use crate::charge::ask_lease::AskLease;
 use crate::charge::lender::{Lender, Lent, sealed::Lend};
+use crate::charge::locate::Locate;
 use crate::charge::refund::RefundableCharge;
 use crate::decision::Denied;
 use crate::limiter::Limiter;
@@ -243,7 +244,7 @@ where
     H: Deref<Target: Lender>,
 {
     gate: H,
-    spot: <<H as Deref>::Target as Lend>::Spot,
+    spot: <<H as Deref>::Target as Locate>::Spot,
     /// Cells taken and not spent.
     cells: u64,
     /// From here on they may not be spent.

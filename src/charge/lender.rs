@@ -1,14 +1,13 @@
 //! Limiters whose cells can be taken ahead by a lease.
 
-use core::fmt::Debug;
 use core::hash::Hash;
 
 use crate::algo::{Algorithm, Refund, RefundVisitor, StateMachine, Visitor};
 use crate::cell::{DirectCell, MaxAhead, Request};
+use crate::charge::locate::Locate;
 use crate::charge::refund::RefundableCharge;
 use crate::decision::{Decision, Denied};
 use crate::limiter::Limiter;
-use crate::limiter::ask;
 use crate::limiter::direct::Direct;
 use crate::table::{Charged, KeyRequest, Probe};
 use crate::time::{Clock, Tick};
@@ -34,15 +33,9 @@ pub struct Lent {
 type LentResult = Result<Lent, Option<Denied>>;
 
 pub(super) mod sealed {
-    use super::{Debug, Decision, LentResult, RefundableCharge, Tick, ask};
+    use super::{Decision, LentResult, Locate, RefundableCharge, Tick};
 
-    pub trait Lend: ask::sealed::Gate<Time = Option<Tick>> + Sized {
-        /// Where a key's state is found.
-        type Spot: Copy + Debug + Send + Sync;
-
-        fn spot(&self, key: &Self::Key) -> Self::Spot;
-        /// The time given, or that of the limiter's clock.
-        fn or_now(&self, at: Option<Tick>) -> Tick;
+    pub trait Lend: Locate {
         /// Cells that a lease takes at a time; 0: none.
         fn lease_cells(&self) -> u64;
         fn check_spot(&self, spot: Self::Spot, n: u64, now: Tick) -> Decision;
@@ -54,18 +47,6 @@ pub(super) mod sealed {
 }
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> sealed::Lend for Limiter<K, A, C> {
-    type Spot = Probe;
-
-    #[inline]
-    fn spot(&self, key: &K) -> Probe {
-        self.probe(key)
-    }
-
-    #[inline]
-    fn or_now(&self, at: Option<Tick>) -> Tick {
-        self.or_now(at)
-    }
-
     fn lease_cells(&self) -> u64 {
         self.params().lease_cells()
     }
@@ -86,16 +67,6 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> sealed::Lend for Limiter<K, A, C>
 }
 
 impl<A: Algorithm, C: Clock> sealed::Lend for Direct<A, C> {
-    type Spot = ();
-
-    #[inline]
-    fn spot(&self, (): &()) {}
-
-    #[inline]
-    fn or_now(&self, at: Option<Tick>) -> Tick {
-        self.or_now(at)
-    }
-
     fn lease_cells(&self) -> u64 {
         self.params().lease_cells()
     }

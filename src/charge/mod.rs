@@ -5,5 +5,6 @@ pub(crate) mod chargeable;
 mod debt;
 pub(crate) mod lease;
 pub(crate) mod lender;
+mod locate;
 pub(crate) mod refund;
 pub(crate) mod reservation;

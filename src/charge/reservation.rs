@@ -5,6 +5,7 @@ use core::ops::Deref;
 use std::sync::Arc;
 
 use crate::charge::chargeable::{Chargeable, sealed::Charge};
+use crate::charge::locate::Locate;
 use crate::charge::refund::RefundableCharge;
 use crate::decision::Denied;
 use crate::limiter::ask::{Ask, sealed::Gate};
@@ -210,7 +211,7 @@ where
     cells: u64,
 }
 
-type SpotOf<H> = <<H as Deref>::Target as Charge>::Spot;
+type SpotOf<H> = <<H as Deref>::Target as Locate>::Spot;
 type ParamsOf<H> = <<H as Deref>::Target as Gate>::Params;
 
 impl<H: Deref<Target: Chargeable>> Held<H> {

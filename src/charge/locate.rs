@@ -1,0 +1,48 @@
+//! Where a limiter finds the state of a key, and by which time a request is decided.
+
+use core::fmt::Debug;
+use core::hash::Hash;
+
+use crate::algo::Algorithm;
+use crate::limiter::Limiter;
+use crate::limiter::ask::sealed::Gate;
+use crate::limiter::direct::Direct;
+use crate::table::Probe;
+use crate::time::{Clock, Tick};
+
+/// What reservations, debts and leases share.
+pub trait Locate: Gate<Time = Option<Tick>> + Sized {
+    /// Where a key's state is found.
+    type Spot: Copy + Debug + Send + Sync;
+
+    fn spot(&self, key: &Self::Key) -> Self::Spot;
+
+    /// The time given, or that of the limiter's clock.
+    fn or_now(&self, at: Option<Tick>) -> Tick;
+}
+
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Locate for Limiter<K, A, C> {
+    type Spot = Probe;
+
+    #[inline]
+    fn spot(&self, key: &K) -> Probe {
+        self.probe(key)
+    }
+
+    #[inline]
+    fn or_now(&self, at: Option<Tick>) -> Tick {
+        self.or_now(at)
+    }
+}
+
+impl<A: Algorithm, C: Clock> Locate for Direct<A, C> {
+    type Spot = ();
+
+    #[inline]
+    fn spot(&self, (): &()) {}
+
+    #[inline]
+    fn or_now(&self, at: Option<Tick>) -> Tick {
+        self.or_now(at)
+    }
+}
