@@ -70,23 +70,25 @@ fn at(options: &Options, threads: usize) {
         .build()
         .expect("in range");
     let rows = [
-        row("Gcra", threads, &sequence, |key| gate.check(key).is_ok()),
-        row("Live", threads, &sequence, |key| live.check(key).is_ok()),
-        row("check_with a plan", threads, &sequence, |key| {
+        row("tollgate", threads, &sequence, |key| gate.check(key).is_ok()),
+        row("tollgate DynamicGcra", threads, &sequence, |key| live.check(key).is_ok()),
+        row("tollgate by a plan", threads, &sequence, |key| {
             many.ask(key).plan(&plan).check().is_ok()
         }),
-        row("reserve and settle for half", threads, &sequence, |key| {
+        row("tollgate reserve and settle for half", threads, &sequence, |key| {
             gate.ask(key).cells(2).reserve().map(|reserved| reserved.settle(1)).is_ok()
         }),
-        row("three one by one", threads, &sequence, |key| {
+        row("tollgate three one by one", threads, &sequence, |key| {
             first.check(key).is_ok() && second.check(key).is_ok() && shared.check().is_ok()
         }),
-        row("Composite of three", threads, &sequence, |key| all.check(key).is_ok()),
-        row("Shadow", threads, &sequence, |key| both.check(key).is_ok()),
-        row("Penalties, nobody banned", threads, &sequence, |key| banning.check(key).is_ok()),
+        row("tollgate Composite of three", threads, &sequence, |key| all.check(key).is_ok()),
+        row("tollgate Shadow", threads, &sequence, |key| both.check(key).is_ok()),
+        row("tollgate Penalties, nobody banned", threads, &sequence, |key| {
+            banning.check(key).is_ok()
+        }),
     ];
     let figures = compare(options, DECISIONS, &rows);
     let title = format!("{KEYS} keys, uniform, {threads} threads");
     table(&title, &figures);
-    compared(&title, &figures, ["three one by one", "Composite of three"]);
+    compared(&title, &figures, ["tollgate three one by one", "tollgate Composite of three"]);
 }

@@ -14,6 +14,7 @@ const RING_DENIALS: &str = "Rings beside one-word denials, time given";
 const TOLD: &str = "Reading the time to wait";
 const HOT: &str = "One hot key";
 const SLOWEST: &str = "Slowest calls";
+const COUNTING: &str = "Counting decisions";
 const COUNTER: &str = "A counter that a thread resets";
 
 /// The heading that explains a loss, if one does.
@@ -32,6 +33,7 @@ pub(super) fn cause(bench: &str, loss: &Loss) -> Option<&'static str> {
         () if unit.contains("byte") || unit == "MB" => BYTES,
         () if bench == "latency" || unit.contains("max") || unit.contains("p99") => SLOWEST,
         () if theirs.contains("thread resets") => COUNTER,
+        () if ours.contains("count_decisions") => COUNTING,
         () if title.starts_with("flood") => NEW,
         () if ours.contains("reads retry_after") => TOLD,
         () if title.starts_with("isolated")
@@ -76,6 +78,7 @@ mod tests {
             HOT,
             SLOWEST,
             COUNTER,
+            COUNTING,
         ];
         for heading in headings {
             let line = format!("## {heading}");
