@@ -239,11 +239,10 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         0
     }
 
-    /// For how many nanoseconds from `now` cells may be spent that were charged then, and left the state
-    /// `word`.
-    fn lease_nanos(&self, word: u64, now: Tick) -> u64 {
+    /// For how long from `now` cells may be spent that were charged then, and left the state `word`.
+    fn lease_life(&self, word: u64, now: Tick) -> Duration {
         let _ = (word, now);
-        0
+        Duration::ZERO
     }
 
     /// The permit of a request that spends cells charged ahead, of which `left` are left. `word` is the

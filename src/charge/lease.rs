@@ -14,7 +14,6 @@
 use core::fmt;
 use core::hash::Hash;
 use core::ops::Deref;
-use core::time::Duration;
 use std::sync::Arc;
 
 use crate::algo::Algorithm;
@@ -312,7 +311,7 @@ impl<H: Deref<Target: Lender>> Lease<H> {
     fn hold(&mut self, lent: Lent, cells: u64, now: Tick) {
         self.taken = lent.taken;
         self.cells = cells;
-        self.expires = now.saturating_add(Duration::from_nanos(lent.nanos));
+        self.expires = now.saturating_add(lent.life);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Limiters whose cells can be taken ahead by a lease.
 
 use core::hash::Hash;
+use core::time::Duration;
 
 use crate::algo::{Algorithm, Refund, RefundVisitor, StateMachine, Visitor};
 use crate::cell::{DirectCell, MaxAhead, Request};
@@ -23,10 +24,10 @@ impl<G: sealed::Lend> Lender for G {}
 /// Cells that were charged for a lease.
 #[derive(Debug)]
 pub struct Lent {
-    /// What refunds them, if the algorithm can.
+    /// The charge, for a refund; `None` if the algorithm cannot refund it.
     pub(super) taken: Option<RefundableCharge>,
-    /// For how many nanoseconds they may be spent.
-    pub(super) nanos: u64,
+    /// For how long they may be spent.
+    pub(super) life: Duration,
 }
 
 /// `None`: the key finds no slot, or another thread was in the way.
@@ -108,8 +109,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> RefundVisitor for LendSlot<'_, K,
         let may_evict = limiter.evicts();
         match limiter.table().charge(&KeyRequest { probe, machine, request, may_evict }) {
             Charged::Admitted(receipt) => {
-                let nanos = machine.lease_nanos(receipt.charge.next, now);
-                Ok(Lent { taken: Some(RefundableCharge::Slot(probe, receipt)), nanos })
+                let life = machine.lease_life(receipt.charge.next, now);
+                Ok(Lent { taken: Some(RefundableCharge::Slot(probe, receipt)), life })
             }
             Charged::Denied(denied) => Err(Some(denied)),
             Charged::Full(_) => Err(None),
@@ -125,7 +126,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for LendSlot<'_, K, A, C>
         let Self { limiter, probe, n, now } = self;
         let request = Request { now, cells: n };
         match limiter.table().charge_ahead(probe, machine, request, just(n)) {
-            Some((_, state)) => Ok(Lent { taken: None, nanos: machine.lease_nanos(state, now) }),
+            Some((_, state)) => Ok(Lent { taken: None, life: machine.lease_life(state, now) }),
             None => Err(limiter.peek_by(machine, probe, n, now).err()),
         }
     }
@@ -144,8 +145,8 @@ impl RefundVisitor for LendBucket<'_> {
     fn visit<M: Refund>(self, machine: &M) -> LentResult {
         let Self { cell, n, now } = self;
         let receipt = cell.charge(machine, now, n).map_err(Some)?;
-        let nanos = machine.lease_nanos(receipt.charge.next, now);
-        Ok(Lent { taken: Some(RefundableCharge::Bucket(receipt)), nanos })
+        let life = machine.lease_life(receipt.charge.next, now);
+        Ok(Lent { taken: Some(RefundableCharge::Bucket(receipt)), life })
     }
 }
 
@@ -155,7 +156,7 @@ impl Visitor for LendBucket<'_> {
     fn visit<M: StateMachine>(self, machine: &M) -> LentResult {
         let Self { cell, n, now } = self;
         match cell.charge_ahead(machine, Request { now, cells: n }, just(n)) {
-            Some((_, state)) => Ok(Lent { taken: None, nanos: machine.lease_nanos(state, now) }),
+            Some((_, state)) => Ok(Lent { taken: None, life: machine.lease_life(state, now) }),
             None => Err(cell.peek(machine, now, n).err()),
         }
     }

@@ -192,7 +192,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             let max = MaxAhead { cells: most, or_just_those: used_up };
             let (taken, state) = self.table.charge_ahead(probe, machine, request, max)?;
             let left = taken - missing;
-            let life = machine.lease_nanos(state, now);
+            let life = machine.lease_life(state, now);
             place.hold(probe, Ahead { left, at: now, life, state });
             if left > 0 {
                 self.table.counters().count(Event::Leased);

@@ -10,13 +10,15 @@
 //! `loom-tests/tests/hot_key_leases.rs`, `hot_key_windows.rs` and `thread_slots.rs`, run by
 //! `ci/check.sh loom`. Ordinary tests do not notice two threads with the same lease.
 
+use core::time::Duration;
+
 use crossbeam_utils::CachePadded;
 
 use super::Probe;
 use crate::sync::{
     AtomicU64, Fault, Ordering::Relaxed, ThreadSlots, planted, thread_slot, thread_slot_so_far,
 };
-use crate::time::Tick;
+use crate::time::{Tick, saturating_nanos};
 
 /// Threads that can have leases at a time. A model has no more than this.
 const THREADS: usize = if cfg!(tollgate_loom) { 3 } else { ThreadSlots::COUNT };
@@ -62,8 +64,8 @@ pub(crate) struct Ahead {
     pub(crate) left: u64,
     /// The time of the charge.
     pub(crate) at: Tick,
-    /// For how many nanoseconds from then on they may be spent.
-    pub(crate) life: u64,
+    /// For how long from then on they may be spent.
+    pub(crate) life: Duration,
     /// The key's state after the charge.
     pub(crate) state: u64,
 }
@@ -156,7 +158,7 @@ impl LeaseRef<'_> {
         self.lease.left.store(left, Relaxed);
         self.lease.left_then.store(0, Relaxed);
         self.lease.at.store(at.as_nanos(), Relaxed);
-        self.lease.life.store(life, Relaxed);
+        self.lease.life.store(saturating_nanos(life), Relaxed);
         self.lease.state.store(state, Relaxed);
     }
 

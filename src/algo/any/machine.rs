@@ -53,8 +53,8 @@ impl StateMachine for AnyParams {
         each_machine!(self, each => each.lease_cells())
     }
 
-    fn lease_nanos(&self, word: u64, now: Tick) -> u64 {
-        each_machine!(self, each => each.lease_nanos(word, now))
+    fn lease_life(&self, word: u64, now: Tick) -> Duration {
+        each_machine!(self, each => each.lease_life(word, now))
     }
 
     fn permit_ahead(&self, word: u64, now: Tick, left: u64) -> Permit {

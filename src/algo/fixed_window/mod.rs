@@ -344,10 +344,9 @@ impl StateMachine for FixedWindowParams {
     }
 
     /// Until the window ends in which they are counted.
-    fn lease_nanos(&self, word: u64, now: Tick) -> u64 {
+    fn lease_life(&self, word: u64, now: Tick) -> Duration {
         let view = self.view(word, now);
-        let until_end = self.grid.scale(view.now, view.floor).span(view.ahead);
-        u64::try_from(until_end.as_nanos()).unwrap_or(u64::MAX)
+        self.grid.scale(view.now, view.floor).span(view.ahead)
     }
 
     #[inline(always)]

@@ -386,8 +386,8 @@ impl StateMachine for GcraParams {
     }
 
     /// Until time has restored as many cells as a lease takes.
-    fn lease_nanos(&self, _: u64, _: Tick) -> u64 {
-        u64::try_from(self.grid.span(self.cost(self.lease_cells)).as_nanos()).unwrap_or(u64::MAX)
+    fn lease_life(&self, _: u64, _: Tick) -> Duration {
+        self.grid.span(self.cost(self.lease_cells))
     }
 
     #[inline(always)]

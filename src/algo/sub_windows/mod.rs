@@ -193,12 +193,11 @@ impl StateMachine for SubWindowParams {
     }
 
     /// Until the sub-window ends in which they are counted.
-    fn lease_nanos(&self, word: u64, now: Tick) -> u64 {
+    fn lease_life(&self, word: u64, now: Tick) -> Duration {
         let now = self.aligned(now);
         let floor = self.grid.floor(now);
         let ahead = self.grid.ahead(self.index.of(word), floor);
-        let until_end = self.grid.scale(now, floor).span(ahead + 1);
-        u64::try_from(until_end.as_nanos()).unwrap_or(u64::MAX)
+        self.grid.scale(now, floor).span(ahead + 1)
     }
 
     /// Cells of the oldest sub-window count whole here, also where they are weighed.
