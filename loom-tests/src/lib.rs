@@ -6,6 +6,7 @@
 #![cfg(tollgate_loom)]
 
 mod explore;
+pub mod hot_keys;
 pub mod redis;
 
 // The names are those of the crate whose files are included.

@@ -6,49 +6,27 @@
 
 use std::sync::Arc;
 
-use loom::thread;
+use loom_tests::hot_keys::{KEY, TAKE, asked, asked_by_two, granted_of_the_last, leasing};
 use loom_tests::{
-    APART, Gate, NoClock, ONE_BUCKET, ask, at, burst, catch_two, each_of, explore_four,
-    explore_three, explore_two_whole, left,
+    Gate, ask, at, burst, catch_two, each_of, explore_four, explore_three, explore_two_whole, left,
 };
+use tollgate::Gcra;
 use tollgate::internals::{Fault, plant};
-use tollgate::{Gcra, Limiter, Tick};
 
-const KEY: u64 = 7;
 const OTHER: u64 = 1;
 
-/// Cells of a lease.
-const TAKE: u64 = 2;
 /// Cells that all requests of a key together may be charged at a time: one by the first request, one by
 /// the winner of the race, and eight, a quarter of which is a lease.
 const BURST: u64 = 10;
 
 fn gate() -> Arc<Gate> {
-    let gate = Limiter::builder(burst(BURST + TAKE))
-        .algorithm(Gcra::new().leases(TAKE))
-        .clock(NoClock)
-        .capacity(ONE_BUCKET)
-        .lease_hot_keys()
-        .hash_seed(APART)
-        .build();
-    let gate = Arc::new(gate.expect("in range"));
-    assert_eq!(ask(&gate, KEY, at(1)), 1);
-    gate
-}
-
-/// Asks for one cell `times` times, and returns how many cells were granted or are held.
-fn asked(gate: &Gate, times: u64, now: Tick) -> u64 {
-    let granted: u64 = (0..times).map(|_| ask(gate, KEY, now)).sum();
-    granted + gate.ask(&KEY).at(now).held()
+    leasing(Gcra::new().leases(TAKE), burst(BURST + TAKE))
 }
 
 /// Two threads ask twice each: the one that loses the first race has a lease.
 fn two_threads() {
     let gate = gate();
-    let other = Arc::clone(&gate);
-    let thread = thread::spawn(move || asked(&other, 2, at(1)));
-    let mine = asked(&gate, 2, at(1));
-    let theirs = thread.join().unwrap();
+    let [mine, theirs] = asked_by_two(&gate, [(2, at(1)), (2, at(1))]);
     assert_eq!(1 + mine + theirs + left(&gate, KEY, at(1)), BURST, "spent, held and left");
 }
 
@@ -82,7 +60,7 @@ fn two_threads_whose_held_cells_do_not_count() {
     let gate = gate();
     let granted = |gate: &Gate| (0..2).map(|_| ask(gate, KEY, at(1))).sum::<u64>();
     let other = Arc::clone(&gate);
-    let thread = thread::spawn(move || granted(&other));
+    let thread = loom::thread::spawn(move || granted(&other));
     let all = 1 + granted(&gate) + thread.join().unwrap();
     assert!(all + left(&gate, KEY, at(1)) <= BURST, "granted twice");
 }
@@ -99,10 +77,7 @@ fn with_one_lease_for_two_threads_a_cell_is_granted_twice() {
 fn two_keys() {
     let gate = gate();
     assert!(gate.ask(&OTHER).cells(BURST - 1).at(at(1)).check().is_ok());
-    let other = Arc::clone(&gate);
-    let thread = thread::spawn(move || asked(&other, 1, at(1)));
-    let mine = asked(&gate, 1, at(1));
-    let theirs = thread.join().unwrap();
+    let [mine, theirs] = asked_by_two(&gate, [(1, at(1)), (1, at(1))]);
     let others: u64 = (0..2).map(|_| ask(&gate, OTHER, at(1))).sum();
     assert_eq!(others, 1, "granted to the other key");
     assert_eq!(1 + mine + theirs + left(&gate, KEY, at(1)), BURST, "spent, held and left");
@@ -124,13 +99,9 @@ fn without_comparing_the_key_another_key_spends_the_lease() {
 /// A thread that holds a cell asks again only after time has restored all cells.
 fn an_expired_lease() {
     let gate = gate();
-    let other = Arc::clone(&gate);
-    let thread = thread::spawn(move || asked(&other, 1, at(1)));
-    let mine = asked(&gate, 1, at(1));
-    assert_eq!(1 + mine + thread.join().unwrap() + left(&gate, KEY, at(1)), BURST, "before");
-    let later = at(1 + BURST);
-    assert!(gate.ask(&KEY).cells(BURST - 1).at(later).check().is_ok());
-    let granted: u64 = (0..2).map(|_| ask(&gate, KEY, later)).sum();
+    let [mine, theirs] = asked_by_two(&gate, [(1, at(1)), (1, at(1))]);
+    assert_eq!(1 + mine + theirs + left(&gate, KEY, at(1)), BURST, "before");
+    let granted = granted_of_the_last(&gate, BURST, at(1 + BURST));
     assert_eq!(granted, 1, "granted after its expiry");
 }
 

@@ -8,18 +8,12 @@
 
 use std::sync::Arc;
 
-use loom::thread;
-use loom_tests::{
-    APART, Keyed, NoClock, ONE_BUCKET, ask, at, catch_two, explore_two, explore_two_whole, left,
-};
+use loom_tests::hot_keys::{KEY, TAKE, asked_by_two, granted_of_the_last, leasing};
+use loom_tests::{Keyed, at, catch_two, explore_two, explore_two_whole, left};
 use tollgate::algorithm::Algorithm;
 use tollgate::internals::{Fault, plant};
-use tollgate::{FixedWindow, Limiter, Quota, SlidingCounter, SubWindows, Tick};
+use tollgate::{FixedWindow, Quota, SlidingCounter, SubWindows};
 
-const KEY: u64 = 7;
-
-/// Cells of a lease.
-const TAKE: u64 = 2;
 /// One cell by the first request, one by the winner of the race, and eight, a quarter of which is a lease.
 const LIMIT: u64 = 10;
 
@@ -27,18 +21,8 @@ const LIMIT: u64 = 10;
 const HOUR: u64 = 3_600;
 const HALF_HOUR: u64 = 1_800;
 
-/// A limiter whose key has asked once, at the first second.
 fn gate<A: Algorithm>(algorithm: A) -> Arc<Keyed<A>> {
-    let gate = Limiter::builder(Quota::per_hour(LIMIT))
-        .algorithm(algorithm)
-        .clock(NoClock)
-        .capacity(ONE_BUCKET)
-        .lease_hot_keys()
-        .hash_seed(APART)
-        .build();
-    let gate = Arc::new(gate.expect("in range"));
-    assert_eq!(ask(&gate, KEY, at(1)), 1);
-    gate
+    leasing(algorithm, Quota::per_hour(LIMIT))
 }
 
 fn fixed() -> Arc<Keyed<FixedWindow>> {
@@ -53,31 +37,9 @@ fn counter() -> Arc<Keyed<SlidingCounter>> {
     gate(SlidingCounter::new().leases(TAKE))
 }
 
-/// Asks for one cell `times` times, and returns how many cells were granted or are held.
-fn asked<A: Algorithm>(gate: &Keyed<A>, times: u64, now: Tick) -> u64 {
-    let granted: u64 = (0..times).map(|_| ask(gate, KEY, now)).sum();
-    granted + gate.ask(&KEY).at(now).held()
-}
-
-/// Two threads ask, each at its own time. Returns the cells that each was granted or holds.
-fn two_threads<A>(gate: &Arc<Keyed<A>>, [mine, theirs]: [(u64, Tick); 2]) -> [u64; 2]
-where
-    A: Algorithm + 'static,
-    A::Params: 'static,
-{
-    let other = Arc::clone(gate);
-    let thread = thread::spawn(move || asked(&other, theirs.0, theirs.1));
-    let mine = asked(gate, mine.0, mine.1);
-    [mine, thread.join().unwrap()]
-}
-
 /// Two threads ask twice each in one window: the one that loses the first race has a lease.
-fn in_one_window<A>(gate: &Arc<Keyed<A>>)
-where
-    A: Algorithm + 'static,
-    A::Params: 'static,
-{
-    let [mine, theirs] = two_threads(gate, [(2, at(1)), (2, at(1))]);
+fn in_one_window<A: Algorithm<Params: 'static> + 'static>(gate: &Arc<Keyed<A>>) {
+    let [mine, theirs] = asked_by_two(gate, [(2, at(1)), (2, at(1))]);
     assert_eq!(1 + mine + theirs + left(gate, KEY, at(1)), LIMIT, "spent, held and left");
 }
 
@@ -101,7 +63,7 @@ fn two_threads_of_a_hot_key_spend_no_cell_of_a_counter_twice() {
 fn beside_a_late_thread() {
     let gate = halves();
     let [first, second, third] = [at(1), at(1 + HALF_HOUR), at(1 + 2 * HALF_HOUR)];
-    let [mine, theirs] = two_threads(&gate, [(2, second), (2, first)]);
+    let [mine, theirs] = asked_by_two(&gate, [(2, second), (2, first)]);
     assert_eq!(1 + mine + theirs + left(&gate, KEY, second), LIMIT, "spent, held and left");
     // The cell of the first request has left the window, and mine have not.
     let left = left(&gate, KEY, third);
@@ -125,11 +87,9 @@ fn without_the_publication_a_count_of_an_earlier_sub_window_stays() {
 /// A thread that holds a cell of a window asks again only in the next one.
 fn in_the_next_window() {
     let gate = fixed();
-    let [mine, theirs] = two_threads(&gate, [(1, at(1)), (1, at(1))]);
+    let [mine, theirs] = asked_by_two(&gate, [(1, at(1)), (1, at(1))]);
     assert_eq!(1 + mine + theirs + left(&gate, KEY, at(1)), LIMIT, "before");
-    let later = at(HOUR);
-    assert!(gate.ask(&KEY).cells(LIMIT - 1).at(later).check().is_ok());
-    let granted: u64 = (0..2).map(|_| ask(&gate, KEY, later)).sum();
+    let granted = granted_of_the_last(&gate, LIMIT, at(HOUR));
     assert_eq!(granted, 1, "granted after the window");
 }
 
