@@ -4,7 +4,6 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// The longest wait of any test step. No test measures it; it only ends a test that would hang.
@@ -208,18 +207,7 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A free port for a server of another program. It is not one of those that a system gives to
-/// connections and to listeners at port 0, so nothing else takes it before the server does, or while the
-/// server is down.
-pub(crate) fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let numbers = std::iter::repeat_with(|| NEXT.fetch_add(1, Ordering::Relaxed)).take(20_000);
-    // Processes that run at once begin at different ports.
-    let numbers = numbers.map(|number| std::process::id().wrapping_mul(61).wrapping_add(number));
-    let mut ports = numbers.map(|number| 10_000 + u16::try_from(number % 20_000).expect("small"));
-    let free = ports.find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok());
-    free.expect("a free port")
-}
+include!("../../../../tests/bodies/free_port.rs");
 
 /// An address that nothing listens at, as long as the socket exists.
 pub(crate) fn refusing() -> (tokio::net::TcpSocket, SocketAddr) {

@@ -6,13 +6,11 @@ use tollgate_redis::{
     Batched, Charge, CounterStore, Fallback, Origin, Store, Unavailable, Windows, WithFallback,
 };
 
-use crate::harness::{Server, block_on};
+use crate::harness::{PATIENCE, Server, block_on};
 use crate::workers::{self, Worker, report, runtime};
 
 const LIMIT: u64 = 20_000;
 const UNSENT: u64 = 100;
-/// The longest wait until everything is sent.
-const SENT_MAX: Duration = Duration::from_secs(60);
 /// No test sees the end of this window.
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -57,9 +55,8 @@ fn used(windows: &Windows) -> u64 {
 #[test]
 fn three_processes_exceed_a_window_by_their_unsent_cells_at_most() {
     let Some(server) = Server::start() else { return };
-    let workers: Vec<_> =
+    let mut workers: Vec<_> =
         (0..3).map(|_| Worker::start(&server, "batched::exhausting_worker", 3)).collect();
-    let mut workers = workers;
     let reports: Vec<_> = workers.iter_mut().map(Worker::numbers_so_far).collect();
     let granted: u64 = reports.iter().map(|numbers| numbers[0]).sum();
     let calls: u64 = reports.iter().map(|numbers| numbers[1]).sum();
@@ -69,7 +66,7 @@ fn three_processes_exceed_a_window_by_their_unsent_cells_at_most() {
     let store = server.store().build().expect("a store");
     let windows = windows(&store);
     let began = Instant::now();
-    while used(&windows) < granted && began.elapsed() < SENT_MAX {
+    while used(&windows) < granted && began.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(10));
     }
     drop(workers);
@@ -85,7 +82,7 @@ fn exhausting_worker() {
         drop(batched);
         report(&[granted, store.stats().calls]);
         // The task sends what is left, until the test has seen it and kills this process.
-        tokio::time::sleep(2 * SENT_MAX).await;
+        tokio::time::sleep(2 * PATIENCE).await;
     });
 }
 
@@ -137,7 +134,7 @@ fn windows_follow_each_other() {
                 redis::cmd("KEYS").arg("*turns*").query(&mut server.admin()).expect("keys");
             match &*keys {
                 [place] => break place.clone(),
-                [] => assert!(asked.elapsed() < SENT_MAX, "there is no counter"),
+                [] => assert!(asked.elapsed() < PATIENCE, "there is no counter"),
                 _ => panic!("{keys:?}"),
             }
         };
@@ -223,7 +220,7 @@ fn without_a_server_only_max_unsent_is_admitted() {
         }
         let began = Instant::now();
         while batched.stats().cells < 40 {
-            assert!(began.elapsed() < SENT_MAX, "{:?}", batched.stats());
+            assert!(began.elapsed() < PATIENCE, "{:?}", batched.stats());
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         // The task learns of the last answer.
@@ -244,7 +241,7 @@ fn without_a_server_only_max_unsent_is_admitted() {
         };
         let began = Instant::now();
         while used().await < 50 {
-            assert!(began.elapsed() < SENT_MAX, "the server is back, but has not all cells");
+            assert!(began.elapsed() < PATIENCE, "the server is back, but has not all cells");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         // A cell that is sent twice would follow.

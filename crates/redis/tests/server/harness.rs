@@ -1,7 +1,6 @@
 //! A server of the test's own, on a free port, which ends with the test.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,6 +11,8 @@ use tollgate_redis::{Store, StoreBuilder};
 
 /// A server other than `redis-server`, for example the path of a `valkey-server`.
 const BINARY: &str = "TOLLGATE_TEST_SERVER";
+/// The longest wait of any step of a test. No test measures it; it only ends a test that would hang.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const START_MAX: Duration = Duration::from_secs(20);
 
 pub(crate) fn binary() -> String {
@@ -214,17 +215,7 @@ pub(crate) fn closes_are_heard_of(port: u16) {
     panic!("a close at port {port} is not acknowledged");
 }
 
-/// A free port. It is not one of those that a system gives to connections and to listeners at port
-/// 0, so nothing else takes it before a server does, or while that server is down.
-pub(crate) fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let numbers = std::iter::repeat_with(|| NEXT.fetch_add(1, Ordering::Relaxed)).take(20_000);
-    // Processes that run at once begin at different ports.
-    let numbers = numbers.map(|number| std::process::id().wrapping_mul(61).wrapping_add(number));
-    let mut ports = numbers.map(|number| 10_000 + u16::try_from(number % 20_000).expect("small"));
-    let free = ports.find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok());
-    free.expect("a free port")
-}
+include!("../../../../tests/bodies/free_port.rs");
 
 fn fresh_directory() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);

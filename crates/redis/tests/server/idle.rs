@@ -7,7 +7,7 @@ use tollgate_redis::{
     Answer, Fallback, Leased, Origin, RedisLimiter, Store, Unavailable, WithFallback,
 };
 
-use crate::harness::{Server, block_on, with_long_deadline};
+use crate::harness::{PATIENCE, Server, block_on, with_long_deadline};
 use crate::proxy::Proxy;
 
 /// More than the failures in a row that open the circuit.
@@ -156,7 +156,7 @@ fn a_request_that_may_have_been_executed_is_not_sent_again() {
     };
     let began = Instant::now();
     while !charged() {
-        assert!(began.elapsed() < Duration::from_secs(60), "it does not arrive");
+        assert!(began.elapsed() < PATIENCE, "it does not arrive");
         block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
     }
     link.close();

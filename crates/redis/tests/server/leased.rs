@@ -7,11 +7,9 @@ use tollgate_redis::{
     Answer, Fallback, LeaseStats, Leased, Origin, RedisLimiter, Store, Unavailable, WithFallback,
 };
 
-use crate::harness::{Server, block_on};
+use crate::harness::{PATIENCE, Server, block_on};
 use crate::workers::{self, Worker, report, runtime};
 
-/// The longest wait for calls that are on their way.
-const SETTLED_MAX: Duration = Duration::from_secs(60);
 /// The largest number of cells that a process asks for in one call.
 const MOST: u64 = 50;
 /// A process may hold the rest of a lease, and a new one.
@@ -264,7 +262,7 @@ async fn settle(leased: &Leased<RedisLimiter>) {
         if store.calls == store.answered && taken + left.remaining() == ALL {
             return;
         }
-        assert!(began.elapsed() < SETTLED_MAX, "{store:?}, {taken} taken, {left:?}");
+        assert!(began.elapsed() < PATIENCE, "{store:?}, {taken} taken, {left:?}");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

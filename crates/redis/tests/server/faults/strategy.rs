@@ -10,6 +10,7 @@ use tollgate_redis::{Batched, Leased, RedisLimiter, RedisMembership, Share, Stor
 
 use super::observed_membership::{Change, ObservedMembership};
 use super::topology::{self, Topology};
+use crate::harness::PATIENCE;
 use crate::proxy::Proxy;
 
 pub(crate) const PROCESSES: u64 = 2;
@@ -20,7 +21,6 @@ pub(crate) const BURST: u64 = 200;
 const LIFETIME: Duration = Duration::from_millis(100);
 /// The time between two heartbeats.
 pub(crate) const INTERVAL_MILLIS: u64 = 50;
-const READY_MAX: Duration = Duration::from_secs(60);
 /// The limit of a window that no episode sees the end of, and the unsent cells that a process may
 /// have.
 const LIMIT: u64 = 600;
@@ -63,7 +63,7 @@ impl Strategy {
         let clients: Vec<_> = clients.collect();
         let began = Instant::now();
         while !clients.iter().all(|client| client.has_part_of(PROCESSES)) {
-            assert!(began.elapsed() < READY_MAX, "nodes do not count each other");
+            assert!(began.elapsed() < PATIENCE, "nodes do not count each other");
             std::thread::sleep(Duration::from_millis(1));
         }
         clients

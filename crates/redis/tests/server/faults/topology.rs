@@ -11,7 +11,7 @@ use tollgate_redis::Store;
 
 use super::fault::Kind;
 use super::strategy::{KEY, RATE, Strategy};
-use crate::harness::{Server, binary};
+use crate::harness::{PATIENCE, Server, binary};
 use crate::proxy::Proxy;
 
 const DEADLINE: Duration = Duration::from_millis(60);
@@ -202,10 +202,7 @@ impl Clock {
             if (there - unix - passed - ahead_millis * 1_000).abs() < 500 {
                 return;
             }
-            assert!(
-                began.elapsed() < Duration::from_secs(60),
-                "the server's clock does not follow"
-            );
+            assert!(began.elapsed() < PATIENCE, "the server's clock does not follow");
         }
     }
 
