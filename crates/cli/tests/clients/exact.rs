@@ -22,11 +22,16 @@ pub(crate) fn count(proxy: &Proxy, name: &str) -> u64 {
     proxy.metric(name).to_string().parse().expect("whole")
 }
 
+/// Waits until the counts are final. A request that the proxy has not read yet is not in flight, and changes
+/// them later.
+pub(crate) fn wait_until_clients_have_gone(proxy: &Proxy) {
+    eventually("all clients have gone", || count(proxy, "tollgate_connections_open") == 0);
+}
+
 /// Asserts the bound and the counts. The client may have missed up to `unseen` responses.
 fn assert_exact(proxy: &Proxy, nginx: Option<&Nginx>, seen: Seen, unseen: u64) {
     assert_eq!(seen.admitted, QUOTA, "{seen:?}");
-    // A request that the proxy has not read yet is not in flight, and changes the counts later.
-    eventually("all clients have gone", || count(proxy, "tollgate_connections_open") == 0);
+    wait_until_clients_have_gone(proxy);
     let counted = |name| count(proxy, name);
     assert_eq!(counted("tollgate_http_requests_total{code=\"200\"}"), QUOTA);
     assert_eq!(counted("tollgate_decisions_total{decision=\"admitted\"}"), QUOTA);

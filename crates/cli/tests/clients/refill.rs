@@ -3,10 +3,9 @@
 
 use std::time::Instant;
 
-use crate::exact::{count, proxy};
+use crate::exact::{count, proxy, wait_until_clients_have_gone};
 use crate::loads::{self, Seen, WRK_CONNECTIONS};
 use crate::nginx::Nginx;
-use crate::support::eventually;
 
 /// A pause of a client costs nothing unless it fills the bucket, which takes 2.5 seconds.
 const RULES: &str = r#"rule = [{ name = "all", limits = "20/s burst 50" }]"#;
@@ -35,8 +34,7 @@ fn admitted_in_a_run(name: &str, unseen: u64, load: impl Fn(&str) -> Seen) -> f6
     let url = format!("http://{}/", proxy.listen);
     let began = Instant::now();
     let seen = load(&url);
-    // A request that the proxy has not read yet changes the counts later.
-    eventually("all clients have gone", || count(&proxy, "tollgate_connections_open") == 0);
+    wait_until_clients_have_gone(&proxy);
     let most = BURST + PER_SEC * began.elapsed().as_secs_f64();
     let admitted = count(&proxy, "tollgate_decisions_total{decision=\"admitted\"}");
     let figure = f64::from(u32::try_from(admitted).expect("few"));
