@@ -120,7 +120,7 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Limiter<K, A, C> 
         now: Tick,
     ) -> Result<ChargeReceipt, Option<Denied>> {
         let request = Request { now, cells: n };
-        let asked = KeyRequest { probe, machine: algo, request, may_evict: self.evicts() };
+        let asked = KeyRequest { probe, machine: algo, request };
         match self.table().charge(&asked) {
             Charged::Admitted(paid) => Ok(paid),
             Charged::Denied(denied) => Err(Some(denied)),

@@ -106,8 +106,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> RefundVisitor for LendSlot<'_, K,
     fn visit<M: Refund>(self, machine: &M) -> LentResult {
         let Self { limiter, probe, n, now } = self;
         let request = Request { now, cells: n };
-        let may_evict = limiter.evicts();
-        match limiter.table().charge(&KeyRequest { probe, machine, request, may_evict }) {
+        match limiter.table().charge(&KeyRequest { probe, machine, request }) {
             Charged::Admitted(receipt) => {
                 let life = machine.lease_life(receipt.charge.next, now);
                 Ok(Lent { taken: Some(RefundableCharge::Slot(probe, receipt)), life })

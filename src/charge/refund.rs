@@ -152,8 +152,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> RefundVisitor for ChargeSlot<'_, 
     fn visit<M: Refund>(self, algo: &M) -> ChargeResult {
         let Self { limiter, probe, n, now } = self;
         let request = Request { now, cells: n };
-        let may_evict = limiter.evicts();
-        match limiter.table().charge(&KeyRequest { probe, machine: algo, request, may_evict }) {
+        match limiter.table().charge(&KeyRequest { probe, machine: algo, request }) {
             Charged::Admitted(receipt) => {
                 Ok((RefundableCharge::Slot(probe, receipt), permit_after(algo, &receipt, now)))
             }

@@ -12,7 +12,7 @@ use crate::limiter::hot_keys;
 use crate::limiter::slot_layout::SlotLayout;
 use crate::limiter::{Limiter, WhenFull};
 use crate::quota::Quota;
-use crate::table::{HugePages, RingLayout, Table, Tally};
+use crate::table::{HugePages, RingLayout, Table, TakeOver, Tally};
 use crate::time::Clock;
 use crate::time::clocks::QuantaClock;
 
@@ -378,9 +378,11 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
                 WhenFull::share(params.map_err(BuildError::OverflowQuota)?)
             }
         };
+        let may_evict = matches!(when_full, WhenFull::Evict);
+        let take_over = TakeOver { skew: self.skew, may_evict };
         let table = match is_compact {
-            true => Table::compact(buckets, self.skew, self.huge_pages),
-            false => Table::wide(buckets, RingLayout::of(&params), self.skew, self.huge_pages),
+            true => Table::compact(buckets, take_over, self.huge_pages),
+            false => Table::wide(buckets, RingLayout::of(&params), take_over, self.huge_pages),
         };
         let table = table.map_err(|_| BuildError::OutOfMemory)?;
         let seeds = self.seeds.unwrap_or_else(Seeds::random);

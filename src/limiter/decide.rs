@@ -145,8 +145,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         n: u64,
         now: Tick,
     ) -> Decision {
-        let evict = self.evicts();
-        algo.dispatch(Decide { limiter: self, probe, lookup, now, n, evict, max_delay: None })
+        algo.dispatch(Decide { limiter: self, probe, lookup, now, n, max_delay: None })
     }
 
     /// Decides where a request accepts no longer delay than `max_delay`.
@@ -158,9 +157,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         now: Tick,
         max_delay: Duration,
     ) -> Decision {
-        let (lookup, evict) = (self.table.find_at_once(probe), self.evicts());
-        let bound = Some(max_delay);
-        let decide = Decide { limiter: self, probe, lookup, now, n, evict, max_delay: bound };
+        let (lookup, bound) = (self.table.find_at_once(probe), Some(max_delay));
+        let decide = Decide { limiter: self, probe, lookup, now, n, max_delay: bound };
         let decision = WithinDelay::new(algo, max_delay).dispatch(decide);
         self.count(decision.is_ok());
         decision
@@ -215,8 +213,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         n: u64,
         now: Tick,
     ) -> bool {
-        let evict = self.evicts();
-        let decide = Decide { limiter: self, probe, lookup, now, n, evict, max_delay: None };
+        let decide = Decide { limiter: self, probe, lookup, now, n, max_delay: None };
         self.or_own(plan).dispatch(Allow(decide))
     }
 
@@ -329,14 +326,6 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     }
 }
 
-impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
-    /// Whether a live key may be forgotten to make room for another.
-    #[inline(always)]
-    pub(crate) fn evicts(&self) -> bool {
-        matches!(self.when_full, WhenFull::Evict)
-    }
-}
-
 /// The view by which `n` cells of a key that was never seen are judged.
 pub(crate) fn unseen<M: StateMachine>(algo: &M, n: u64, now: Tick) -> M::View {
     algo.read(algo.fresh(now), NoRing, now, n)
@@ -349,7 +338,6 @@ struct Decide<'a, K: ?Sized, A: Algorithm, C> {
     lookup: Lookup<'a>,
     now: Tick,
     n: u64,
-    evict: bool,
     /// The bound of `algo`, for a key that finds no slot.
     max_delay: Option<Duration>,
 }
@@ -359,9 +347,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Decide<'_, K, A, C> {
 
     #[inline(always)]
     fn visit<M: StateMachine>(self, algo: &M) -> Decision {
-        let Self { limiter, probe, lookup, now, n, evict, max_delay } = self;
+        let Self { limiter, probe, lookup, now, n, max_delay } = self;
         let request = Request { now, cells: n };
-        let asked = KeyRequest { probe, machine: algo, request, may_evict: evict };
+        let asked = KeyRequest { probe, machine: algo, request };
         match lookup.decide(asked) {
             Ok(decision) => decision,
             Err(Full { nearest_idle }) => {
@@ -380,9 +368,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Allow<'_, K, A, C> {
 
     #[inline(always)]
     fn visit<M: StateMachine>(self, algo: &M) -> bool {
-        let Decide { limiter, probe, lookup, now, n, evict, .. } = self.0;
+        let Decide { limiter, probe, lookup, now, n, .. } = self.0;
         let request = Request { now, cells: n };
-        let asked = KeyRequest { probe, machine: algo, request, may_evict: evict };
+        let asked = KeyRequest { probe, machine: algo, request };
         match lookup.allow(asked) {
             Ok(allowed) => allowed,
             Err(Full { nearest_idle }) => {

@@ -223,7 +223,7 @@ impl<K: SlotKind> SlotTable<K> {
         asked: &KeyRequest<'_, M>,
         may_displace: &mut bool,
     ) -> Result<Option<SlotRef<'_, K::Word>>, Outcome<M::View>> {
-        let &KeyRequest { probe, machine, request, .. } = asked;
+        let &KeyRequest { probe, machine, request } = asked;
         let Request { now, cells } = request;
         let fresh = machine.fresh(now);
         let view = request.read(machine, fresh);
@@ -237,7 +237,8 @@ impl<K: SlotKind> SlotTable<K> {
             Step::Admit { .. } if cells == 0 => return Err(Ok(Ruling::Admitted(view))),
             _ => {}
         }
-        let (candidate, evicts) = match self.choose(asked, *may_displace) {
+        let (candidate, evicts) = match self.choose(asked, *may_displace, self.take_over.may_evict)
+        {
             Choice::Take(candidate, evicts) => (candidate, evicts),
             Choice::Rescan => return Ok(None),
             Choice::Full(full) => return Err(Err(full)),
@@ -264,7 +265,7 @@ impl<K: SlotKind> SlotTable<K> {
         now: Tick,
     ) -> Result<(), Full> {
         let request = Request { now, cells: 1 };
-        match self.choose(&KeyRequest { probe, machine, request, may_evict: false }, true) {
+        match self.choose(&KeyRequest { probe, machine, request }, true, false) {
             Choice::Full(full) => Err(full),
             Choice::Take(..) | Choice::Rescan => Ok(()),
         }
@@ -275,12 +276,13 @@ impl<K: SlotKind> SlotTable<K> {
         &self,
         asked: &KeyRequest<'_, M>,
         may_displace: bool,
+        may_evict: bool,
     ) -> Choice<K::Candidate<'_>> {
-        let &KeyRequest { probe, machine, request: Request { now, .. }, may_evict } = asked;
+        let &KeyRequest { probe, machine, request: Request { now, .. } } = asked;
         if let Some(candidate) = self.slots.first_vacant(probe) {
             return Choice::Take(candidate, false);
         }
-        let instant = machine.instant(now.saturating_sub(self.skew));
+        let instant = machine.instant(now.saturating_sub(self.take_over.skew));
         let ranking = Ranking { probe, instant, may_displace };
         let buckets = probe.buckets(self.slots.bucket_count());
         let mut buckets = buckets.map(|bucket| self.slots.rank(bucket, machine, &ranking));

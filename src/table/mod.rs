@@ -41,6 +41,7 @@ pub(crate) use probe::Probe;
 pub(crate) use request::{Attempt, Charged, Full, KeyRequest};
 use slot_kind::{SlotKind, SlotRef};
 use slot_table::SlotTable;
+pub(crate) use slot_table::TakeOver;
 pub(crate) use snapshot::{Misplaced, Row, SavedSlot, TRIES};
 pub(crate) use wide::RingLayout;
 use wide::WideSlots;
@@ -91,22 +92,22 @@ impl Table {
     pub(crate) fn wide(
         buckets: u32,
         ring: RingLayout,
-        skew: Duration,
+        take_over: TakeOver,
         huge_pages: HugePages,
     ) -> Result<Self, OutOfMemory> {
         let slots = WideSlots::new(buckets, ring, huge_pages)?;
         let (stated_buckets, buckets) = (buckets, slots.bucket_count());
-        Ok(Self { stated_buckets, buckets, kind: Kind::Wide(SlotTable::new(slots, skew)) })
+        Ok(Self { stated_buckets, buckets, kind: Kind::Wide(SlotTable::new(slots, take_over)) })
     }
 
     pub(crate) fn compact(
         buckets: u32,
-        skew: Duration,
+        take_over: TakeOver,
         huge_pages: HugePages,
     ) -> Result<Self, OutOfMemory> {
         let slots = CompactSlots::new(buckets, huge_pages)?;
         let (stated_buckets, buckets) = (buckets, slots.bucket_count());
-        Ok(Self { stated_buckets, buckets, kind: Kind::Compact(SlotTable::new(slots, skew)) })
+        Ok(Self { stated_buckets, buckets, kind: Kind::Compact(SlotTable::new(slots, take_over)) })
     }
 
     /// Buckets for `capacity` live keys; `None` if they are too many to number.
@@ -163,8 +164,8 @@ impl Table {
 
     pub(crate) fn skew(&self) -> Duration {
         match &self.kind {
-            Kind::Wide(table) => table.skew,
-            Kind::Compact(table) => table.skew,
+            Kind::Wide(table) => table.take_over.skew,
+            Kind::Compact(table) => table.take_over.skew,
         }
     }
 

@@ -10,8 +10,6 @@ pub(crate) struct KeyRequest<'a, M> {
     pub(crate) probe: Probe,
     pub(crate) machine: &'a M,
     pub(crate) request: Request,
-    /// Whether a live key may lose its slot to this one.
-    pub(crate) may_evict: bool,
 }
 
 impl<M> Clone for KeyRequest<'_, M> {

@@ -15,14 +15,23 @@ use crate::time::Tick;
 /// Slots, and what the [claim protocol](super::claim) needs besides.
 pub(super) struct SlotTable<K> {
     pub(super) slots: K,
-    /// How much older than the deciding thread's clock another thread's clock may be.
-    pub(super) skew: Duration,
+    pub(super) take_over: TakeOver,
     pub(super) counters: Counters,
 }
 
+/// When an absent key may take the slot of another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TakeOver {
+    /// How much older than the deciding thread's clock another thread's clock may be: a key that is idle
+    /// by both has lost nothing with its slot.
+    pub(crate) skew: Duration,
+    /// Whether a live key may lose its slot.
+    pub(crate) may_evict: bool,
+}
+
 impl<K: SlotKind> SlotTable<K> {
-    pub(super) fn new(slots: K, skew: Duration) -> Self {
-        Self { slots, skew, counters: Counters::default() }
+    pub(super) fn new(slots: K, take_over: TakeOver) -> Self {
+        Self { slots, take_over, counters: Counters::default() }
     }
 
     /// Decides a request of a key, of which a first look has found `found`.
@@ -32,14 +41,14 @@ impl<K: SlotKind> SlotTable<K> {
         found: Option<SlotRef<'_, K::Word>>,
         asked: KeyRequest<'_, M>,
     ) -> Result<Decision, Full> {
-        let KeyRequest { probe, machine, request, may_evict } = asked;
+        let KeyRequest { probe, machine, request } = asked;
         if let Some(SlotRef { cell, word }) = found
             && let Some(decision) =
                 cell.decide(word, || self.slots.ring::<M>(cell), machine, request)
         {
             return Ok(decision);
         }
-        let OutOfLine(outcome) = self.charge_elsewhere(probe, machine, request, may_evict);
+        let OutOfLine(outcome) = self.charge_elsewhere(probe, machine, request);
         outcome.map(|ruling| ruling.explain(machine, request))
     }
 
@@ -50,13 +59,13 @@ impl<K: SlotKind> SlotTable<K> {
         found: Option<SlotRef<'_, K::Word>>,
         asked: KeyRequest<'_, M>,
     ) -> Result<bool, Full> {
-        let KeyRequest { probe, machine, request, may_evict } = asked;
+        let KeyRequest { probe, machine, request } = asked;
         if let Some(SlotRef { cell, word }) = found
             && let Some(allowed) = cell.allow(word, || self.slots.ring::<M>(cell), machine, request)
         {
             return Ok(allowed);
         }
-        let OutOfLine(outcome) = self.charge_elsewhere(probe, machine, request, may_evict);
+        let OutOfLine(outcome) = self.charge_elsewhere(probe, machine, request);
         outcome.map(|ruling| ruling.is_admitted())
     }
 
@@ -69,7 +78,6 @@ impl<K: SlotKind> SlotTable<K> {
         probe: Probe,
         machine: &M,
         request: Request,
-        may_evict: bool,
     ) -> OutOfLine<Outcome<M::View>> {
         let found = self.slots.find_elsewhere(probe);
         if let Some(SlotRef { cell, word }) = found
@@ -79,13 +87,13 @@ impl<K: SlotKind> SlotTable<K> {
         {
             return OutOfLine(Ok(ruling));
         }
-        let asked = KeyRequest { probe, machine, request, may_evict };
+        let asked = KeyRequest { probe, machine, request };
         OutOfLine(self.claim_and_charge(&asked, found).0)
     }
 
     /// Charges a request so that it can be refunded.
     pub(super) fn charge<M: Refund>(&self, asked: &KeyRequest<'_, M>) -> Charged {
-        let &KeyRequest { probe, machine, request, .. } = asked;
+        let &KeyRequest { probe, machine, request } = asked;
         let first = self.slots.find_at_once(probe);
         let mut slot = first.or_else(|| self.slots.find_elsewhere(probe));
         let ruling = slot.filter(|slot| !slot.word.is_provisional()).and_then(|slot| {

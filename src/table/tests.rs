@@ -3,7 +3,9 @@
 use core::time::Duration;
 
 use super::snapshot::debt_of;
-use super::{Attempt, HugePages, KeyRequest, Misplaced, Probe, RingLayout, Row, SavedSlot, Table};
+use super::{
+    Attempt, HugePages, KeyRequest, Misplaced, Probe, RingLayout, Row, SavedSlot, Table, TakeOver,
+};
 use crate::algo::{Algorithm, NoRing, PAYLOAD_BITS, StateMachine, Step};
 use crate::cell::tests::Interrupted;
 use crate::cell::{CompactWord, Request, StateWord};
@@ -11,6 +13,7 @@ use crate::time::Tick;
 use crate::{Gcra, Quota, SlidingLog};
 
 const NOW: Tick = Tick::from_nanos(1_000_000_000_000);
+const DENY: TakeOver = TakeOver { skew: Duration::ZERO, may_evict: false };
 
 /// A hundred at once, one of them back in each second.
 fn quota() -> Quota {
@@ -33,12 +36,12 @@ fn charged(machine: &impl StateMachine, n: u64, now: Tick) -> u64 {
 }
 
 fn wide(machine: &impl StateMachine) -> Table {
-    Table::wide(2, RingLayout::of(machine), Duration::ZERO, HugePages(false)).expect("memory")
+    Table::wide(2, RingLayout::of(machine), DENY, HugePages(false)).expect("memory")
 }
 
-/// A request of the key with that probe, which evicts no other.
+/// A request of the key with that probe.
 fn request<M>(probe: Probe, machine: &M, cells: u64) -> KeyRequest<'_, M> {
-    KeyRequest { probe, machine, request: Request { now: NOW, cells }, may_evict: false }
+    KeyRequest { probe, machine, request: Request { now: NOW, cells } }
 }
 
 #[test]
@@ -72,10 +75,10 @@ fn an_attempt_distinguishes_a_lost_race_from_a_denial() {
 #[test]
 fn a_first_try_of_a_key_that_was_found_admits() {
     let (wide, narrow) = (wide_bucket(), compact_bucket());
-    let (skew, pages) = (Duration::ZERO, HugePages(false));
+    let pages = HugePages(false);
     let layout = RingLayout::of(&wide);
-    admits_at_once(&Table::wide(2, layout, skew, pages).expect("memory"), &wide);
-    admits_at_once(&Table::compact(2, skew, pages).expect("memory"), &narrow);
+    admits_at_once(&Table::wide(2, layout, DENY, pages).expect("memory"), &wide);
+    admits_at_once(&Table::compact(2, DENY, pages).expect("memory"), &narrow);
 }
 
 fn admits_at_once(table: &Table, machine: &impl StateMachine) {
@@ -125,11 +128,11 @@ fn restore(table: &Table, machine: &impl StateMachine, words: &[&[u64]]) -> Opti
 
 #[test]
 fn a_key_that_is_restored_twice_keeps_the_larger_debt() {
-    let (narrow, skew, pages) = (compact_bucket(), Duration::ZERO, HugePages(false));
+    let (narrow, pages) = (compact_bucket(), HugePages(false));
     let owes = |n: u64| charged(&narrow, n, NOW);
     let debt = |n: u64| debt_of(owes(n), &narrow, narrow.instant(NOW));
     for (first, second, kept) in [(5, 9, 1), (9, 5, 0), (7, 7, 0)] {
-        let table = Table::compact(2, skew, pages).expect("memory");
+        let table = Table::compact(2, DENY, pages).expect("memory");
         let word = |n: u64| {
             let fingerprint = crate::cell::Fingerprint::of(0x77);
             [CompactWord::committed(fingerprint, owes(n)).bits()]
@@ -137,7 +140,7 @@ fn a_key_that_is_restored_twice_keeps_the_larger_debt() {
         let found = restore(&table, &narrow, &[&word(first), &word(second)]);
         assert_eq!(found, Some((kept, debt(first.max(second)))));
         let layout = RingLayout::of(&narrow);
-        let table = Table::wide(2, layout, skew, pages).expect("memory");
+        let table = Table::wide(2, layout, DENY, pages).expect("memory");
         let found = restore(&table, &narrow, &[&[0x77, owes(first)], &[0x77, owes(second)]]);
         assert_eq!(found, Some((kept, debt(first.max(second)))));
     }
@@ -172,25 +175,25 @@ fn a_key_is_put_where_its_hash_prefers() {
 
 #[test]
 fn a_table_is_far_if_it_is_more_than_a_megabyte() {
-    let (machine, skew, pages) = (wide_bucket(), Duration::ZERO, HugePages(false));
+    let (machine, pages) = (wide_bucket(), HugePages(false));
     let layout = RingLayout::of(&machine);
     for (buckets, is_far) in [(2, false), (8_192, false), (8_193, true), (20_000, true)] {
-        let table = Table::wide(buckets, layout, skew, pages).expect("memory");
+        let table = Table::wide(buckets, layout, DENY, pages).expect("memory");
         assert_eq!(table.is_far(), is_far, "{buckets}");
     }
     for (buckets, is_far) in [(2, false), (16_384, false), (16_385, true), (20_000, true)] {
-        let table = Table::compact(buckets, skew, pages).expect("memory");
+        let table = Table::compact(buckets, DENY, pages).expect("memory");
         assert_eq!(table.is_far(), is_far, "{buckets}");
     }
 }
 
 #[test]
 fn a_table_prints_its_kind_and_size() {
-    let (machine, skew, pages) = (wide_bucket(), Duration::ZERO, HugePages(false));
+    let (machine, pages) = (wide_bucket(), HugePages(false));
     let layout = RingLayout::of(&machine);
-    let table = Table::wide(3, layout, skew, pages).expect("memory");
+    let table = Table::wide(3, layout, DENY, pages).expect("memory");
     assert_eq!(format!("{table:?}"), "Table { kind: wide, slots: 24, .. }");
-    let table = Table::compact(3, skew, pages).expect("memory");
+    let table = Table::compact(3, DENY, pages).expect("memory");
     assert_eq!(format!("{table:?}"), "Table { kind: compact, slots: 24, .. }");
 }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::algo::{Algorithm, NoRing, Step};
 use crate::cell::Request;
 use crate::table::claim::Choice;
-use crate::table::slot_table::SlotTable;
+use crate::table::slot_table::{SlotTable, TakeOver};
 use crate::table::{Full, KeyRequest};
 use crate::time::Tick;
 use crate::{Gcra, Quota};
@@ -48,7 +48,7 @@ fn claim() -> CompactWord {
 /// A table with these words, each of another key.
 fn filled(words: [[CompactWord; BUCKET]; 2]) -> Table {
     let slots = CompactSlots::new(2, HugePages(false)).expect("memory");
-    let table = SlotTable::new(slots, Duration::ZERO);
+    let table = SlotTable::new(slots, TakeOver { skew: Duration::ZERO, may_evict: true });
     for (bucket, words) in (0..).zip(words) {
         for (place, word) in words.into_iter().enumerate().filter(|(_, word)| !word.is_vacant()) {
             let other = Fingerprint::of(0x5000 + 16 * u64::from(bucket) + place as u64);
@@ -67,13 +67,13 @@ fn filled(words: [[CompactWord; BUCKET]; 2]) -> Table {
 
 fn request<M>(machine: &M) -> KeyRequest<'_, M> {
     let request = Request { now: NOW, cells: 1 };
-    KeyRequest { probe: Probe::new(KEY), machine, request, may_evict: true }
+    KeyRequest { probe: Probe::new(KEY), machine, request }
 }
 
 /// Where the key would be put, and whether a live key is evicted for it.
 fn chosen(table: &Table) -> ((u32, usize), bool) {
     let machine = bucket();
-    let Choice::Take(slot, evicts) = table.choose(&request(&machine), true) else {
+    let Choice::Take(slot, evicts) = table.choose(&request(&machine), true, true) else {
         panic!("a place")
     };
     let mut places = (0..2).flat_map(|bucket| (0..BUCKET).map(move |place| (bucket, place)));
@@ -129,7 +129,7 @@ fn a_request_displaces_one_claim_and_no_more() {
     let table = filled(words);
     let taken = table.claim(&request(&machine), &mut may_displace);
     assert!(matches!(taken, Ok(Some(_))) && !may_displace);
-    assert!(matches!(table.choose(&request(&machine), may_displace), Choice::Rescan));
+    assert!(matches!(table.choose(&request(&machine), may_displace, true), Choice::Rescan));
     // A vacant slot is no claim.
     words[1][5] = CompactWord::VACANT;
     let (table, mut may_displace) = (filled(words), true);

@@ -7,7 +7,7 @@ use crate::algo::{Algorithm, NoRing, Step};
 use crate::cell::Request;
 use crate::table::claim::Choice;
 use crate::table::slot_kind::Candidate;
-use crate::table::slot_table::SlotTable;
+use crate::table::slot_table::{SlotTable, TakeOver};
 use crate::table::{Charged, Full, KeyRequest};
 use crate::time::Tick;
 use crate::{Gcra, Quota};
@@ -42,7 +42,7 @@ fn idle() -> u64 {
 fn table() -> Table {
     let layout = RingLayout::of(&bucket());
     let slots = WideSlots::new(2, layout, HugePages(false)).expect("memory");
-    SlotTable::new(slots, Duration::ZERO)
+    SlotTable::new(slots, TakeOver { skew: Duration::ZERO, may_evict: true })
 }
 
 fn probe() -> Probe {
@@ -82,7 +82,7 @@ enum Chosen {
 /// Where the key would be put.
 fn choose(table: &Table, may_evict: bool, may_displace: bool) -> Chosen {
     let machine = bucket();
-    match table.choose(&request(&machine, 1, may_evict), may_displace) {
+    match table.choose(&request(&machine, 1), may_displace, may_evict) {
         Choice::Take(candidate, evicts) => {
             Chosen::Take(table.slots.index_of(candidate.seen().cell), evicts)
         }
@@ -91,9 +91,9 @@ fn choose(table: &Table, may_evict: bool, may_displace: bool) -> Chosen {
     }
 }
 
-fn request<M>(machine: &M, cells: u64, may_evict: bool) -> KeyRequest<'_, M> {
+fn request<M>(machine: &M, cells: u64) -> KeyRequest<'_, M> {
     let request = Request { now: NOW, cells };
-    KeyRequest { probe: probe(), machine, request, may_evict }
+    KeyRequest { probe: probe(), machine, request }
 }
 
 /// The slot at a place of a bucket.
@@ -169,7 +169,7 @@ fn a_slot_without_an_owner_yet_is_taken_as_it_is() {
         assert_eq!(slot.head.swap(Head::committed(0, 0), claim), Ok(()));
     }
     let (mut may_displace, machine) = (true, bucket());
-    let taken = table.claim(&request(&machine, 1, false), &mut may_displace);
+    let taken = table.claim(&request(&machine, 1), &mut may_displace);
     let Ok(Some(SlotRef { cell, word })) = taken else { panic!("no other slot can be taken") };
     assert_eq!((table.slots.index_of(cell), word), (0, claim));
     assert_eq!(words_at(&table, 0), (claim, owner(1)));
@@ -197,9 +197,9 @@ fn owner(generation: u64) -> Owner {
 }
 
 /// Claims that one slot, in the next generation. Returns whether a claim may still be displaced.
-fn claim_it(table: &Table, may_evict: bool) -> bool {
+fn claim_it(table: &Table) -> bool {
     let (mut may_displace, machine) = (true, bucket());
-    let taken = table.claim(&request(&machine, 1, may_evict), &mut may_displace);
+    let taken = table.claim(&request(&machine, 1), &mut may_displace);
     let Ok(Some(SlotRef { cell, word })) = taken else { panic!("it may be taken") };
     let index = table.slots.index_of(cell);
     assert_eq!(index, BUCKET + 4);
@@ -212,13 +212,13 @@ fn claim_it(table: &Table, may_evict: bool) -> bool {
 fn another_keys_claim_is_taken_before_a_live_key_and_in_the_next_generation() {
     let table = beside_live_keys(Head::provisional(1, bucket().fresh(NOW)));
     assert_eq!(choose(&table, true, true), Chosen::Take(index((1, 4)), false));
-    assert!(!claim_it(&table, true));
+    assert!(!claim_it(&table));
 }
 
 #[test]
 fn taking_an_idle_keys_slot_displaces_no_claim() {
     let table = beside_live_keys(Head::committed(1, bucket().fresh(NOW)));
-    assert!(claim_it(&table, false));
+    assert!(claim_it(&table));
 }
 
 /// A request that has displaced a claim takes a live key's slot, if it may, or finds no place.
@@ -261,9 +261,9 @@ fn a_claim_that_its_thread_left_is_committed_by_the_next_request() {
     let machine = Gcra::new().params(&Quota::per_second(1).burst(100), 0).expect("in range");
     type Ask<'a> = &'a dyn Fn(&Table) -> bool;
     let asks: [Ask<'_>; 3] = [
-        &|table| table.answer(None, request(&machine, 2, false)).expect("a place").is_ok(),
-        &|table| table.allow(None, request(&machine, 2, false)).expect("a place"),
-        &|table| matches!(table.charge(&request(&machine, 2, false)), Charged::Admitted(_)),
+        &|table| table.answer(None, request(&machine, 2)).expect("a place").is_ok(),
+        &|table| table.allow(None, request(&machine, 2)).expect("a place"),
+        &|table| matches!(table.charge(&request(&machine, 2)), Charged::Admitted(_)),
     ];
     for place in [(0, 0), (1, 5)] {
         for ask in asks {
