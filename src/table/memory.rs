@@ -9,7 +9,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
 use super::BUCKET;
-use super::probe::Probe;
+use super::probe::{Probe, slots_of};
 use super::wide::Slot;
 use crate::cell::CompactCell;
 use crate::sync::{AtomicU64, MODEL};
@@ -121,7 +121,7 @@ impl<T> Drop for Zeroed<T> {
 /// All slots of a table, as buckets that begin on a cache line.
 pub(super) struct Slots {
     buckets: Zeroed<Bucket>,
-    count: u32,
+    slot_count: u64,
 }
 
 impl Slots {
@@ -129,12 +129,13 @@ impl Slots {
         assert!(count > 0, "a table has buckets");
         // SAFETY: a slot is two atomic integers.
         let buckets = unsafe { Zeroed::new(count as usize, huge_pages) }?;
-        Ok(Self { buckets, count })
+        Ok(Self { buckets, slot_count: slots_of(count) })
     }
 
     #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "as many as were asked for")]
     pub(super) fn bucket_count(&self) -> u32 {
-        self.count
+        (self.slot_count / BUCKET as u64) as u32
     }
 
     #[inline]
@@ -145,18 +146,17 @@ impl Slots {
     /// The first of a key's buckets.
     #[inline(always)]
     pub(crate) fn first_bucket(&self, probe: Probe) -> &Bucket {
-        let index = probe.first(self.count);
-        // SAFETY: a number below 2^32 times the count, divided by 2^32, is below the count, and that
-        // many buckets were allocated.
-        unsafe { self.buckets.all().get_unchecked(index as usize) }
+        let index = probe.home(self.slot_count) / BUCKET;
+        // SAFETY: as in `preferred`, so the index of the slot's bucket is below the count of buckets.
+        unsafe { self.buckets.all().get_unchecked(index) }
     }
 
     /// The slot that a key prefers in the first of its buckets.
     #[inline(always)]
     pub(super) fn preferred(&self, probe: Probe) -> &Slot {
-        let index = probe.home(self.count);
-        // SAFETY: a number below 2^32 times the count of buckets, divided by 2^32 and multiplied by the
-        // slots of a bucket, is below the count of slots, and that many were allocated.
+        let index = probe.home(self.slot_count);
+        // SAFETY: a number below 2^64 times the count of slots, divided by 2^64, is below the count, and
+        // that many were allocated.
         unsafe { self.buckets.all().as_flattened().get_unchecked(index) }
     }
 
@@ -170,7 +170,7 @@ impl Slots {
 /// All compact slots of a table, as buckets of one cache line each.
 pub(super) struct Lines {
     lines: Zeroed<Line>,
-    count: u32,
+    slot_count: u64,
 }
 
 type Line = [CompactCell; BUCKET];
@@ -181,12 +181,13 @@ impl Lines {
         assert!(count > 0, "a table has buckets");
         // SAFETY: a compact slot is an atomic integer.
         let lines = unsafe { Zeroed::new(count as usize, huge_pages) }?;
-        Ok(Self { lines, count })
+        Ok(Self { lines, slot_count: slots_of(count) })
     }
 
     #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "as many as were asked for")]
     pub(super) fn bucket_count(&self) -> u32 {
-        self.count
+        (self.slot_count / BUCKET as u64) as u32
     }
 
     #[inline(always)]
@@ -197,15 +198,15 @@ impl Lines {
     /// The first of a key's buckets.
     #[inline(always)]
     pub(super) fn first_bucket(&self, probe: Probe) -> &Line {
-        let index = probe.first(self.count);
+        let index = probe.home(self.slot_count) / BUCKET;
         // SAFETY: as in `Slots::first_bucket`.
-        unsafe { self.lines.all().get_unchecked(index as usize) }
+        unsafe { self.lines.all().get_unchecked(index) }
     }
 
     /// The slot that a key prefers in the first of its buckets.
     #[inline(always)]
     pub(super) fn preferred(&self, probe: Probe) -> &CompactCell {
-        let index = probe.home(self.count);
+        let index = probe.home(self.slot_count);
         // SAFETY: as in `Slots::preferred`.
         unsafe { self.lines.all().as_flattened().get_unchecked(index) }
     }

@@ -1,7 +1,7 @@
 //! The slots' memory under loom, whose atomics cannot be zeroed memory.
 
 use super::BUCKET;
-use super::probe::Probe;
+use super::probe::{Probe, slots_of};
 use super::wide::Slot;
 use crate::cell::{CompactCell, CompactWord};
 use crate::sync::AtomicU64;
@@ -38,7 +38,7 @@ impl Slots {
     }
 
     pub(super) fn preferred(&self, probe: Probe) -> &Slot {
-        &self.0.as_flattened()[probe.home(self.bucket_count())]
+        &self.0.as_flattened()[probe.home(slots_of(self.bucket_count()))]
     }
 
     pub(crate) fn address(&self) -> usize {
@@ -71,7 +71,7 @@ impl Lines {
     }
 
     pub(super) fn preferred(&self, probe: Probe) -> &CompactCell {
-        &self.0.as_flattened()[probe.home(self.bucket_count())]
+        &self.0.as_flattened()[probe.home(slots_of(self.bucket_count()))]
     }
 }
 

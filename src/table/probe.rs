@@ -16,14 +16,17 @@ pub(super) struct Order {
     preferred: usize,
 }
 
-/// The slots of a bucket are numbered by so many bits.
-const BUCKET_BITS: u32 = BUCKET.trailing_zeros();
-
 /// Slots in a cache line of a wide table.
 pub(super) const LINE: usize = BUCKET / 2;
 
 /// Spreads the bits that choose the first bucket over those that choose the second.
 pub(super) const SECOND_BUCKET_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The slots of so many buckets.
+#[inline(always)]
+pub(super) fn slots_of(buckets: u32) -> u64 {
+    u64::from(buckets) * BUCKET as u64
+}
 
 impl Probe {
     #[inline(always)]
@@ -40,20 +43,21 @@ impl Probe {
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "below the number of buckets")]
     pub(super) fn first(&self, of: u32) -> u32 {
-        (self.home(of) / BUCKET) as u32
+        (self.home(slots_of(of)) / BUCKET) as u32
     }
 
-    /// The slot that the key prefers among all slots of a table of so many buckets: the high half of the
-    /// hash, as a fraction of 2^32, of their number. It is below their number.
+    /// The slot that the key prefers in a table of so many: the hash, as a fraction of 2^64, of their
+    /// number. It is below their number.
     #[inline(always)]
-    pub(super) fn home(&self, of: u32) -> usize {
-        (((self.hash >> 32) * u64::from(of)) >> (32 - BUCKET_BITS)) as usize
+    #[expect(clippy::cast_possible_truncation, reason = "below the number of slots")]
+    pub(super) fn home(&self, slots: u64) -> usize {
+        ((u128::from(self.hash) * u128::from(slots)) >> 64) as usize
     }
 
     /// The order in which the key's slots are probed, in a table of so many buckets.
     #[inline(always)]
     pub(super) fn order(&self, of: u32) -> Order {
-        Order { preferred: self.home(of) % BUCKET }
+        Order { preferred: self.home(slots_of(of)) % BUCKET }
     }
 
     /// Another bucket than the first, unless there is only one.
@@ -124,8 +128,8 @@ mod tests {
             prop_assert!(probe.first(buckets) < buckets && probe.second(buckets) < buckets);
             prop_assert_ne!(probe.first(buckets), probe.second(buckets));
             prop_assert_eq!(probe.buckets(buckets).count(), 2);
-            prop_assert!(probe.home(buckets) < buckets as usize * BUCKET);
-            prop_assert_eq!(probe.home(buckets) / BUCKET, probe.first(buckets) as usize);
+            prop_assert!(probe.home(slots_of(buckets)) < buckets as usize * BUCKET);
+            prop_assert_eq!(probe.home(slots_of(buckets)) / BUCKET, probe.first(buckets) as usize);
         }
     }
 

@@ -131,7 +131,7 @@ fn hashes_in(fingerprint: u64, bucket: u32, buckets: u32) -> impl Iterator<Item 
 #[expect(clippy::cast_possible_truncation, reason = "at most 2^10")]
 fn tops(low: u64, bucket: u32, buckets: u32) -> core::ops::Range<u64> {
     let top = |bucket: u64| {
-        let begin = u128::from((bucket << 32).div_ceil(u64::from(buckets))) << 32;
+        let begin = (u128::from(bucket) << 64).div_ceil(buckets.into());
         (begin.saturating_sub(low.into()) + u128::from(KNOWN)) >> KNOWN_BITS
     };
     top(u64::from(bucket)) as u64..top(u64::from(bucket) + 1) as u64
