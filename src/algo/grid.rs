@@ -161,7 +161,9 @@ impl Grid {
         let nanos = u128::from(now.as_nanos());
         let high = nanos * u128::from((self.fraction >> 64) as u64);
         let low = nanos * u128::from(self.fraction as u64);
-        ((high + (low >> 64) + 1) >> 64) as u64
+        // The high half of a product is below 2^64 - 1.
+        let carried = (low >> 64) as u64 + 1;
+        ((high + u128::from(carried)) >> 64) as u64
     }
 
     /// How many units `instant` lies ahead of `now` (a floor of this grid); 0 where it is not.
