@@ -187,7 +187,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     /// How many keys may be live (have any debt) at one time; 100,000 unless called.
     ///
     /// It takes about 29 bytes a key (15 in [compact slots](SlotLayout)), and about 15 more for each word
-    /// of a ring, where the algorithm has one. A table below 128 KiB has up to four times as many slots,
+    /// of a ring, where the algorithm has one. A table below 128 KiB has up to eight times as many slots,
     /// which makes lookups faster. The memory is reserved when the limiter is built and
     /// becomes resident as keys arrive.
     ///
