@@ -20,6 +20,12 @@ impl Fingerprint {
         let bits = FINGERPRINT.set(0, hash);
         Self(if bits == 0 { FINGERPRINT.set(0, 1) } else { bits })
     }
+
+    /// The bits above the state of a committed word with this fingerprint.
+    #[inline(always)]
+    pub(crate) const fn life(self) -> u64 {
+        self.0
+    }
 }
 
 /// A compact slot's word.
@@ -107,6 +113,7 @@ impl core::fmt::Debug for CompactWord {
 
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
+    use super::super::Seen;
     use super::*;
     use crate::word::tile;
     use proptest::prelude::*;
@@ -137,6 +144,12 @@ mod tests {
             prop_assert!(!committed.is_provisional() && claim.is_provisional());
             prop_assert!(committed.is_committed_of(mine) && !claim.is_committed_of(mine));
             prop_assert!(committed.is_of(mine) && claim.is_of(mine));
+            let see = |word, key: Fingerprint| CompactCell::new(word).load_in_life(key.life());
+            prop_assert_eq!(see(committed, mine).map(Seen::word), Some(committed));
+            prop_assert!(see(claim, mine).is_none() && see(CompactWord::VACANT, mine).is_none());
+            prop_assert_eq!(see(committed, others).is_some(), mine == others);
+            prop_assert_eq!(CompactCell::new(committed).seems_in_life(others.life()), mine == others);
+            prop_assert!(!CompactCell::new(claim).seems_in_life(mine.life()));
             prop_assert_eq!(committed.is_of(others), mine == others);
             prop_assert_eq!(claim.is_of(others), mine == others);
             let next = committed.with_state(STATE.of(nonce));

@@ -44,8 +44,7 @@ impl DirectCell {
 
     #[inline(always)]
     fn decide<M: StateMachine>(&self, machine: &M, request: Request) -> Decision {
-        let seen = self.head.load();
-        if !seen.is_provisional()
+        if let Some(seen) = self.head.see()
             && let Some(decision) = self.head.decide(seen, || self.ring::<M>(), machine, request)
         {
             return decision;
@@ -246,8 +245,7 @@ impl Visitor for Allow<'_> {
     fn visit<M: StateMachine>(self, machine: &M) -> bool {
         let Check { cell, now, n } = self.0;
         let request = Request { now, cells: n };
-        let seen = cell.head.load();
-        if !seen.is_provisional()
+        if let Some(seen) = cell.head.see()
             && let Some(allowed) = cell.head.allow(seen, || cell.ring::<M>(), machine, request)
         {
             return allowed;

@@ -1,6 +1,6 @@
 //! A wide slot's state word.
 
-use super::state_cell::{StateCell, StateWord};
+use super::state_cell::{Seen, StateCell, StateWord};
 use crate::algo::PAYLOAD_BITS;
 use crate::sync::{Fault, planted};
 use crate::word::Field;
@@ -48,18 +48,19 @@ impl Head {
     /// generations is none.
     #[inline(always)]
     pub(crate) fn is_committed_in(self, generation: u64) -> bool {
-        generation <= Self::GENERATION_MAX && self.is_of_life(2 * generation)
-    }
-
-    /// Whether generation and provisional bit are this number: twice a generation for a committed word.
-    #[inline(always)]
-    pub(crate) fn is_of_life(self, life: u64) -> bool {
-        LIFE.of(self.0) == life
+        generation <= Self::GENERATION_MAX && LIFE.of(self.0) == 2 * generation
     }
 }
 
 impl HeadCell {
-    /// The word, if it is committed in this generation.
+    /// The word, if it is committed in this generation, which is one.
+    #[inline(always)]
+    pub(crate) fn see_in(&self, generation: u64) -> Option<Seen<Head>> {
+        // The field is the topmost one.
+        self.load_in_life(generation << (u64::BITS - GENERATION_BITS))
+    }
+
+    /// The word, if it is committed in this generation. A number above all generations is none.
     pub(crate) fn load_in(&self, generation: u64) -> Option<Head> {
         let head = self.load();
         let is_any = planted(Fault::LifeUnchecked) && !head.is_provisional();
@@ -133,6 +134,10 @@ mod tests {
                 prop_assert_eq!(head.with_state(!payload & PAYLOAD.max()).generation(), generation);
                 prop_assert_eq!(head.commit(payload), committed);
                 prop_assert_eq!(head.is_same_life(committed), !provisional);
+                let seen = HeadCell::new(head).see_in(generation);
+                prop_assert_eq!(seen.map(Seen::word), (!provisional).then_some(head));
+                prop_assert!((0..10).all(|bit| HeadCell::new(head).see_in(generation ^ 1 << bit).is_none()));
+                prop_assert_eq!(HeadCell::new(head).see().map(Seen::word), seen.map(Seen::word));
                 let later = Head::committed(generation ^ 1, payload);
                 prop_assert!(!head.is_same_life(later) && !later.is_same_life(committed));
             }

@@ -20,7 +20,7 @@ pub(crate) use direct::DirectCell;
 pub(crate) use head::{GENERATION_BITS, Head, HeadCell};
 pub(crate) use receipt::ChargeReceipt;
 pub(crate) use ring::SlotRing;
-pub(crate) use state_cell::{MaxAhead, Request, Ruling, StateCell, StateWord};
+pub(crate) use state_cell::{MaxAhead, Request, Ruling, Seen, StateCell, StateWord};
 #[cfg(not(tollgate_loom))]
 pub(crate) use versioned::VersionedCell;
 #[cfg(tollgate_loom)]

@@ -72,6 +72,35 @@ pub(crate) trait StateWord: Copy + Eq + core::fmt::Debug {
     }
 }
 
+/// A committed word that a lookup has found, as two numbers: its state, and the bits above that, which
+/// the lookup has compared with those it knew. So neither has to be masked out of the word.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen<W> {
+    life: u64,
+    state: u64,
+    word: PhantomData<W>,
+}
+
+impl<W: StateWord> Seen<W> {
+    #[inline(always)]
+    pub(super) fn of(word: W) -> Self {
+        let state = word.state();
+        Self { life: word.bits() ^ state, state, word: PhantomData }
+    }
+
+    #[inline(always)]
+    pub(crate) fn word(self) -> W {
+        self.with_state(self.state)
+    }
+
+    /// The word with another state, which has no bits above its field.
+    #[inline(always)]
+    fn with_state(self, state: u64) -> W {
+        debug_assert!(state <= W::STATE.max());
+        W::from_bits(self.life ^ state)
+    }
+}
+
 /// A request to a state: cells, at an instant.
 ///
 /// It fits two registers, so that calls of cold functions do not spill it to memory on the hot path.
@@ -86,6 +115,15 @@ impl Request {
     #[inline(always)]
     pub(crate) fn read<M: StateMachine>(self, machine: &M, state: u64) -> M::View {
         machine.read(state, NoRing, self.now, self.cells)
+    }
+
+    /// The request as it is, unless a model plants the mistake of deciding about 32 bits of it.
+    #[inline(always)]
+    fn or_planted(self) -> Self {
+        match planted(Fault::CellsWrap) {
+            true => Self { cells: self.cells & u64::from(u32::MAX), ..self },
+            false => self,
+        }
     }
 
     /// The next state of a word with the state `state`, and the ruling. `None`: nothing is to be written.
@@ -140,6 +178,39 @@ impl<V> Ruling<V> {
     }
 }
 
+/// What a caller is told of a ruling.
+trait Answer {
+    /// A first try reads only what decides, not what a decision tells.
+    const BRIEF: bool;
+    type Out;
+
+    fn of<M: StateMachine>(ruling: Ruling<M::View>, machine: &M, request: Request) -> Self::Out;
+}
+
+struct InFull;
+
+impl Answer for InFull {
+    const BRIEF: bool = false;
+    type Out = Decision;
+
+    #[inline(always)]
+    fn of<M: StateMachine>(ruling: Ruling<M::View>, machine: &M, request: Request) -> Decision {
+        ruling.explain(machine, request)
+    }
+}
+
+struct YesOrNo;
+
+impl Answer for YesOrNo {
+    const BRIEF: bool = true;
+    type Out = bool;
+
+    #[inline(always)]
+    fn of<M: StateMachine>(ruling: Ruling<M::View>, _: &M, _: Request) -> bool {
+        ruling.is_admitted()
+    }
+}
+
 /// How many cells may be charged ahead.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MaxAhead {
@@ -171,10 +242,30 @@ impl<W: StateWord> StateCell<W> {
         W::from_bits(self.0.load(Ordering::Acquire))
     }
 
-    /// The word, which the caller loads again before it relies on it.
+    /// The word, if it is committed.
     #[inline(always)]
-    pub(crate) fn load_relaxed(&self) -> W {
-        W::from_bits(self.0.load(Ordering::Relaxed))
+    pub(super) fn see(&self) -> Option<Seen<W>> {
+        let word = self.load();
+        if word.is_provisional() {
+            return None;
+        }
+        Some(Seen::of(word))
+    }
+
+    /// The word, if its bits above the state are these.
+    #[inline(always)]
+    pub(crate) fn load_in_life(&self, life: u64) -> Option<Seen<W>> {
+        let state = self.0.load(Ordering::Acquire) ^ life;
+        if state > W::STATE.max() {
+            return None;
+        }
+        Some(Seen { life, state, word: PhantomData })
+    }
+
+    /// Whether the word's bits above the state are these. The caller loads it again before it relies on it.
+    #[inline(always)]
+    pub(crate) fn seems_in_life(&self, life: u64) -> bool {
+        self.0.load(Ordering::Relaxed) ^ life <= W::STATE.max()
     }
 
     /// Replaces `seen` by `next`; `Err` holds the word that is there instead.
@@ -193,31 +284,15 @@ impl<W: StateWord> StateCell<W> {
     ///
     /// A denial, and a charge of nothing, write nothing. Lock-free, not wait-free: a lost race
     /// means that another thread's charge succeeded.
-    ///
-    /// The decision is built separately after a first try and after a lost race, so that the view of
-    /// a first try stays in registers.
     #[inline(always)]
     pub(crate) fn decide<'r, M: StateMachine>(
         &self,
-        word: W,
-        ring: impl FnOnce() -> SlotRing<'r>,
+        seen: Seen<W>,
+        ring: impl Fn() -> SlotRing<'r>,
         machine: &M,
         request: Request,
     ) -> Option<Decision> {
-        let by_word = self.try_word::<M, false>(word, machine, request);
-        if let Some(Ok(ruling)) = by_word {
-            return Some(ruling.explain(machine, request));
-        }
-        let ring = ring();
-        let tried =
-            by_word.unwrap_or_else(|| self.try_charge::<M, false>(word, ring, machine, request));
-        match tried {
-            Ok(ruling) => Some(ruling.explain(machine, request)),
-            Err(actual) => {
-                let OutOfLine(ruling) = self.charge_again(word, actual, ring, machine, request);
-                ruling.map(|ruling| ruling.explain(machine, request))
-            }
-        }
+        self.answer::<M, InFull>(seen, ring, machine, request)
     }
 
     /// As [`decide`](Self::decide), for a caller that needs only yes or no: a first try reads only
@@ -225,25 +300,59 @@ impl<W: StateWord> StateCell<W> {
     #[inline(always)]
     pub(crate) fn allow<'r, M: StateMachine>(
         &self,
-        word: W,
-        ring: impl FnOnce() -> SlotRing<'r>,
+        seen: Seen<W>,
+        ring: impl Fn() -> SlotRing<'r>,
         machine: &M,
         request: Request,
     ) -> Option<bool> {
-        let by_word = self.try_word::<M, true>(word, machine, request);
+        self.answer::<M, YesOrNo>(seen, ring, machine, request)
+    }
+
+    /// Decides a request, and answers. Each path makes its answer by itself, so that the view of a first try
+    /// stays in registers.
+    #[inline(always)]
+    fn answer<'r, M: StateMachine, A: Answer>(
+        &self,
+        seen: Seen<W>,
+        ring: impl Fn() -> SlotRing<'r>,
+        machine: &M,
+        request: Request,
+    ) -> Option<A::Out> {
+        if !M::RINGED {
+            return match self.try_ringless(seen, machine, request) {
+                Ok(ruling) => Some(A::of(ruling, machine, request)),
+                Err(actual) => {
+                    let (word, ring) = (seen.word(), SlotRing::NONE);
+                    self.answer_again::<M, A>(word, actual, ring, machine, request)
+                }
+            };
+        }
+        let by_word = self.try_word::<M, A>(seen, machine, request);
         if let Some(Ok(ruling)) = by_word {
-            return Some(ruling.is_admitted());
+            return Some(A::of(ruling, machine, request));
         }
-        let ring = ring();
-        let tried =
-            by_word.unwrap_or_else(|| self.try_charge::<M, true>(word, ring, machine, request));
-        match tried {
-            Ok(ruling) => Some(ruling.is_admitted()),
-            Err(actual) => {
-                let OutOfLine(ruling) = self.charge_again(word, actual, ring, machine, request);
-                ruling.map(|ruling| ruling.is_admitted())
-            }
+        if let Some(Err(actual)) = by_word {
+            return self.answer_again::<M, A>(seen.word(), actual, ring(), machine, request);
         }
+        let (word, ring) = (seen.word(), ring());
+        match self.try_charge::<M, A>(word, ring, machine, request) {
+            Ok(ruling) => Some(A::of(ruling, machine, request)),
+            Err(actual) => self.answer_again::<M, A>(word, actual, ring, machine, request),
+        }
+    }
+
+    /// Answers after a lost race.
+    #[inline(always)]
+    fn answer_again<M: StateMachine, A: Answer>(
+        &self,
+        first: W,
+        actual: W,
+        ring: SlotRing<'_>,
+        machine: &M,
+        request: Request,
+    ) -> Option<A::Out> {
+        let OutOfLine(ruling) = self.charge_again(first, actual, ring, machine, request);
+        ruling.map(|ruling| A::of(ruling, machine, request))
     }
 
     /// As [`decide`](Self::decide), for a caller that explains the ruling itself.
@@ -255,7 +364,7 @@ impl<W: StateWord> StateCell<W> {
         machine: &M,
         request: Request,
     ) -> Option<Ruling<M::View>> {
-        match self.try_charge::<M, false>(word, ring, machine, request) {
+        match self.try_charge::<M, InFull>(word, ring, machine, request) {
             Ok(ruling) => Some(ruling),
             Err(actual) => {
                 let OutOfLine(ruling) = self.charge_again(word, actual, ring, machine, request);
@@ -264,42 +373,56 @@ impl<W: StateWord> StateCell<W> {
         }
     }
 
+    /// One try, where there is no ring. `Err` holds the word that another thread has written.
+    #[inline(always)]
+    fn try_ringless<M: StateMachine>(
+        &self,
+        seen: Seen<W>,
+        machine: &M,
+        request: Request,
+    ) -> Result<Ruling<M::View>, W> {
+        let request = request.or_planted();
+        let view = request.read(machine, seen.state);
+        let (next, ruling) = request.rule(machine, seen.state, view);
+        if let Some(next) = next {
+            self.swap(seen.word(), seen.with_state(next))?;
+        }
+        Ok(ruling)
+    }
+
     /// One try to decide by the word alone, without its ring. `None`: it does not suffice.
     #[inline(always)]
-    fn try_word<M: StateMachine, const BRIEF: bool>(
+    fn try_word<M: StateMachine, A: Answer>(
         &self,
-        word: W,
+        seen: Seen<W>,
         machine: &M,
         request: Request,
     ) -> Option<Result<Ruling<M::View>, W>> {
-        let view = machine.read_word(word.state(), request.now, request.cells, BRIEF)?;
-        let (next, ruling) = request.rule(machine, word.state(), view);
-        let swapped = next.map_or(Ok(()), |next| self.swap(word, word.with_state(next)));
+        let view = machine.read_word(seen.state, request.now, request.cells, A::BRIEF)?;
+        let (next, ruling) = request.rule(machine, seen.state, view);
+        let swapped = next.map_or(Ok(()), |next| self.swap(seen.word(), seen.with_state(next)));
         Some(swapped.map(|()| ruling))
     }
 
-    /// One try; `Err` holds the word that another thread has written. With `BRIEF` it reads only
-    /// what decides, not what a decision tells.
+    /// One try; `Err` holds the word that another thread has written.
     #[inline(always)]
-    fn try_charge<M: StateMachine, const BRIEF: bool>(
+    fn try_charge<M: StateMachine, A: Answer>(
         &self,
         word: W,
         ring: SlotRing<'_>,
         machine: &M,
-        mut request: Request,
+        request: Request,
     ) -> Result<Ruling<M::View>, W> {
         debug_assert!(!word.is_provisional());
-        if planted(Fault::CellsWrap) {
-            request.cells &= u64::from(u32::MAX);
-        }
+        let request = request.or_planted();
         let Request { now, cells } = request;
         let live = ring.of_generation(word.generation());
-        let view = match BRIEF {
+        let view = match A::BRIEF {
             false => machine.read(word.state(), live, now, cells),
             true => machine.read_brief(word.state(), live, now, cells),
         };
         let (next, ruling) = request.rule(machine, word.state(), view);
-        let note = (!BRIEF).then_some(cells);
+        let note = (!A::BRIEF).then_some(cells);
         self.advance(word, ring, machine, Transition { view, next, note })?;
         Ok(ruling)
     }
@@ -435,7 +558,7 @@ impl<W: StateWord> StateCell<W> {
             // The other thread's cache line is here now. A short pause lets that thread win again,
             // which for two threads costs less than two lines in flight.
             backoff.pause();
-            match self.try_charge::<M, false>(word, ring, machine, request) {
+            match self.try_charge::<M, InFull>(word, ring, machine, request) {
                 Ok(ruling) => return OutOfLine(Some(ruling)),
                 Err(actual) => word = actual,
             }

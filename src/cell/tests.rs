@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::fmt;
 
 use super::{CompactCell, CompactWord, Fingerprint, Head, HeadCell};
-use super::{MaxAhead, Request, SlotRing, StateWord};
+use super::{MaxAhead, Request, Seen, SlotRing, StateWord};
 use crate::algo::sealed::Sealed;
 use crate::algo::{Algorithm, Grid, Liveness, NoRing, Ring, StateMachine, Step};
 use crate::decision::{Denied, Permit};
@@ -142,13 +142,13 @@ fn the_loser_of_a_race_is_decided_by_the_state_that_the_winner_left() {
     for (n, remaining, after) in [(1, Some(0), both), (2, None, theirs)] {
         let (decided, head) = beside(theirs, |cell, first, meanwhile| {
             let machine = Interrupted { machine: bucket(), meanwhile };
-            cell.decide(first, || SlotRing::NONE, &machine, request(n))
+            cell.decide(Seen::of(first), || SlotRing::NONE, &machine, request(n))
         });
         let decided = decided.expect("the key is still there");
         assert_eq!((decided.ok().map(|permit| permit.remaining()), head), (remaining, after));
         let (allowed, head) = beside(theirs, |cell, first, meanwhile| {
             let machine = Interrupted { machine: bucket(), meanwhile };
-            cell.allow(first, || SlotRing::NONE, &machine, request(n))
+            cell.allow(Seen::of(first), || SlotRing::NONE, &machine, request(n))
         });
         assert_eq!((allowed, head), (Some(remaining.is_some()), after));
         let (charge, head) = beside(theirs, |cell, first, meanwhile| {
@@ -174,8 +174,9 @@ fn a_word_that_changed_hands_is_charged_no_more() {
     {
         let (decided, head) = beside(theirs, |cell, first, meanwhile| {
             let machine = Interrupted { machine: bucket(), meanwhile };
-            let decided = cell.decide(first, || SlotRing::NONE, &machine, request(1)).is_some();
-            (decided, cell.allow(first, || SlotRing::NONE, &machine, request(1)))
+            let decided =
+                cell.decide(Seen::of(first), || SlotRing::NONE, &machine, request(1)).is_some();
+            (decided, cell.allow(Seen::of(first), || SlotRing::NONE, &machine, request(1)))
         });
         assert_eq!((decided, head), ((false, None), theirs));
     }
@@ -184,10 +185,16 @@ fn a_word_that_changed_hands_is_charged_no_more() {
 #[test]
 fn the_first_try_without_a_race_is_an_answer() {
     let (cell, machine) = (HeadCell::new(Head::committed(3, bucket().fresh(NOW))), bucket());
-    let decided = cell.decide(cell.load(), || SlotRing::NONE, &machine, request(4));
+    let decided = cell.decide(Seen::of(cell.load()), || SlotRing::NONE, &machine, request(4));
     assert_eq!(decided.expect("no other thread").expect("free").remaining(), 1);
-    assert_eq!(cell.allow(cell.load(), || SlotRing::NONE, &machine, request(2)), Some(false));
-    assert_eq!(cell.allow(cell.load(), || SlotRing::NONE, &machine, request(1)), Some(true));
+    assert_eq!(
+        cell.allow(Seen::of(cell.load()), || SlotRing::NONE, &machine, request(2)),
+        Some(false)
+    );
+    assert_eq!(
+        cell.allow(Seen::of(cell.load()), || SlotRing::NONE, &machine, request(1)),
+        Some(true)
+    );
     assert_eq!(cell.load(), Head::committed(3, charged(&bucket(), 5)));
 }
 
@@ -236,7 +243,7 @@ fn a_ring_that_was_read_beside_a_head_that_advanced_is_read_again() {
     let cell = HeadCell::new(fresh);
     let theirs = || {
         if cell.load() == fresh {
-            assert_eq!(cell.allow(fresh, || ring, &log, request(2)), Some(true));
+            assert_eq!(cell.allow(Seen::of(fresh), || ring, &log, request(2)), Some(true));
         }
     };
     let machine = Interrupted { machine: log.clone(), meanwhile: &theirs };
@@ -247,12 +254,13 @@ fn a_ring_that_was_read_beside_a_head_that_advanced_is_read_again() {
     let (ring, cell) = (SlotRing::new(&words), HeadCell::new(fresh));
     let theirs = || {
         if cell.load() == fresh {
-            assert_eq!(cell.allow(fresh, || ring, &log, request(2)), Some(true));
+            assert_eq!(cell.allow(Seen::of(fresh), || ring, &log, request(2)), Some(true));
         }
     };
     let machine = Interrupted { machine: log.clone(), meanwhile: &theirs };
-    let decided =
-        cell.decide(fresh, || ring, &machine, request(0)).expect("the key is still there");
+    let decided = cell
+        .decide(Seen::of(fresh), || ring, &machine, request(0))
+        .expect("the key is still there");
     assert_eq!(decided.expect("nothing was asked for").remaining(), 0);
 }
 
@@ -261,14 +269,14 @@ fn a_denial_on_a_ring_that_changed_hands_is_no_answer() {
     let (log, words) = log();
     let ring = SlotRing::new(&words);
     let cell = HeadCell::new(Head::committed(3, log.fresh(NOW)));
-    assert_eq!(cell.allow(cell.load(), || ring, &log, request(2)), Some(true));
+    assert_eq!(cell.allow(Seen::of(cell.load()), || ring, &log, request(2)), Some(true));
     let full = cell.load();
     let others = Head::committed(4, log.fresh(NOW));
     let theirs = || {
         let _ = cell.swap(full, others);
     };
     let machine = Interrupted { machine: log.clone(), meanwhile: &theirs };
-    assert!(cell.decide(full, || ring, &machine, request(1)).is_none());
+    assert!(cell.decide(Seen::of(full), || ring, &machine, request(1)).is_none());
     assert_eq!(cell.load(), others);
 }
 

@@ -23,13 +23,15 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// times serve the limiter's own algorithm only.
     #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
     pub(super) fn decide_now(&self, plan: Option<&A::Params>, key: &K, n: u64) -> Decision {
-        if !self.is_plain {
-            return self.decide_with_extras(plan, self.probe(key), n, None);
+        let probe = self.probe(key);
+        if let (None, Some(coarse)) = (plan, self.clock.coarse())
+            && self.is_plain
+        {
+            return self.decide_by_coarse(probe, n, coarse);
         }
-        if let (None, Some(coarse)) = (plan, self.clock.coarse()) {
-            return self.decide_by_coarse(self.probe(key), n, coarse);
-        }
-        let (probe, lookup, now) = self.look_up_now(key);
+        let Some((lookup, now)) = self.look_up_now(probe) else {
+            return self.decide_with_extras(plan, probe, n, None);
+        };
         self.judge(self.or_own(plan), (probe, lookup), n, now)
     }
 
@@ -43,10 +45,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         now: Tick,
     ) -> Decision {
         let probe = self.probe(key);
-        if !self.is_plain {
+        let Some(lookup) = self.look_up(probe) else {
             return self.decide_with_extras(plan, probe, n, Some(now));
-        }
-        self.judge(self.or_own(plan), (probe, self.table.find_at_once(probe)), n, now)
+        };
+        self.judge(self.or_own(plan), (probe, lookup), n, now)
     }
 
     /// Decides where threads may have leases of hot keys, or decisions are counted.
@@ -81,21 +83,47 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         self.decide_by(self.or_own(plan), found, n, self.or_now(at))
     }
 
-    /// Looks a key up, and reads the clock.
+    /// Looks at the slot that the key prefers, if that comes first.
+    #[inline(always)]
+    fn look_at_preferred(&self, probe: Probe) -> Option<Lookup<'_>> {
+        match self.begins_at_preferred {
+            true => self.table.find_preferred(probe),
+            false => None,
+        }
+    }
+
+    /// Looks a key up. `None`: leases of hot keys come before that, or decisions are counted.
+    #[inline(always)]
+    fn look_up(&self, probe: Probe) -> Option<Lookup<'_>> {
+        if let Some(lookup) = self.look_at_preferred(probe) {
+            return Some(lookup);
+        }
+        match self.is_plain {
+            true => Some(self.table.find_in_line(probe)),
+            false => None,
+        }
+    }
+
+    /// As [`look_up`](Self::look_up), and reads the clock.
     ///
     /// On some processors a clock read waits for the loads before it, and the longer it waits, the
     /// less it hides of what comes after it. So a slot that is likely to be far away is prefetched
     /// before the clock read and looked at after it; one that is near is looked at first.
     #[inline(always)]
-    fn look_up_now(&self, key: &K) -> (Probe, Lookup<'_>, Tick) {
-        let probe = self.probe(key);
+    fn look_up_now(&self, probe: Probe) -> Option<(Lookup<'_>, Tick)> {
+        if let Some(lookup) = self.look_at_preferred(probe) {
+            return Some((lookup, self.clock.now()));
+        }
+        if !self.is_plain {
+            return None;
+        }
         if self.table.is_far() {
             self.table.prefetch(probe);
             let now = self.clock.now();
-            return (probe, self.table.find_at_once(probe), now);
+            return Some((self.table.find_in_line(probe), now));
         }
-        let lookup = self.table.find_at_once(probe);
-        (probe, lookup, self.clock.now())
+        let lookup = self.table.find_in_line(probe);
+        Some((lookup, self.clock.now()))
     }
 
     /// Admits by a coarse time if that suffices; otherwise the precise time decides.
@@ -170,10 +198,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         if self.clock.coarse().is_some() {
             return self.decide_now(plan, key, n).is_ok();
         }
-        if !self.is_plain {
-            return self.allow_with_extras(plan, self.probe(key), n, None);
-        }
-        let (probe, lookup, now) = self.look_up_now(key);
+        let probe = self.probe(key);
+        let Some((lookup, now)) = self.look_up_now(probe) else {
+            return self.allow_with_extras(plan, probe, n, None);
+        };
         self.allow_found(plan, (probe, lookup), n, now)
     }
 
@@ -181,10 +209,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
     pub(super) fn allow_at(&self, plan: Option<&A::Params>, key: &K, n: u64, now: Tick) -> bool {
         let probe = self.probe(key);
-        if !self.is_plain {
+        let Some(lookup) = self.look_up(probe) else {
             return self.allow_with_extras(plan, probe, n, Some(now));
-        }
-        self.allow_found(plan, (probe, self.table.find_at_once(probe)), n, now)
+        };
+        self.allow_found(plan, (probe, lookup), n, now)
     }
 
     /// Answers yes or no where threads may have leases of hot keys, or decisions are counted.

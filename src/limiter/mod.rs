@@ -82,6 +82,8 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Limiter<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
+    /// A decision begins with the slot that the key prefers: the table has slack, and the limiter is plain.
+    begins_at_preferred: bool,
     /// Neither counts decisions nor leases hot keys.
     is_plain: bool,
     table: Table,
@@ -331,8 +333,10 @@ impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
         tally: Option<Tally>,
         shares: Option<HotKeyLeases>,
     ) -> Self {
-        let (hasher, is_plain) = (seeds.hasher(), tally.is_none() && shares.is_none());
+        let is_plain = tally.is_none() && shares.is_none();
+        let hasher = seeds.hasher();
         Self {
+            begins_at_preferred: is_plain && table.has_slack(),
             is_plain,
             table,
             params,

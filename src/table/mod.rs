@@ -39,7 +39,7 @@ pub(crate) use hot_keys::{Ahead, HotKeyLeases, LeaseRef};
 pub(crate) use memory::{HugePages, OutOfMemory};
 pub(crate) use probe::Probe;
 pub(crate) use request::{Attempt, Charged, Full, KeyRequest};
-use slot_kind::{SlotKind, SlotRef};
+use slot_kind::{FoundSlot, SlotKind, SlotRef};
 use slot_table::SlotTable;
 pub(crate) use slot_table::TakeOver;
 pub(crate) use snapshot::{Misplaced, Row, SavedSlot, TRIES};
@@ -84,8 +84,8 @@ pub(crate) struct Lookup<'a>(Found<'a>);
 
 #[derive(Clone, Copy)]
 enum Found<'a> {
-    Wide(&'a SlotTable<WideSlots>, Option<SlotRef<'a, Head>>),
-    Compact(&'a SlotTable<CompactSlots>, Option<SlotRef<'a, CompactWord>>),
+    Wide(&'a SlotTable<WideSlots>, Option<FoundSlot<'a, Head>>),
+    Compact(&'a SlotTable<CompactSlots>, Option<FoundSlot<'a, CompactWord>>),
 }
 
 impl Table {
@@ -167,6 +167,32 @@ impl Table {
             Kind::Wide(table) => table.take_over.skew,
             Kind::Compact(table) => table.take_over.skew,
         }
+    }
+
+    /// Whether nearly every key is in the slot it prefers.
+    pub(crate) fn has_slack(&self) -> bool {
+        match &self.kind {
+            Kind::Wide(table) => table.slots.has_slack(),
+            Kind::Compact(table) => table.slots.has_slack(),
+        }
+    }
+
+    /// Looks at the slot that the key prefers. `None`: the key is not there.
+    #[inline(always)]
+    pub(crate) fn find_preferred(&self, probe: Probe) -> Option<Lookup<'_>> {
+        Some(Lookup(match &self.kind {
+            Kind::Wide(table) => Found::Wide(table, Some(table.slots.find_preferred(probe)?)),
+            Kind::Compact(table) => Found::Compact(table, Some(table.slots.find_preferred(probe)?)),
+        }))
+    }
+
+    /// As [`find_at_once`](Self::find_at_once), without slack or where the key is not in the slot it prefers.
+    #[inline(always)]
+    pub(crate) fn find_in_line(&self, probe: Probe) -> Lookup<'_> {
+        Lookup(match &self.kind {
+            Kind::Wide(table) => Found::Wide(table, table.slots.find_in_line(probe)),
+            Kind::Compact(table) => Found::Compact(table, table.slots.find_in_line(probe)),
+        })
     }
 
     /// Looks where the key would first be put.
@@ -381,11 +407,11 @@ impl Lookup<'_> {
     pub(crate) fn admit<M: StateMachine>(self, machine: &M, now: Tick, n: u64) -> Option<Permit> {
         let request = Request { now, cells: n };
         match self.0 {
-            Found::Wide(table, Some(SlotRef { cell, word })) => {
-                cell.admit(word, table.slots.ring::<M>(cell), machine, request)
+            Found::Wide(table, Some(FoundSlot { cell, seen })) => {
+                cell.admit(seen.word(), table.slots.ring::<M>(cell), machine, request)
             }
-            Found::Compact(table, Some(SlotRef { cell, word })) => {
-                cell.admit(word, table.slots.ring::<M>(cell), machine, request)
+            Found::Compact(table, Some(FoundSlot { cell, seen })) => {
+                cell.admit(seen.word(), table.slots.ring::<M>(cell), machine, request)
             }
             Found::Wide(_, None) | Found::Compact(_, None) => None,
         }

@@ -3,7 +3,7 @@
 use super::counters::Counters;
 use super::probe::Probe;
 use crate::algo::StateMachine;
-use crate::cell::{ChargeReceipt, SlotRing, StateCell, StateWord};
+use crate::cell::{ChargeReceipt, Seen, SlotRing, StateCell, StateWord};
 
 /// A slot's state word, and its value when it was read.
 pub(super) struct SlotRef<'a, W> {
@@ -24,6 +24,28 @@ impl<W: StateWord> SlotRef<'_, W> {
     /// Whether it is the same slot, with the same value.
     pub(super) fn is(&self, other: &Self) -> bool {
         core::ptr::eq(self.cell, other.cell) && self.word == other.word
+    }
+}
+
+/// A key's committed slot, as a first look has found it.
+pub(super) struct FoundSlot<'a, W> {
+    pub(super) cell: &'a StateCell<W>,
+    pub(super) seen: Seen<W>,
+}
+
+impl<W: Copy> Clone for FoundSlot<'_, W> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<W: Copy> Copy for FoundSlot<'_, W> {}
+
+impl<'a, W: StateWord> FoundSlot<'a, W> {
+    #[inline(always)]
+    pub(super) fn slot(self) -> SlotRef<'a, W> {
+        SlotRef { cell: self.cell, word: self.seen.word() }
     }
 }
 
@@ -88,8 +110,24 @@ pub(super) trait SlotKind {
     /// The ring of a slot.
     fn ring<M: StateMachine>(&self, cell: &StateCell<Self::Word>) -> SlotRing<'_>;
 
+    /// Whether there is [slack](crate::table::slack).
+    fn has_slack(&self) -> bool;
+
+    /// The key's committed slot, if it is the one that the key prefers.
+    fn find_preferred(&self, probe: Probe) -> Option<FoundSlot<'_, Self::Word>>;
+
+    /// The key's committed slot, if it is in the cache line of the one that the key prefers.
+    fn find_in_line(&self, probe: Probe) -> Option<FoundSlot<'_, Self::Word>>;
+
     /// The key's committed slot, if it is where a first look finds most keys.
-    fn find_at_once(&self, probe: Probe) -> Option<SlotRef<'_, Self::Word>>;
+    #[inline(always)]
+    fn find_at_once(&self, probe: Probe) -> Option<FoundSlot<'_, Self::Word>> {
+        let preferred = if self.has_slack() { self.find_preferred(probe) } else { None };
+        match preferred {
+            Some(slot) => Some(slot),
+            None => self.find_in_line(probe),
+        }
+    }
 
     /// The key's slot, committed or claimed, if a first look has not found it.
     fn find_elsewhere(&self, probe: Probe) -> Option<SlotRef<'_, Self::Word>>;

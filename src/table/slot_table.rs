@@ -6,7 +6,7 @@ use super::claim::Outcome;
 use super::counters::Counters;
 use super::probe::Probe;
 use super::request::{Charged, Full, KeyRequest};
-use super::slot_kind::{SlotKind, SlotRef};
+use super::slot_kind::{FoundSlot, SlotKind, SlotRef};
 use crate::algo::{Liveness, Refund, StateMachine};
 use crate::cell::{ChargeReceipt, Request, StateWord};
 use crate::decision::{Decision, OutOfLine};
@@ -38,13 +38,13 @@ impl<K: SlotKind> SlotTable<K> {
     #[inline(always)]
     pub(super) fn answer<M: StateMachine>(
         &self,
-        found: Option<SlotRef<'_, K::Word>>,
+        found: Option<FoundSlot<'_, K::Word>>,
         asked: KeyRequest<'_, M>,
     ) -> Result<Decision, Full> {
         let KeyRequest { probe, machine, request } = asked;
-        if let Some(SlotRef { cell, word }) = found
+        if let Some(FoundSlot { cell, seen }) = found
             && let Some(decision) =
-                cell.decide(word, || self.slots.ring::<M>(cell), machine, request)
+                cell.decide(seen, || self.slots.ring::<M>(cell), machine, request)
         {
             return Ok(decision);
         }
@@ -56,12 +56,12 @@ impl<K: SlotKind> SlotTable<K> {
     #[inline(always)]
     pub(super) fn allow<M: StateMachine>(
         &self,
-        found: Option<SlotRef<'_, K::Word>>,
+        found: Option<FoundSlot<'_, K::Word>>,
         asked: KeyRequest<'_, M>,
     ) -> Result<bool, Full> {
         let KeyRequest { probe, machine, request } = asked;
-        if let Some(SlotRef { cell, word }) = found
-            && let Some(allowed) = cell.allow(word, || self.slots.ring::<M>(cell), machine, request)
+        if let Some(FoundSlot { cell, seen }) = found
+            && let Some(allowed) = cell.allow(seen, || self.slots.ring::<M>(cell), machine, request)
         {
             return Ok(allowed);
         }
@@ -94,7 +94,7 @@ impl<K: SlotKind> SlotTable<K> {
     /// Charges a request so that it can be refunded.
     pub(super) fn charge<M: Refund>(&self, asked: &KeyRequest<'_, M>) -> Charged {
         let &KeyRequest { probe, machine, request } = asked;
-        let first = self.slots.find_at_once(probe);
+        let first = self.slots.find_at_once(probe).map(FoundSlot::slot);
         let mut slot = first.or_else(|| self.slots.find_elsewhere(probe));
         let ruling = slot.filter(|slot| !slot.word.is_provisional()).and_then(|slot| {
             let ring = self.slots.ring::<M>(slot.cell);

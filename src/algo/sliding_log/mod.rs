@@ -378,13 +378,10 @@ impl StateMachine for SlidingLogParams {
         let SlidingLogView { lap, filled, last, floor, birth, .. } = view;
         let view = View { ring, word: 0, lap, filled, last, floor, ahead: 0, birth };
         let known = self.known(&view);
-        if known == 0 {
-            return write(cell_at(self.places), cell(last, FIRST));
-        }
         if known > 1 && matches!(self.entry(&view, 1), Entry::Latest) {
             return self.publish_all(view, write);
         }
-        let (place, lap) = self.position(&view, 0);
+        let (place, lap) = if known == 0 { (self.places, FIRST) } else { self.position(&view, 0) };
         write(cell_at(place), cell(last, lap))
     }
 

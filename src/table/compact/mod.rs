@@ -18,7 +18,7 @@ use super::counters::Counters;
 use super::memory::{HugePages, Lines, OutOfMemory, prefetch};
 use super::probe::Probe;
 use super::slack::slack_factor;
-use super::slot_kind::{BestSlots, Candidate, Ranking, SlotKind, SlotRef};
+use super::slot_kind::{BestSlots, Candidate, FoundSlot, Ranking, SlotKind, SlotRef};
 use crate::algo::StateMachine;
 use crate::cell::{ChargeReceipt, CompactCell, CompactWord, Fingerprint, SlotRing, StateWord};
 use crate::sync::{Fault, planted};
@@ -51,24 +51,31 @@ impl CompactSlots {
     }
 }
 
+/// The slot, if it is the key's and committed.
+#[inline(always)]
+fn committed_at(
+    cell: &CompactCell,
+    fingerprint: Fingerprint,
+) -> Option<FoundSlot<'_, CompactWord>> {
+    let seen = cell.load_in_life(fingerprint.life())?;
+    Some(FoundSlot { cell, seen })
+}
+
 /// The key's committed slot in a bucket.
 ///
 /// Which of the eight it is cannot be predicted, so all but the last are compared without a
 /// branch, and the last one is read if it is none of them.
 #[inline(always)]
-fn find_in(bucket: &Bucket, fingerprint: Fingerprint) -> Option<SlotRef<'_, CompactWord>> {
+fn find_in(bucket: &Bucket, fingerprint: Fingerprint) -> Option<FoundSlot<'_, CompactWord>> {
     // A load that decides nothing would only multiply a model's interleavings.
     if cfg!(tollgate_loom) {
-        let slots = bucket.iter().map(|cell| SlotRef { cell, word: cell.load() });
-        return slots.into_iter().find(|slot| slot.word.is_committed_of(fingerprint));
+        return bucket.iter().find_map(|cell| committed_at(cell, fingerprint));
     }
     let mut matching: usize = 1;
     for cell in bucket[..BUCKET - 1].iter().rev() {
-        matching = matching * 2 + usize::from(cell.load_relaxed().is_committed_of(fingerprint));
+        matching = matching * 2 + usize::from(cell.seems_in_life(fingerprint.life()));
     }
-    let cell = &bucket[matching.trailing_zeros() as usize % BUCKET];
-    let word = cell.load();
-    word.is_committed_of(fingerprint).then_some(SlotRef { cell, word })
+    committed_at(&bucket[matching.trailing_zeros() as usize % BUCKET], fingerprint)
 }
 
 impl SlotKind for CompactSlots {
@@ -84,18 +91,20 @@ impl SlotKind for CompactSlots {
         SlotRing::NONE
     }
 
-    /// The key's committed slot, if it is in its first bucket.
     #[inline(always)]
-    fn find_at_once(&self, probe: Probe) -> Option<SlotRef<'_, CompactWord>> {
-        let fingerprint = Fingerprint::of(probe.hash());
-        if self.has_slack {
-            let cell = self.lines.preferred(probe);
-            let word = cell.load();
-            if word.is_committed_of(fingerprint) {
-                return Some(SlotRef { cell, word });
-            }
-        }
-        find_in(self.lines.first_bucket(probe), fingerprint)
+    fn has_slack(&self) -> bool {
+        self.has_slack
+    }
+
+    #[inline(always)]
+    fn find_preferred(&self, probe: Probe) -> Option<FoundSlot<'_, CompactWord>> {
+        committed_at(self.lines.preferred(probe), Fingerprint::of(probe.hash()))
+    }
+
+    /// A line is a bucket.
+    #[inline(always)]
+    fn find_in_line(&self, probe: Probe) -> Option<FoundSlot<'_, CompactWord>> {
+        find_in(self.lines.first_bucket(probe), Fingerprint::of(probe.hash()))
     }
 
     /// The key's committed slot, if it is in its second bucket.
@@ -105,12 +114,15 @@ impl SlotKind for CompactSlots {
         if second == first {
             return None;
         }
-        find_in(self.lines.bucket(second), Fingerprint::of(probe.hash()))
+        find_in(self.lines.bucket(second), Fingerprint::of(probe.hash())).map(FoundSlot::slot)
     }
 
     #[inline]
     fn find_committed(&self, probe: Probe) -> Option<SlotRef<'_, CompactWord>> {
-        self.find_at_once(probe).or_else(|| self.find_elsewhere(probe))
+        match self.find_at_once(probe) {
+            Some(found) => Some(found.slot()),
+            None => self.find_elsewhere(probe),
+        }
     }
 
     fn matching(&self, probe: Probe) -> impl Iterator<Item = SlotRef<'_, CompactWord>> {

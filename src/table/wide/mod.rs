@@ -37,7 +37,7 @@ use super::counters::Counters;
 use super::memory::{HugePages, LINE_WORDS, OutOfMemory, RingWords, Slots, prefetch};
 use super::probe::{LINE, Order, Probe};
 use super::slack::slack_factor;
-use super::slot_kind::{BestSlots, Ranking, SlotKind, SlotRef};
+use super::slot_kind::{BestSlots, FoundSlot, Ranking, SlotKind, SlotRef};
 use crate::algo::StateMachine;
 use crate::cell::{ChargeReceipt, Head, HeadCell, SlotRing, StateWord};
 use crate::sync::{AtomicU64, Fault, planted};
@@ -182,16 +182,20 @@ impl SlotKind for WideSlots {
         SlotRing::new(words)
     }
 
-    /// At the stated capacity 72 of 100 keys are in the slot they prefer, 94 in its cache line,
-    /// which the decision needs anyway. In a table with slack 93 of 100 are in the slot they prefer, so
-    /// it is looked at first: the branch is predicted.
     #[inline(always)]
-    fn find_at_once(&self, probe: Probe) -> Option<SlotRef<'_, Head>> {
-        if self.has_slack
-            && let Some(preferred) = self.slots.preferred(probe).committed_for(probe)
-        {
-            return Some(preferred);
-        }
+    fn has_slack(&self) -> bool {
+        self.has_slack
+    }
+
+    #[inline(always)]
+    fn find_preferred(&self, probe: Probe) -> Option<FoundSlot<'_, Head>> {
+        self.slots.preferred(probe).committed_for(probe)
+    }
+
+    /// At the stated capacity 72 of 100 keys are in the slot they prefer, 94 in its cache line,
+    /// which the decision needs anyway.
+    #[inline(always)]
+    fn find_in_line(&self, probe: Probe) -> Option<FoundSlot<'_, Head>> {
         let line = probe.order(self.bucket_count()).first_of_line();
         let likely = likely_in(self.slots.first_bucket(probe), Owner::of(probe.hash()), line);
         likely.committed_for(probe)
@@ -205,7 +209,7 @@ impl SlotKind for WideSlots {
     #[inline(always)]
     fn find_committed(&self, probe: Probe) -> Option<SlotRef<'_, Head>> {
         match self.find_at_once(probe) {
-            Some(slot) => Some(slot),
+            Some(found) => Some(found.slot()),
             None => self.find_beside_claims(probe),
         }
     }

@@ -3,7 +3,7 @@
 use crate::cell::{GENERATION_BITS, Head, HeadCell, StateWord};
 use crate::sync::{AtomicU64, Fault, Ordering, planted};
 use crate::table::probe::Probe;
-use crate::table::slot_kind::SlotRef;
+use crate::table::slot_kind::{FoundSlot, SlotRef};
 use crate::word::Field;
 
 const GENERATION: Field = Field::new(0, GENERATION_BITS);
@@ -29,6 +29,13 @@ impl Owner {
         // The field is the topmost one: the shift leaves its bits alone.
         let bits = hash << GENERATION_BITS;
         Self(if bits == 0 { 1 << GENERATION_BITS } else { bits })
+    }
+
+    /// The same, but `None` for the few hashes whose owner is not a mere shift of them.
+    #[inline(always)]
+    const fn of_most(hash: u64) -> Option<Self> {
+        let bits = hash << GENERATION_BITS;
+        if bits == 0 { None } else { Some(Self(bits)) }
     }
 
     /// The same owner in another generation.
@@ -69,8 +76,9 @@ impl Owner {
 /// A slot for one key.
 #[repr(C)]
 pub(in crate::table) struct Slot {
-    owner: AtomicU64,
+    /// At the slot's own address, which a charge needs.
     pub(super) head: HeadCell,
+    owner: AtomicU64,
 }
 
 #[cfg(not(tollgate_loom))]
@@ -107,22 +115,16 @@ impl Slot {
         (is_its_own || planted(Fault::GenerationUnchecked)).then_some(found)
     }
 
-    /// The slot, if it is the key's and committed.
+    /// The slot, if it is the key's and committed. It may miss the key of one fingerprint in 2^54, which
+    /// [`seen_for`](Self::seen_for) does not.
     #[inline(always)]
-    pub(super) fn committed_for(&self, probe: Probe) -> Option<SlotRef<'_, Head>> {
-        let generation = self.owner().generation_of(Owner::of(probe.hash()));
-        // A load that decides nothing would only multiply a model's interleavings.
-        if cfg!(tollgate_loom) && generation > Head::GENERATION_MAX {
+    pub(super) fn committed_for(&self, probe: Probe) -> Option<FoundSlot<'_, Head>> {
+        let generation = self.owner().generation_of(Owner::of_most(probe.hash())?);
+        if generation > Head::GENERATION_MAX {
             return None;
         }
-        // Twice the generation is the topmost bits of a committed head. It overflows for no generation,
-        // and the branch is predicted.
-        let life = generation.checked_add(generation)?;
-        let word = self.head.load();
-        if word.is_of_life(life) {
-            return Some(SlotRef { cell: &self.head, word });
-        }
-        None
+        let seen = self.head.see_in(generation)?;
+        Some(FoundSlot { cell: &self.head, seen })
     }
 
     /// The slot and its owner, if it is some key's and committed.
