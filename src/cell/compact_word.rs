@@ -1,6 +1,7 @@
 //! A key and its state in one word.
 
-use super::state_cell::{StateCell, StateWord};
+use super::state_cell::StateCell;
+use super::state_word::StateWord;
 use crate::algo::COMPACT_BITS;
 use crate::word::Field;
 

@@ -8,7 +8,9 @@
 use super::head::{Head, HeadCell};
 use super::receipt::ChargeReceipt;
 use super::ring::SlotRing;
-use super::state_cell::{MaxAhead, Request, Ruling, StateWord};
+use super::ruling::{Request, Ruling};
+use super::state_cell::MaxAhead;
+use super::state_word::StateWord;
 use crate::algo::{Refund, StateMachine, Step, Visitor};
 use crate::decision::{Decision, Denied, OutOfLine, Permit};
 use crate::sync::AtomicU64;

@@ -1,6 +1,7 @@
 //! A wide slot's state word.
 
-use super::state_cell::{Seen, StateCell, StateWord};
+use super::state_cell::StateCell;
+use super::state_word::{Seen, StateWord};
 use crate::algo::PAYLOAD_BITS;
 use crate::sync::{Fault, planted};
 use crate::word::Field;

@@ -10,7 +10,9 @@ mod direct;
 mod head;
 mod receipt;
 mod ring;
+mod ruling;
 mod state_cell;
+mod state_word;
 #[cfg(all(test, not(any(tollgate_loom, tollgate_shuttle))))]
 pub(crate) mod tests;
 mod versioned;
@@ -20,7 +22,9 @@ pub(crate) use direct::DirectCell;
 pub(crate) use head::{GENERATION_BITS, Head, HeadCell};
 pub(crate) use receipt::ChargeReceipt;
 pub(crate) use ring::SlotRing;
-pub(crate) use state_cell::{MaxAhead, Request, Ruling, Seen, StateCell, StateWord};
+pub(crate) use ruling::{Request, Ruling};
+pub(crate) use state_cell::{MaxAhead, StateCell};
+pub(crate) use state_word::{Seen, StateWord};
 #[cfg(not(tollgate_loom))]
 pub(crate) use versioned::VersionedCell;
 #[cfg(tollgate_loom)]

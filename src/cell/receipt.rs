@@ -1,6 +1,6 @@
 //! Receipts of charges that can be refunded.
 
-use super::state_cell::{Request, Ruling};
+use super::ruling::{Request, Ruling};
 use crate::algo::{Receipt, Refund, Step};
 use crate::decision::Denied;
 use crate::time::Tick;

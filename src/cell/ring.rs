@@ -33,7 +33,8 @@
 //! tests do not notice a mistake here.
 
 use super::head::GENERATION_BITS;
-use super::state_cell::{StateCell, StateWord};
+use super::state_cell::StateCell;
+use super::state_word::StateWord;
 use crate::algo::Ring;
 use crate::sync::{AtomicU64, Fault, Ordering, planted};
 use crate::word::Field;

@@ -1,0 +1,118 @@
+//! A request to a cell, the ruling, and the answer that is made of it.
+
+use crate::algo::{NoRing, StateMachine, Step};
+use crate::decision::Decision;
+use crate::sync::{Fault, planted};
+use crate::time::Tick;
+
+/// A request to a state: cells, at an instant.
+///
+/// It fits two registers, so that calls of cold functions do not spill it to memory on the hot path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) now: Tick,
+    pub(crate) cells: u64,
+}
+
+impl Request {
+    /// Reads a state that has no ring, or none yet.
+    #[inline(always)]
+    pub(crate) fn read<M: StateMachine>(self, machine: &M, state: u64) -> M::View {
+        machine.read(state, NoRing, self.now, self.cells)
+    }
+
+    /// The request as it is, unless a model plants the mistake of deciding about 32 bits of it.
+    #[inline(always)]
+    pub(super) fn or_planted(self) -> Self {
+        match planted(Fault::CellsWrap) {
+            true => Self { cells: self.cells & u64::from(u32::MAX), ..self },
+            false => self,
+        }
+    }
+
+    /// The next state of a word with the state `state`, and the ruling. `None`: nothing is to be written.
+    ///
+    /// An admission that has cost something is written even if the state is the same, as it may be after a
+    /// whole ring of time: the swap is harmless, and the comparison would be in every decision's way.
+    #[inline(always)]
+    pub(super) fn rule<M: StateMachine>(
+        self,
+        machine: &M,
+        state: u64,
+        view: M::View,
+    ) -> (Option<u64>, Ruling<M::View>) {
+        let written = |next| (next != state).then_some(next);
+        match machine.step(view, self.now, self.cells) {
+            Step::Admit { next } if self.cells > 0 => (Some(next), Ruling::Admitted(view)),
+            Step::Admit { next } => (written(next), Ruling::Admitted(view)),
+            Step::DenyCounted { next } => (written(next), Ruling::Denied(view)),
+            Step::Deny => (None, Ruling::Denied(view)),
+        }
+    }
+}
+
+/// Admitted or denied, with the view that it was judged by.
+///
+/// Two registers where the view is one word. The caller builds the 64 bytes of a [`Decision`] from
+/// it, in its own frame: returned through memory they cost more than deciding.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ruling<V> {
+    Admitted(V),
+    Denied(V),
+}
+
+impl<V> Ruling<V> {
+    #[inline(always)]
+    pub(crate) fn is_admitted(&self) -> bool {
+        matches!(self, Self::Admitted(_))
+    }
+
+    /// The full decision.
+    #[inline(always)]
+    pub(crate) fn explain<M: StateMachine<View = V>>(
+        self,
+        machine: &M,
+        request: Request,
+    ) -> Decision {
+        let Request { now, cells } = request;
+        match self {
+            Self::Admitted(view) => Ok(machine.permit(view, now, cells)),
+            Self::Denied(view) => Err(machine.denied(view, now, cells)),
+        }
+    }
+}
+
+/// What a caller is told of a ruling.
+pub(super) trait Answer {
+    /// A first try reads only what decides, not what a decision tells.
+    const BRIEF: bool;
+    type Out;
+
+    fn of<M: StateMachine>(ruling: Ruling<M::View>, machine: &M, request: Request) -> Self::Out;
+}
+
+/// The whole decision.
+pub(super) struct InFull;
+
+impl Answer for InFull {
+    const BRIEF: bool = false;
+    type Out = Decision;
+
+    #[inline(always)]
+    fn of<M: StateMachine>(ruling: Ruling<M::View>, machine: &M, request: Request) -> Decision {
+        ruling.explain(machine, request)
+    }
+}
+
+/// Whether it is admitted.
+pub(super) struct YesOrNo;
+
+impl Answer for YesOrNo {
+    const BRIEF: bool = true;
+    type Out = bool;
+
+    #[inline(always)]
+    fn of<M: StateMachine>(ruling: Ruling<M::View>, _: &M, _: Request) -> bool {
+        ruling.is_admitted()
+    }
+}
