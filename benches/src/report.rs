@@ -48,6 +48,13 @@ pub fn quartiles(values: &[f64]) -> [f64; 3] {
     [last / 4, last / 2, last - last / 4].map(|index| sorted[index])
 }
 
+/// The row with the lowest median among those that `is_one` names.
+pub fn fastest(figures: &[Figures], is_one: impl Fn(&str) -> bool) -> Option<&str> {
+    let median = |row: &Figures| quartiles(&row.nanos)[1];
+    let named = figures.iter().filter(|row| is_one(&row.name));
+    named.min_by(|a, b| median(a).total_cmp(&median(b))).map(|row| row.name.as_str())
+}
+
 /// Prints the ratio of two rows with a bound. The ratio is computed for each round, and the median
 /// is compared with the bound. Prints nothing if a row was not run.
 pub fn target(what: &str, figures: &[Figures], [over, under]: [&str; 2], bound: Bound) {

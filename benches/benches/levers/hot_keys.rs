@@ -10,8 +10,8 @@ use tollgate_benches::locked::{
     Arrival, Keyed, Kind, Locked, ParkingLot, Std, SubWindowCounts, TwoWindows, WindowCount,
 };
 use tollgate_benches::options::Options;
-use tollgate_benches::report::{Bound, compared, note, quartiles, table, target};
-use tollgate_benches::rounds::{Figures, Row, Turn, compare};
+use tollgate_benches::report::{Bound, compared, fastest, note, table, target};
+use tollgate_benches::rounds::{Row, Turn, compare};
 
 const THREADS: usize = 2;
 const DECISIONS: usize = 400_000;
@@ -62,10 +62,12 @@ where
     let figures = compare(options, DECISIONS, &rows);
     table(&title, &figures);
     for how in [OWN, GIVEN] {
-        let Some(best) = fastest(&figures, &LOCKS.map(|lock| of(lock, how))) else { continue };
-        target(&title, &figures, [&best, &of(LEASES, how)], Bound::AtLeast(8.0));
+        let locks = LOCKS.map(|lock| of(lock, how));
+        let is_lock = |name: &str| locks.iter().any(|lock| lock == name);
+        let Some(best) = fastest(&figures, is_lock) else { continue };
+        target(&title, &figures, [best, &of(LEASES, how)], Bound::AtLeast(8.0));
         for ours in [PLAIN, LEASING] {
-            compared(&title, &figures, [&best, &of(ours, how)]);
+            compared(&title, &figures, [best, &of(ours, how)]);
         }
     }
     println!();
@@ -138,11 +140,4 @@ fn count(turn: Turn, mut check: impl FnMut(u64) -> bool) -> usize {
         admitted += usize::from(black_box(check(black_box(now))));
     }
     admitted
-}
-
-/// The row of these names with the lowest median.
-fn fastest(figures: &[Figures], names: &[String]) -> Option<String> {
-    let median = |row: &&Figures| quartiles(&row.nanos)[1];
-    let named = figures.iter().filter(|row| names.contains(&row.name));
-    named.min_by(|a, b| median(a).total_cmp(&median(b))).map(|row| row.name.clone())
 }

@@ -11,7 +11,7 @@ use tollgate_benches::locked::{
     Answer, Arrival, Log, OurStep, ParkingLot, Std, SubWindowCounts, WindowCount, textbook,
 };
 use tollgate_benches::options::Options;
-use tollgate_benches::report::{compared, heading, quartiles, target};
+use tollgate_benches::report::{compared, fastest, heading, target};
 use tollgate_benches::rounds::Figures;
 
 use case::{Ask, BUCKET, Case, HOT, Limit, UNIFORM, ZIPF};
@@ -66,7 +66,7 @@ fn against_the_best(rows: Rows<'_>) {
     let title = case.title(algorithm);
     let figures = rows.figures(&title);
     for how in [GIVEN, OWN] {
-        let Some(best) = best(&figures, how) else { continue };
+        let Some(best) = best_lock(&figures, how) else { continue };
         let [brief, full] =
             ["tollgate allow", "tollgate"].map(|ours| format!("{algorithm}: {ours}, {how}"));
         target(&title, &figures, [best, &brief], case.bound());
@@ -75,13 +75,10 @@ fn against_the_best(rows: Rows<'_>) {
     println!();
 }
 
-/// The best lock.
-fn best<'a>(figures: &'a [Figures], how: &str) -> Option<&'a str> {
+fn best_lock<'a>(figures: &'a [Figures], how: &str) -> Option<&'a str> {
     let is_ours =
         |name: &str| [": tollgate, ", ": tollgate allow, "].iter().any(|ours| name.contains(ours));
-    let theirs = figures.iter().filter(|row| !is_ours(&row.name) && row.name.ends_with(how));
-    let median = |row: &Figures| quartiles(&row.nanos)[1];
-    theirs.min_by(|a, b| median(a).total_cmp(&median(b))).map(|row| row.name.as_str())
+    fastest(figures, |name| !is_ours(name) && name.ends_with(how))
 }
 
 /// Both sides compute what remains and how long to wait; locks do so after releasing the lock. Here
@@ -104,7 +101,7 @@ fn full_answers(options: &Options, case: Case, keys: &Keys) {
     });
     let title = case.title("GCRA told");
     let figures = rows.figures(&title);
-    if let Some(best) = best(&figures, OWN) {
+    if let Some(best) = best_lock(&figures, OWN) {
         let ours = format!("GCRA told: tollgate, {OWN}");
         target(&title, &figures, [best, &ours], case.bound());
     }

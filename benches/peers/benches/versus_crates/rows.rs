@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use tollgate_benches::keys::{self, Draw};
 use tollgate_benches::options::Options;
-use tollgate_benches::report::{Bound, compared, quartiles, target};
+use tollgate_benches::report::{Bound, compared, fastest, target};
 use tollgate_benches::rounds::{Figures, Row, Turn};
 use tollgate_peers::forms::{Form, Sequence, mixed};
 use tollgate_peers::peer::{Keyed, TimeGiven, Visitor};
@@ -182,14 +182,12 @@ fn each<K>(
     admitted
 }
 
-/// The fastest of some rows, by its median.
-pub(crate) fn best<'f>(figures: &'f [Figures], names: &[String]) -> Option<&'f Figures> {
-    let median = |row: &Figures| quartiles(&row.nanos)[1];
-    let named = figures.iter().filter(|row| names.contains(&row.name));
-    named.min_by(|a, b| median(a).total_cmp(&median(b)))
+/// The fastest of the rows with these names.
+pub(crate) fn best<'f>(figures: &'f [Figures], names: &[String]) -> Option<&'f str> {
+    fastest(figures, |name| names.iter().any(|one| one == name))
 }
 
-/// What users would take instead, with its own clock: governor, and a bucket under a lock.
+/// Rows of limiters that users would take instead, by their own clock: governor, and a bucket under a lock.
 const USUAL: [&str; 4] = [
     "governor, own clock",
     "governor, ahash, own clock",
@@ -221,7 +219,7 @@ pub(crate) fn beside_best(
 ) {
     let Some(best) = best(figures, theirs) else { return };
     match least {
-        Some(least) => target(what, figures, [&best.name, ours], Bound::AtLeast(least)),
-        None => compared(what, figures, [&best.name, ours]),
+        Some(least) => target(what, figures, [best, ours], Bound::AtLeast(least)),
+        None => compared(what, figures, [best, ours]),
     }
 }

@@ -50,7 +50,7 @@ fn print_targets(figures: &[Figures], exact: &Exact) {
         {
             let Some(best) = best(figures, peers) else { continue };
             let what = format!("{NAME}, {what}{whose}");
-            of_medians(&what, figures, [&best.name, ours], least.map(Bound::AtLeast));
+            of_medians(&what, figures, [best, ours], least.map(Bound::AtLeast));
         }
     }
     println!();
