@@ -61,7 +61,7 @@ for bench in "${benches[@]}"; do
     took[$bench]="${took[$bench]:-20}"
     left=$((left + ${took[$bench]}))
 done
-# What is left is scaled by how long the benches so far took, beside what they usually take.
+# The time left is scaled: the time that the benches so far took, over the time that they usually take.
 start=$SECONDS usual_so_far=0 index=0
 for bench in "${benches[@]}"; do
     index=$((index + 1)) spent=$((SECONDS - start)) minutes=$((left / 60 + 1))

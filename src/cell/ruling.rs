@@ -82,7 +82,7 @@ impl<V> Ruling<V> {
     }
 }
 
-/// What a caller is told of a ruling.
+/// An answer that is made of a ruling.
 pub(super) trait Answer {
     /// A first try reads only what decides, not what a decision tells.
     const BRIEF: bool;

@@ -1,4 +1,4 @@
-//! What a cell holds: an algorithm's state, and above it what tells whose state it is.
+//! The word of a cell: an algorithm's state, and above it the bits that tell whose state it is.
 
 use core::marker::PhantomData;
 

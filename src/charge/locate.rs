@@ -10,7 +10,7 @@ use crate::limiter::direct::Direct;
 use crate::table::Probe;
 use crate::time::{Clock, Tick};
 
-/// What reservations, debts and leases share.
+/// A gate whose states reservations, debts and leases find again.
 pub trait Locate: Gate<Time = Option<Tick>> + Sized {
     /// Where a key's state is found.
     type Spot: Copy + Debug + Send + Sync;

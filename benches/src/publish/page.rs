@@ -21,13 +21,13 @@ const WORST: usize = 4;
 struct Plot {
     file: &'static str,
     bench: &'static str,
-    /// What the section's title contains.
+    /// A part of the section's title.
     section: &'static str,
     draws: Draws,
     caption: &'static str,
 }
 
-/// What a plot shows.
+/// The rows of a plot.
 enum Draws {
     /// Each comparison with others, as the ratio of times.
     Ratios,
@@ -144,7 +144,7 @@ pub(super) fn page(folder: &str, all: &[Saved]) -> String {
     format!("{}\n", text.trim_end())
 }
 
-/// What limiters grant that they should not: to threads that race, and to keys that were forgotten.
+/// Over-grants of limiters: to threads that race, and to keys that were forgotten.
 fn granted(text: &mut String, all: &[Saved]) {
     let mut items = all.iter().flat_map(Saved::items).peekable();
     while let Some(item) = items.next() {
