@@ -58,8 +58,8 @@ pub struct Stats {
 /// let gate: Limiter<u32> = Limiter::builder(Quota::per_hour(5)).capacity(100).build()?;
 /// (0..50).for_each(|key| assert!(gate.check(&key).is_ok()));
 /// let occupancy = gate.occupancy();
-/// assert_eq!((occupancy.live, occupancy.capacity, occupancy.slots), (50, 101, 4 * 184));
-/// assert_eq!(occupancy.load(), 50.0 / (4.0 * 184.0));
+/// assert_eq!((occupancy.live, occupancy.capacity, occupancy.slots), (50, 101, 8 * 184));
+/// assert_eq!(occupancy.load(), 50.0 / (8.0 * 184.0));
 /// # Ok::<(), tollgate::BuildError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
