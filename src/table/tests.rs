@@ -4,11 +4,13 @@ use core::time::Duration;
 
 use super::snapshot::debt_of;
 use super::{
-    Attempt, HugePages, KeyRequest, Misplaced, Probe, RingLayout, Row, SavedSlot, Table, TakeOver,
+    Attempt, Event, Full, HugePages, KeyRequest, Misplaced, Probe, RingLayout, Row, SavedSlot,
+    Table, TakeOver,
 };
 use crate::algo::{Algorithm, NoRing, PAYLOAD_BITS, StateMachine, Step};
 use crate::cell::tests::Interrupted;
 use crate::cell::{CompactWord, Request, StateWord};
+use crate::decision::Decision;
 use crate::time::Tick;
 use crate::{Gcra, Quota, SlidingLog};
 
@@ -91,6 +93,35 @@ fn admits_at_once(table: &Table, machine: &impl StateMachine) {
     assert!(table.find_at_once(probe).admit(machine, NOW, 51).is_none());
     let permit = table.find_at_once(probe).admit(machine, NOW, 0).expect("it was charged once");
     assert_eq!(permit.remaining(), 50);
+}
+
+/// Zero stands for a slot that was never used, so such a key has another fingerprint.
+#[test]
+fn a_key_with_a_fingerprint_of_zero_has_one_slot() {
+    let (machine, narrow) = (wide_bucket(), compact_bucket());
+    let has_one_slot = |table: &Table, charge: &dyn Fn(u64) -> Option<u64>| {
+        let charges = [40, 10, 51, 50, 1].map(charge);
+        assert_eq!(charges, [Some(60), Some(50), None, Some(0), None]);
+        assert_eq!(table.counters().total(Event::Claimed), 1);
+    };
+    for hash in [0, 1 << 26, 1 << 54, 1 << 63] {
+        let probe = Probe::new(hash);
+        let table = wide(&machine);
+        has_one_slot(&table, &|n| {
+            left(table.find_at_once(probe).decide(request(probe, &machine, n)))
+        });
+        assert!(table.peek(probe, &machine, NOW, 1).is_some());
+        table.forget(probe);
+        assert!(table.peek(probe, &machine, NOW, 1).is_none());
+        let table = Table::compact(2, DENY, HugePages(false)).expect("memory");
+        has_one_slot(&table, &|n| {
+            left(table.find_at_once(probe).decide(request(probe, &narrow, n)))
+        });
+    }
+}
+
+fn left(decided: Result<Decision, Full>) -> Option<u64> {
+    Some(decided.expect("a place").ok()?.remaining())
 }
 
 #[test]
