@@ -8,8 +8,22 @@ use rand_distr::{Distribution, Zipf};
 /// Keys in a sequence: 4 MB of `u64`, read in order, so prefetched.
 pub const SEQUENCE: usize = 1 << 19;
 
+/// Keys of a table that may be taken for another. Of a million in compact slots, two coincide in one table
+/// of ten.
+pub const COINCIDING_MAX: usize = 5;
+
 const ZIPF: f64 = 0.99;
 const STEEP: f64 = 1.2;
+
+/// Asks for a first cell for every key. All are admitted but those that coincide with another.
+///
+/// # Panics
+///
+/// If more are denied than can be explained so.
+pub fn ask_for_all<K>(keys: &[K], check: impl Fn(&K) -> bool) {
+    let denied = keys.iter().filter(|key| !check(key)).count();
+    assert!(denied <= COINCIDING_MAX, "{denied} of {} fresh keys are denied", keys.len());
+}
 
 /// The distribution of the ranks in a sequence.
 #[derive(Clone, Copy, Debug, PartialEq)]
