@@ -199,11 +199,7 @@ impl<W: StateWord> StateCell<W> {
     ) -> Result<Ruling<M::View>, W> {
         let request = request.or_planted();
         let view = request.read(machine, seen.state);
-        let (next, ruling) = request.rule(machine, seen.state, view);
-        if let Some(next) = next {
-            self.swap(seen.word(), seen.with_state(next))?;
-        }
-        Ok(ruling)
+        self.try_view(seen, machine, request, view)
     }
 
     /// One try to decide by the word alone, without its ring. `None`: it does not suffice.
@@ -215,9 +211,23 @@ impl<W: StateWord> StateCell<W> {
         request: Request,
     ) -> Option<Result<Ruling<M::View>, W>> {
         let view = machine.read_word(seen.state, request.now, request.cells, A::BRIEF)?;
+        Some(self.try_view(seen, machine, request, view))
+    }
+
+    /// Rules by a view that needed no ring, and writes the next state.
+    #[inline(always)]
+    fn try_view<M: StateMachine>(
+        &self,
+        seen: Seen<W>,
+        machine: &M,
+        request: Request,
+        view: M::View,
+    ) -> Result<Ruling<M::View>, W> {
         let (next, ruling) = request.rule(machine, seen.state, view);
-        let swapped = next.map_or(Ok(()), |next| self.swap(seen.word(), seen.with_state(next)));
-        Some(swapped.map(|()| ruling))
+        if let Some(next) = next {
+            self.swap(seen.word(), seen.with_state(next))?;
+        }
+        Ok(ruling)
     }
 
     /// One try; `Err` holds the word that another thread has written.
