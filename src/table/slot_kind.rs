@@ -28,19 +28,11 @@ impl<W: StateWord> SlotRef<'_, W> {
 }
 
 /// A key's committed slot, as a first look has found it.
+#[derive(Clone, Copy)]
 pub(super) struct FoundSlot<'a, W> {
     pub(super) cell: &'a StateCell<W>,
     pub(super) seen: Seen<W>,
 }
-
-impl<W: Copy> Clone for FoundSlot<'_, W> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<W: Copy> Copy for FoundSlot<'_, W> {}
 
 impl<'a, W: StateWord> FoundSlot<'a, W> {
     #[inline(always)]
