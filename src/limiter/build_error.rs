@@ -65,9 +65,9 @@ impl fmt::Display for BuildError {
             Self::NotCompact => f.write_str(
                 "compact slots were asked for, but this algorithm or quota does not fit them: use \
                  SlotLayout::Auto or SlotLayout::Wide. Leases (Gcra::leases, FixedWindow::leases, \
-                 lease_hot_keys), Gcra::for_plans and all algorithms but Gcra, LeakyQueue and FixedWindow need wide slots. Gcra and \
-                 LeakyQueue fit with at most 1.5 million cells a second and a burst of at most \
-                 2^31 that takes 0.64 ms or longer to come back; FixedWindow with a lower limit or \
+                 lease_hot_keys), Gcra::for_plans and all algorithms but Gcra, LeakyQueue and \
+                 FixedWindow need wide slots. Gcra and LeakyQueue fit with at most 1.5 million cells a \
+                 second and a burst of at most 2^31 that takes 0.64 ms or longer to come back; FixedWindow with a lower limit or \
                  a longer period",
             ),
             Self::NothingToLease => f.write_str(
