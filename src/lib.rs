@@ -26,6 +26,7 @@
 //! | [`dynamic`] | a quota that changes while it is in use |
 //! | [`reservation`] | cells charged by an estimate and settled when the cost is known |
 //! | [`lease`] | cells taken ahead by one worker, for a key that several threads contend for |
+//! | [`concurrency`] | how many requests of a key may be in flight |
 //! | [`wait`] | waiting for one's turn, first come first served |
 //! | [`snapshot`] | the state of all keys as bytes, for a restart |
 //! | [`top`] | the keys that are seen or denied most often |
@@ -68,6 +69,8 @@ mod algo;
 mod cell;
 #[cfg(feature = "std")]
 mod charge;
+#[cfg(feature = "std")]
+pub mod concurrency;
 pub mod decision;
 #[cfg(feature = "std")]
 pub mod limiter;

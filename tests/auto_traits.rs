@@ -9,6 +9,10 @@ use tollgate::clock::{CoarseClock, QuantaClock, TieredClock};
 use tollgate::composite::{
     Composite, CompositeBuilder, CompositeDenied, CompositeError, CompositePermit,
 };
+use tollgate::concurrency::{
+    ConcurrencyBuilder, ConcurrencyDenied, ConcurrencyError, ConcurrencyLimiter, DirectConcurrency,
+    DirectConcurrencyBuilder, Guard, OwnedGuard, WhenNoSlot,
+};
 use tollgate::decision::DecisionParts;
 use tollgate::dynamic::{DynamicGcra, Inherit};
 use tollgate::internals::DynamicGcraParams;
@@ -16,9 +20,10 @@ use tollgate::internals::any::{AnyParams, AnyView};
 use tollgate::internals::dynamic_gcra::GcraEpoch;
 use tollgate::internals::fixed_window::FixedWindowParams;
 use tollgate::internals::gcra::GcraParams;
+use tollgate::internals::in_flight::{Counted, Holds, InFlight};
 use tollgate::internals::leaky_queue::LeakyQueueParams;
 use tollgate::internals::oracle::{
-    AnyOracle, EventLog, Level, Queue, Ramp, SubWindowCounts, Verdict, Window,
+    AnyOracle, Entries, EventLog, Level, Queue, Ramp, SubWindowCounts, Verdict, Window,
 };
 use tollgate::internals::sliding_log::{SlidingLogParams, SlidingLogView};
 use tollgate::internals::sub_windows::{SubWindowParams, SubWindowView};
@@ -71,6 +76,12 @@ const _: () = {
     shared::<(Shadow<Rc<str>>, ShadowCounts)>();
     shared::<(WaitQueue<Limiter<Rc<str>>>, WaitQueue<Direct>, Waited, WaitError, Timer, Sleep)>();
 
+    shared::<(ConcurrencyLimiter<Rc<str>>, ConcurrencyBuilder<Rc<str>>)>();
+    shared::<(DirectConcurrency, DirectConcurrencyBuilder, WhenNoSlot)>();
+    shared::<(ConcurrencyDenied, ConcurrencyError, Holds, InFlight<'static>, Counted)>();
+    shared::<Guard<'static, ConcurrencyLimiter<Rc<str>>>>();
+    shared::<OwnedGuard<DirectConcurrency>>();
+
     // Where keys are kept, they are shared.
     shared::<(TopKeys<String>, TopKey<String>)>();
     shared::<(Stats, Occupancy, DecisionCount)>();
@@ -86,7 +97,8 @@ const _: () = {
     shared::<(AnyView, SlidingLogView, SubWindowView)>();
     shared::<(Grid, NoRing, Receipt, Liveness, Step)>();
     shared::<(Moment, ClockChange, Restart)>();
-    shared::<(AnyOracle, EventLog, Level, Queue, Ramp, SubWindowCounts, Verdict, Window)>();
+    shared::<(AnyOracle, Entries, EventLog, Level, Queue, Ramp, SubWindowCounts, Verdict, Window)>(
+    );
 };
 
 /// A future is polled by one owner at a time.
@@ -96,10 +108,11 @@ const _: () = {
 };
 
 /// Types that the source declares public, and that no other crate can name.
-const NOT_EXPORTED: [&str; 11] = [
+const NOT_EXPORTED: [&str; 12] = [
     "Busy",
     "ChargeReceipt",
     "Deadline",
+    "Entry",
     "Fault",
     "KeyProbe",
     "Lent",

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tollgate::algorithm::Algorithm;
 use tollgate::composite::Composite;
+use tollgate::concurrency::{ConcurrencyLimiter, DirectConcurrency, WhenNoSlot};
 use tollgate::limiter::SlotLayout;
 use tollgate::penalty::Penalties;
 use tollgate::shadow::Shadow;
@@ -171,6 +172,31 @@ fn a_check_allocates_nothing_after_the_build() {
         direct.reset();
     });
     assert_eq!(counted, 0);
+}
+
+#[test]
+fn entering_and_leaving_allocates_nothing_after_the_build() {
+    for policy in [WhenNoSlot::Deny, WhenNoSlot::Admit, WhenNoSlot::SharedOverflow(2)] {
+        let gate: ConcurrencyLimiter<u64> = ConcurrencyLimiter::builder(3)
+            .capacity(1)
+            .when_no_slot(policy)
+            .max_hold(Duration::from_secs(60))
+            .count_decisions()
+            .build()
+            .expect("in range");
+        let direct = DirectConcurrency::new(3).expect("in range");
+        let counted = allocations(|| {
+            for turn in 0..20_000_u64 {
+                let guards = (gate.enter(&(turn % 7)), gate.enter_n(&(turn % 5), 2));
+                let _ = std::hint::black_box((direct.enter(), gate.enter(&turn), guards));
+                if turn % 50 == 0 {
+                    gate.reset(&(turn % 7));
+                    std::hint::black_box((gate.len(), gate.stats(), gate.in_flight(&turn)));
+                }
+            }
+        });
+        assert_eq!(counted, 0, "{policy:?}");
+    }
 }
 
 #[test]

@@ -17,8 +17,9 @@
 //! | [`fixed_window`] | end of the window (53 - c), cells counted (c, from the limit) | the window has ended |
 //! | [`sub_windows`], [`sliding_counter`] | latest sub-window (53 - c), cells that count (c, from the limit) | that one no longer counts |
 //! | [`sliding_log`] | time of the latest event (51 - p), lap (2), places it fills (p, from the largest limit) | it has left every window |
+//! | [`in_flight`] | stamp (31), cells in flight (22); or period (21), cells of it (16) and of the one before (16) | no cell is in flight |
 //!
-//! The last two have a [`Ring`] of words beside the state word. The table uses the upper 10 bits of
+//! [`sub_windows`], [`sliding_counter`] and [`sliding_log`] have a [`Ring`] of words beside the state word. The table uses the upper 10 bits of
 //! each.
 //!
 //! | ring | words | bits 53..0 |
@@ -34,6 +35,8 @@ pub mod dynamic_gcra;
 pub mod fixed_window;
 pub mod gcra;
 pub mod grid;
+#[cfg(feature = "std")]
+pub mod in_flight;
 pub mod leaky_queue;
 #[cfg(feature = "std")]
 pub mod oracle;

@@ -298,6 +298,12 @@ impl Denied {
         self.reading.scale.span(self.reading.until_idle)
     }
 
+    /// Units until the key's state is as if it had never been used.
+    #[cfg(feature = "std")]
+    pub(crate) fn until_idle(&self) -> u64 {
+        self.reading.until_idle
+    }
+
     /// Whether the request can never be admitted.
     #[cfg(feature = "std")]
     pub(crate) fn is_final(&self) -> bool {

@@ -17,9 +17,9 @@ use crate::time::Clock;
 use crate::time::clocks::QuantaClock;
 
 /// The default number of live keys that a limiter has room for.
-const CAPACITY_DEFAULT: u64 = 100_000;
+pub(crate) const CAPACITY_DEFAULT: u64 = 100_000;
 /// Far above the 4 microseconds that two cores' counters were seen to differ by.
-const SKEW_DEFAULT: Duration = Duration::from_millis(1);
+pub(crate) const SKEW_DEFAULT: Duration = Duration::from_millis(1);
 
 /// The policy of a [`Limiter`] for a key that finds no slot, because all 16 slots that it could have
 /// are taken by live keys.
@@ -71,13 +71,13 @@ pub enum OnFull {
 
 /// A clock, or how to make one when it is needed.
 #[derive(Clone)]
-pub(super) enum ClockSource<C> {
+pub(crate) enum ClockSource<C> {
     Given(C),
     Made(fn() -> C),
 }
 
 impl<C> ClockSource<C> {
-    pub(super) fn into_clock(self) -> C {
+    pub(crate) fn into_clock(self) -> C {
         match self {
             Self::Given(clock) => clock,
             Self::Made(make) => make(),

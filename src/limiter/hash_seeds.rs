@@ -16,13 +16,13 @@ impl Seeds {
 
     /// Random seeds, which cannot be derived from each other or from those of another limiter: the
     /// system keys their source.
-    pub(super) fn random() -> Self {
+    pub(crate) fn random() -> Self {
         let source = std::collections::hash_map::RandomState::new();
         Self(core::array::from_fn(|index| source.hash_one(index)))
     }
 
     /// Fixed seeds, for a run that is to be repeated.
-    pub(super) fn of(seed: u64) -> Self {
+    pub(crate) fn of(seed: u64) -> Self {
         Self([seed, !seed, 1, 2])
     }
 
@@ -34,7 +34,7 @@ impl Seeds {
         self.0
     }
 
-    pub(super) fn hasher(self) -> RandomState {
+    pub(crate) fn hasher(self) -> RandomState {
         let Self([a, b, c, d]) = self;
         RandomState::with_seeds(a, b, c, d)
     }

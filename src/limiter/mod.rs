@@ -32,7 +32,7 @@ use crate::limiter::builder::Builder;
 use crate::limiter::hash_seeds::Seeds;
 use crate::limiter::stats::Stats;
 use crate::quota::Quota;
-use crate::table::{Counters, Event, HotKeyLeases, Table, Tally};
+use crate::table::{HotKeyLeases, Table, Tally};
 use crate::time::clocks::QuantaClock;
 use crate::time::{Clock, Tick};
 
@@ -277,18 +277,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn stats(&self) -> Stats {
-        let counters: &Counters = self.table.counters();
-        let decisions = |admitted| self.tally.as_ref().map(|tally| tally.total(admitted));
-        Stats {
-            admitted: decisions(true),
-            denied: decisions(false),
-            claimed: counters.total(Event::Claimed),
-            evicted: counters.total(Event::Evicted),
-            denied_full: counters.total(Event::DeniedFull),
-            admitted_full: counters.total(Event::AdmittedFull),
-            overflowed: counters.total(Event::Overflowed),
-            leased: counters.total(Event::Leased),
-        }
+        Stats::of(self.table.counters(), self.tally.as_ref())
     }
 
     /// The slots' memory in bytes: reserved when built, never more.

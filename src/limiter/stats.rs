@@ -6,7 +6,7 @@ use core::hash::Hash;
 use crate::algo::Algorithm;
 use crate::decision::Decision;
 use crate::limiter::Limiter;
-use crate::table::Tally;
+use crate::table::{Counters, Event, Tally};
 use crate::time::{Clock, Tick};
 
 /// Counts since the limiter was built, read without stopping any thread.
@@ -48,6 +48,21 @@ pub struct Stats {
     /// Times that a thread took cells of a hot key ahead
     /// ([`lease_hot_keys`](crate::Builder::lease_hot_keys)).
     pub leased: u64,
+}
+
+impl Stats {
+    pub(crate) fn of(counters: &Counters, tally: Option<&Tally>) -> Self {
+        Self {
+            admitted: tally.map(|tally| tally.total(true)),
+            denied: tally.map(|tally| tally.total(false)),
+            claimed: counters.total(Event::Claimed),
+            evicted: counters.total(Event::Evicted),
+            denied_full: counters.total(Event::DeniedFull),
+            admitted_full: counters.total(Event::AdmittedFull),
+            overflowed: counters.total(Event::Overflowed),
+            leased: counters.total(Event::Leased),
+        }
+    }
 }
 
 /// How full a limiter is.

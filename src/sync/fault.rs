@@ -31,6 +31,8 @@ pub enum Fault {
     LifeUnchecked,
     /// A thread that has lost a race writes the state it computed before.
     RevisionStale,
+    /// A request that has expired gives its cells back.
+    ExpiredGivesBack,
     /// A local lease is spent after it has expired.
     LeaseNeverExpires,
     /// A thread's lease of a hot key is spent after it has expired.

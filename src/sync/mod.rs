@@ -255,6 +255,28 @@ impl core::fmt::Debug for SharedNanos {
     }
 }
 
+/// A limit that may be changed while threads decide by it.
+///
+/// Relaxed: a decision depends on the value that it has read, and on no other memory written before that.
+#[cfg(feature = "std")]
+pub(crate) struct SharedLimit(AtomicU64);
+
+#[cfg(feature = "std")]
+impl SharedLimit {
+    pub(crate) fn new(limit: u64) -> Self {
+        Self(AtomicU64::new(limit))
+    }
+
+    #[inline]
+    pub(crate) fn read(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&self, limit: u64) {
+        self.0.store(limit, Ordering::Relaxed);
+    }
+}
+
 /// A count that is no part of any protocol, so loom need not explore it.
 #[cfg(feature = "std")]
 #[derive(Debug, Default)]

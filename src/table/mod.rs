@@ -240,6 +240,15 @@ impl Table {
         }
     }
 
+    /// The same where a first look finds the key; `None` has charged nothing.
+    #[inline]
+    pub(crate) fn charge_found<M: Refund>(&self, asked: &KeyRequest<'_, M>) -> Option<Charged> {
+        match &self.kind {
+            Kind::Wide(table) => table.charge_found(asked),
+            Kind::Compact(table) => table.charge_found(asked),
+        }
+    }
+
     /// Replaces the state that was charged by `next` of it, if the key still has the slot that was
     /// charged. Compact slots do not tell one life of a key from another: there, if it has a slot.
     pub(crate) fn revise_charged(

@@ -8,6 +8,7 @@ mod batch;
 #[path = "../bodies/mod.rs"]
 mod bodies;
 mod composite;
+mod concurrency;
 mod denials;
 mod dynamic_gcra;
 mod leases;

@@ -4,6 +4,7 @@
 //! result depends on their speed.
 
 mod composite;
+mod concurrency;
 mod direct;
 mod dynamic_gcra;
 mod hot_keys;

@@ -11,11 +11,12 @@
 
 #[cfg(test)]
 mod brute;
+mod in_flight;
 mod sliding_log;
 mod sub_windows;
 
 pub use super::any::AnyOracle;
-pub use {sliding_log::EventLog, sub_windows::SubWindowCounts};
+pub use {in_flight::Entries, sliding_log::EventLog, sub_windows::SubWindowCounts};
 
 use core::time::Duration;
 
@@ -93,6 +94,7 @@ pub trait Oracle: Clone + Sealed {
     fn decide(&mut self, now: Tick, n: u64) -> Verdict;
 }
 
+impl Sealed for Entries {}
 impl Sealed for EventLog {}
 impl Sealed for Level {}
 impl Sealed for Queue {}

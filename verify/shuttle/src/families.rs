@@ -13,6 +13,7 @@ use tollgate::limiter::SlotLayout;
 use tollgate::{FixedWindow, Gcra, OnFull, Quota, SlidingLog, SubWindows, Tick};
 
 use crate::explore::{History, Played};
+use crate::in_flight::{self, play_in_flight};
 use crate::play::{Family, Keyed, bare, burst, two_slots};
 use crate::quota_changes::play_changes;
 use crate::reservations::play_reservations;
@@ -146,6 +147,16 @@ pub fn direct_reservations() -> Played {
 /// Reservations of a key in slots of two words.
 pub fn wide_reservations() -> Played {
     play_reservations(two_slots(Gcra::new(), burst(4), SlotLayout::Wide, OnFull::Deny), 4)
+}
+
+/// Requests in flight, without keys.
+pub fn direct_in_flight() -> Played {
+    play_in_flight(in_flight::one_count(), 1)
+}
+
+/// Requests in flight of three keys that compete for two slots.
+pub fn wide_in_flight() -> Played {
+    play_in_flight(in_flight::two_slots(), 3)
 }
 
 /// A quota that shrinks while threads ask.

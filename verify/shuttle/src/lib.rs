@@ -13,6 +13,7 @@
 //! | `record` | the calls with their answers, and their order |
 //! | `linear` | the search for an order that explains a history |
 //! | `bucket` | the specification: the answers that a key's bucket may give |
+//! | `in_flight` | the same for requests in flight |
 //! | `reservations` | the same for reservations |
 //! | `quota_changes` | the same for a quota that changes |
 //! | `play` | plays a script on a limiter, and checks its history |
@@ -22,6 +23,7 @@
 pub mod bucket;
 pub mod explore;
 pub mod families;
+pub mod in_flight;
 pub mod linear;
 pub mod play;
 pub mod quota_changes;

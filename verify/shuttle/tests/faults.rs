@@ -33,6 +33,10 @@ caught! {
     cells_wrap: CellsWrap by direct_bucket, direct_window;
     life_unchecked: LifeUnchecked by direct_reservations, wide_reservations;
     revision_stale: RevisionStale by direct_reservations, wide_reservations;
+    entry_of_another_life: LifeUnchecked by direct_in_flight, wide_in_flight;
+    stale_exit: RevisionStale by direct_in_flight, wide_in_flight;
+    entry_without_a_swap: LoadThenStore by direct_in_flight, wide_in_flight;
+    entry_without_a_rescan: RescanSkipped by wide_in_flight;
     torn_quota: TornQuota by dynamic_quota;
     publish_left_out: PublishLeftOut by direct_sub_windows, direct_log, claimed_logs;
     publish_unchecked: PublishUnchecked by direct_sub_windows, direct_log;

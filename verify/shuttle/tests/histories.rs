@@ -32,6 +32,8 @@ histories! {
     wide_logs: "wide: logs, evictions", of::wide_logs;
     reservations: "direct: reservations", of::direct_reservations;
     wide_reservations: "wide: reservations", of::wide_reservations;
+    in_flight: "direct: in flight", of::direct_in_flight;
+    wide_in_flight: "wide: in flight, claims", of::wide_in_flight;
     dynamic_quota: "direct: quota that changes", of::dynamic_quota;
     claimed_logs: "wide: logs of claimed keys, clocks differ", of::claimed_logs;
 }

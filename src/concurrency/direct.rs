@@ -1,0 +1,192 @@
+//! One count, no key.
+
+use core::fmt;
+
+use crossbeam_utils::CachePadded;
+
+use crate::algo::in_flight::{Holds, InFlight};
+use crate::cell::DirectCell;
+use crate::charge::refund::RefundableCharge;
+use crate::concurrency::builder::{DirectConcurrencyBuilder, check_limit};
+use crate::concurrency::error::{ConcurrencyDenied, ConcurrencyError};
+use crate::concurrency::guard::{Entry, Guard, sealed};
+use crate::concurrency::{in_flight_after, without};
+use crate::limiter::ask::{Ask, sealed::Gate};
+use crate::sync::SharedLimit;
+use crate::time::clocks::QuantaClock;
+use crate::time::{Clock, Tick};
+
+/// A limit of all requests that are in flight: for a process, a connection, an upstream.
+///
+/// **Guarantee.** A request enters only if the cells in flight, its own included, are at most the limit
+/// that it has read, under any interleaving of threads. Entering is one compare-and-swap of one word, and
+/// so is leaving. Lock-free, not wait-free. A denial writes nothing.
+///
+/// **Not guaranteed.** What [`ConcurrencyLimiter`](super::ConcurrencyLimiter) says of order and of lost
+/// guards. A guard that was alive at a [reset](Self::reset) gives nothing back, unless exactly a multiple
+/// of 1,024 resets lies between the two.
+///
+/// ```
+/// use tollgate::concurrency::DirectConcurrency;
+///
+/// let upstream = DirectConcurrency::new(100)?;
+/// let guard = upstream.enter()?;
+/// assert_eq!(upstream.in_flight(), 1);
+/// drop(guard);
+/// assert_eq!(upstream.in_flight(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct DirectConcurrency<C = QuantaClock> {
+    cell: CachePadded<DirectCell>,
+    holds: Holds,
+    limit: SharedLimit,
+    clock: C,
+}
+
+impl DirectConcurrency {
+    /// A limit of `limit` cells in flight, 1 to 4,194,303.
+    ///
+    /// # Errors
+    ///
+    /// The limit is out of range.
+    pub fn new(limit: u64) -> Result<Self, ConcurrencyError> {
+        Self::builder(limit).build()
+    }
+
+    /// Chooses a longest hold and a clock first.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::concurrency::DirectConcurrency;
+    /// let gate = DirectConcurrency::builder(8).max_hold(Duration::from_secs(30)).build()?;
+    /// # Ok::<(), tollgate::concurrency::ConcurrencyError>(())
+    /// ```
+    pub fn builder(limit: u64) -> DirectConcurrencyBuilder {
+        DirectConcurrencyBuilder::new(limit)
+    }
+}
+
+impl<C: Clock> DirectConcurrency<C> {
+    /// Begins a request: one cell, now, unless the [`Ask`] says otherwise. Its verbs are
+    /// [`enter`](Ask::enter), [`enter_owned`](Ask::enter_owned) and [`in_flight`](Ask::in_flight).
+    #[inline]
+    pub fn ask(&self) -> Ask<'_, '_, Self> {
+        Ask::new(self, &())
+    }
+
+    /// Counts one request as in flight until the guard is dropped, if the limit admits it.
+    ///
+    /// # Errors
+    ///
+    /// The denial, with the requests that are in flight. Nothing is counted.
+    #[inline]
+    pub fn enter(&self) -> Result<Guard<'_, Self>, ConcurrencyDenied> {
+        self.ask().enter()
+    }
+
+    /// The same with `cells` at once, all of them or none.
+    ///
+    /// # Errors
+    ///
+    /// The denial, with the cells that are in flight. Nothing is counted.
+    #[inline]
+    pub fn enter_n(&self, cells: u64) -> Result<Guard<'_, Self>, ConcurrencyDenied> {
+        self.ask().cells(cells).enter()
+    }
+
+    /// The cells that are in flight.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        self.ask().in_flight()
+    }
+
+    /// The cells that may be in flight.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.limit.read()
+    }
+
+    /// Changes the limit: see [`ConcurrencyLimiter::set_limit`](super::ConcurrencyLimiter::set_limit).
+    ///
+    /// # Errors
+    ///
+    /// The limit is 0, or above what a state can count to. The old one stays.
+    pub fn set_limit(&self, limit: u64) -> Result<(), ConcurrencyError> {
+        check_limit(limit, &self.holds)?;
+        self.limit.set(limit);
+        Ok(())
+    }
+
+    /// Forgets the requests that are in flight. Their guards give nothing back.
+    pub fn reset(&self) {
+        self.cell.reset();
+    }
+
+    /// The time by which a request is counted. Without a longest hold no answer depends on it.
+    #[inline]
+    fn now(&self, at: Option<Tick>) -> Tick {
+        match at {
+            Some(now) => now,
+            None if self.holds.expire() => self.clock.now(),
+            None => Tick::ZERO,
+        }
+    }
+}
+
+impl<C> DirectConcurrency<C> {
+    pub(super) fn from_parts(holds: Holds, limit: u64, clock: C) -> Self {
+        let cell = DirectCell::new(&InFlight { holds: &holds, limit });
+        Self { cell: CachePadded::new(cell), holds, limit: SharedLimit::new(limit), clock }
+    }
+
+    #[inline]
+    fn machine(&self) -> InFlight<'_> {
+        InFlight { holds: &self.holds, limit: self.limit.read() }
+    }
+}
+
+impl<C> Gate for DirectConcurrency<C> {
+    type Key = ();
+    type Params = ();
+    type Time = Option<Tick>;
+}
+
+impl<C: Clock> sealed::Enter for DirectConcurrency<C> {
+    type Entry = Entry;
+    type Denied = ConcurrencyDenied;
+
+    #[inline]
+    fn enter_cells(
+        &self,
+        (): &(),
+        cells: u64,
+        at: Option<Tick>,
+    ) -> Result<Entry, ConcurrencyDenied> {
+        let machine = self.machine();
+        let paid = self.cell.charge(&machine, self.now(at), cells)?;
+        let in_flight = in_flight_after(machine, &paid);
+        Ok(Entry { charge: RefundableCharge::Bucket(paid), cells, in_flight })
+    }
+
+    #[inline]
+    fn leave(&self, entry: &Entry) {
+        if let RefundableCharge::Bucket(paid) = &entry.charge {
+            self.cell.revise_charged(paid, |state| without(&self.holds, state, paid));
+        }
+    }
+}
+
+impl<C: Clock> sealed::Count for DirectConcurrency<C> {
+    fn cells_in_flight(&self, (): &(), at: Option<Tick>) -> u64 {
+        self.cell.read(&self.machine(), self.now(at), 0).all()
+    }
+}
+
+impl<C> fmt::Debug for DirectConcurrency<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DirectConcurrency")
+            .field("limit", &self.limit.read())
+            .field("cell", &*self.cell)
+            .finish_non_exhaustive()
+    }
+}

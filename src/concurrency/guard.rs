@@ -1,0 +1,221 @@
+//! Guards: a request is in flight while its guard exists.
+
+use core::fmt;
+use core::ops::Deref;
+use std::sync::Arc;
+
+use crate::charge::refund::RefundableCharge;
+use crate::concurrency::error::ConcurrencyDenied;
+use crate::concurrency::guard::sealed::Enter as _;
+use crate::limiter::ask::{Ask, sealed::Gate};
+use crate::time::Tick;
+
+/// A limit of requests in flight: a [`ConcurrencyLimiter`](super::ConcurrencyLimiter), a
+/// [`DirectConcurrency`](super::DirectConcurrency), or a [`Composite`](crate::composite::Composite) that
+/// contains some.
+///
+/// It is sealed: a method may be added.
+pub trait Concurrent: sealed::Enter {}
+
+impl<G: sealed::Enter> Concurrent for G {}
+
+pub(crate) mod sealed {
+    use super::{ConcurrencyDenied, Entry, Gate, Tick};
+
+    pub trait Enter: Gate<Time = Option<Tick>> + Sized {
+        /// What leaves again when the guard is dropped.
+        type Entry: Send + Sync + Unpin;
+        type Denied;
+
+        fn enter_cells(
+            &self,
+            key: &Self::Key,
+            cells: u64,
+            at: Option<Tick>,
+        ) -> Result<Self::Entry, Self::Denied>;
+        /// Gives back the cells of an entry.
+        fn leave(&self, entry: &Self::Entry);
+    }
+
+    /// One count for each key.
+    pub trait Count: Enter<Entry = Entry, Denied = ConcurrencyDenied> {
+        fn cells_in_flight(&self, key: &Self::Key, at: Option<Tick>) -> u64;
+    }
+}
+
+/// Cells that are in flight.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    pub(super) charge: RefundableCharge,
+    pub(super) cells: u64,
+    /// Cells of the key in flight, right after these were added.
+    pub(super) in_flight: u64,
+}
+
+/// A request in flight. Dropping it gives its cells back.
+///
+/// Made by [`Ask::enter`] and its short forms. [`OwnedGuard`] holds its limiter in an `Arc`.
+///
+/// **Guarantee.** Its cells count until it is dropped, and no longer; with a
+/// [longest hold](super::ConcurrencyBuilder::max_hold), for that long at least. Dropping it takes no
+/// lock, reads no clock, allocates nothing, and never lowers the count of another key or of a later life
+/// of the key.
+///
+/// **Not guaranteed.** That it is dropped: [`core::mem::forget`], a reference cycle, or a task that never
+/// ends keeps its cells for ever unless there is a longest hold.
+///
+/// ```
+/// use tollgate::concurrency::ConcurrencyLimiter;
+///
+/// let gate: ConcurrencyLimiter<str> = ConcurrencyLimiter::builder(2).build()?;
+/// let first = gate.enter("a")?;
+/// let second = gate.enter("a")?;
+/// assert!(gate.enter("a").is_err());
+/// drop(first);
+/// assert!(gate.enter("a").is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a guard that is dropped gives its cells back at once"]
+pub struct Guard<'g, G: Concurrent>(Held<&'g G>);
+
+/// A [`Guard`] that holds its limiter in an `Arc`, so that it may move with a request from task to task.
+///
+/// Made by [`Ask::enter_owned`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use tollgate::concurrency::{ConcurrencyLimiter, OwnedGuard};
+///
+/// struct Request { guard: OwnedGuard<ConcurrencyLimiter<str>> }
+///
+/// let gate: Arc<ConcurrencyLimiter<str>> = Arc::new(ConcurrencyLimiter::builder(1).build()?);
+/// let request = Request { guard: gate.ask("a").enter_owned(&gate)? };
+/// assert_eq!(gate.in_flight("a"), 1);
+/// std::thread::spawn(move || drop(request)).join().expect("no panic");
+/// assert_eq!(gate.in_flight("a"), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a guard that is dropped gives its cells back at once"]
+pub struct OwnedGuard<G: Concurrent>(Held<Arc<G>>);
+
+impl<'g, G: Concurrent> Ask<'g, '_, G> {
+    /// Counts the cells as in flight until the guard is dropped, if the limit admits all of them.
+    ///
+    /// # Errors
+    ///
+    /// The denial, with the cells that are in flight. Nothing is counted.
+    ///
+    /// ```
+    /// # use tollgate::concurrency::DirectConcurrency;
+    /// let gate = DirectConcurrency::new(10)?;
+    /// let guard = gate.ask().cells(7).enter()?;
+    /// assert!(gate.ask().cells(4).enter().is_err());
+    /// assert!(gate.ask().cells(3).enter().is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn enter(self) -> Result<Guard<'g, G>, G::Denied> {
+        let entry = self.gate.enter_cells(self.key, self.cells, self.at)?;
+        Ok(Guard(Held { gate: self.gate, entry }))
+    }
+
+    /// The same with a guard that holds the limiter in an `Arc`: see [`OwnedGuard`].
+    ///
+    /// # Errors
+    ///
+    /// The denial, with the cells that are in flight. Nothing is counted.
+    ///
+    /// # Panics
+    ///
+    /// If `gate` is another limiter than the one that is asked.
+    #[inline]
+    pub fn enter_owned(self, gate: &Arc<G>) -> Result<OwnedGuard<G>, G::Denied> {
+        assert!(core::ptr::eq(self.gate, &**gate), "the limiter that is asked");
+        let entry = self.gate.enter_cells(self.key, self.cells, self.at)?;
+        Ok(OwnedGuard(Held { gate: Arc::clone(gate), entry }))
+    }
+}
+
+impl<G: sealed::Count> Ask<'_, '_, G> {
+    /// The cells of the key that are in flight.
+    ///
+    /// ```
+    /// # use tollgate::concurrency::DirectConcurrency;
+    /// let gate = DirectConcurrency::new(10)?;
+    /// let guard = gate.ask().cells(7).enter()?;
+    /// assert_eq!(gate.ask().in_flight(), 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn in_flight(self) -> u64 {
+        self.gate.cells_in_flight(self.key, self.at)
+    }
+}
+
+impl<G: sealed::Count> Guard<'_, G> {
+    /// The cells that it holds.
+    #[must_use]
+    pub fn cells(&self) -> u64 {
+        self.entry().cells
+    }
+
+    /// The cells of the key that were in flight right after it entered, its own included.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        self.entry().in_flight
+    }
+}
+
+impl<G: sealed::Count> OwnedGuard<G> {
+    /// The cells that it holds.
+    #[must_use]
+    pub fn cells(&self) -> u64 {
+        self.entry().cells
+    }
+
+    /// The cells of the key that were in flight right after it entered, its own included.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        self.entry().in_flight
+    }
+}
+
+/// A guard that holds its limiter by reference or in an `Arc`.
+struct Held<H>
+where
+    H: Deref<Target: Concurrent>,
+{
+    gate: H,
+    entry: <H::Target as sealed::Enter>::Entry,
+}
+
+impl<H: Deref<Target: Concurrent>> Drop for Held<H> {
+    #[inline]
+    fn drop(&mut self) {
+        self.gate.leave(&self.entry);
+    }
+}
+
+impl<G: Concurrent> Guard<'_, G> {
+    pub(crate) fn entry(&self) -> &G::Entry {
+        &self.0.entry
+    }
+}
+
+impl<G: Concurrent> OwnedGuard<G> {
+    pub(crate) fn entry(&self) -> &G::Entry {
+        &self.0.entry
+    }
+}
+
+impl<G: Concurrent> fmt::Debug for Guard<'_, G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard").finish_non_exhaustive()
+    }
+}
+
+impl<G: Concurrent> fmt::Debug for OwnedGuard<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnedGuard").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,423 @@
+//! How many requests may be in flight at one time, of each key or in all.
+//!
+//! A rate limit says how often a request may begin; a concurrency limit, how many may be under way. It is
+//! the other half of what protects an upstream: nginx has it as `limit_conn`, Traefik as `inFlightReq`.
+//!
+//! [`ConcurrencyLimiter`] counts by key, [`DirectConcurrency`] counts all. Either gives a request that may
+//! enter a [`Guard`]; the request is in flight until that is dropped.
+//!
+//! # Guarded by
+//!
+//! `loom-tests/tests/concurrency.rs`, run by `ci/check.sh loom`, and the histories of
+//! `ci/check.sh shuttle`. A count is one state word of a slot, so the protocols are those of `cell` and
+//! `table`.
+
+mod builder;
+mod direct;
+mod error;
+mod guard;
+
+pub use builder::{ConcurrencyBuilder, DirectConcurrencyBuilder, WhenNoSlot};
+pub use direct::DirectConcurrency;
+pub use error::{ConcurrencyDenied, ConcurrencyError};
+pub use guard::{Concurrent, Guard, OwnedGuard};
+
+use core::fmt;
+use core::hash::Hash;
+use core::marker::PhantomData;
+
+use ahash::RandomState;
+use builder::check_limit;
+use guard::{Entry, sealed};
+
+use crate::algo::StateMachine;
+use crate::algo::in_flight::{Holds, InFlight};
+use crate::algo::{NoRing, Refund};
+use crate::cell::{ChargeReceipt, DirectCell, Request};
+use crate::charge::refund::RefundableCharge;
+use crate::limiter::ask::{Ask, sealed::Gate};
+use crate::limiter::stats::Stats;
+use crate::sync::{Fault, SharedLimit, planted};
+use crate::table::{Charged, Event, KeyRequest, Probe, Table, Tally};
+use crate::time::clocks::QuantaClock;
+use crate::time::{Clock, Tick};
+
+/// Buckets that [`ConcurrencyLimiter::len`] looks at.
+const LEN_SAMPLE_BUCKETS: u32 = 4_096;
+
+/// A limit of the requests of each key that are in flight, in fixed memory.
+///
+/// It is shared by reference (or in an `Arc`). `K` is the key as the caller has it, as in
+/// [`Limiter`](crate::Limiter).
+///
+/// **Guarantee.** A request enters only if the cells of its key in flight, its own included, are at most
+/// the limit that it has read, under any interleaving of threads. A key with requests in flight never
+/// loses its slot, and a count never falls below what is in flight. Entering is one
+/// compare-and-swap of one word, and so is leaving; neither takes a lock, allocates or waits. A denial
+/// writes nothing. Memory never grows. Lock-free, not wait-free.
+///
+/// **Not guaranteed.**
+///
+/// - Order: a denied request is not queued. It names no time to return.
+/// - That a guard which is never dropped gives its cells back: choose a
+///   [longest hold](ConcurrencyBuilder::max_hold) where that may happen. A request that takes longer than
+///   that is in flight and not counted.
+/// - Keys are told apart by 54 bits of a randomly seeded hash. Two keys that coincide share a count, so
+///   they may be denied too early, never too late.
+/// - A key that finds no slot, since keys in use take all 16 that it could have, is treated by the
+///   [policy](ConcurrencyBuilder::when_no_slot).
+/// - A thread that has read the clock, or a word, and is stopped while its slot changes hands a multiple
+///   of 1,024 times within a microsecond (with a longest hold: within such a hold) may enter on another
+///   key's count.
+///
+/// ```
+/// use tollgate::concurrency::ConcurrencyLimiter;
+///
+/// let gate: ConcurrencyLimiter<str> = ConcurrencyLimiter::builder(10).build()?;
+/// match gate.enter("192.0.2.7") {
+///     Ok(guard) => {
+///         // Serve the request; the guard counts it until it is dropped.
+///         drop(guard);
+///     }
+///     Err(denied) => println!("503: {denied}"),
+/// }
+/// # Ok::<(), tollgate::concurrency::ConcurrencyError>(())
+/// ```
+pub struct ConcurrencyLimiter<K: ?Sized, C = QuantaClock> {
+    table: Table,
+    holds: Holds,
+    limit: SharedLimit,
+    hasher: RandomState,
+    clock: C,
+    when_full: WhenFull,
+    tally: Option<Tally>,
+    key: PhantomData<fn(&K)>,
+}
+
+/// The policy for a key that finds no slot, with the shared count built.
+enum WhenFull {
+    Deny,
+    Admit,
+    Share(Box<(u64, DirectCell)>),
+}
+
+impl<K: ?Sized> ConcurrencyLimiter<K> {
+    /// Begins a limiter of `limit` cells in flight for each key; [`ConcurrencyBuilder`] lists the choices.
+    ///
+    /// ```
+    /// use tollgate::concurrency::ConcurrencyLimiter;
+    /// let gate: ConcurrencyLimiter<u32> = ConcurrencyLimiter::builder(4).capacity(1_000).build()?;
+    /// # Ok::<(), tollgate::concurrency::ConcurrencyError>(())
+    /// ```
+    pub fn builder(limit: u64) -> ConcurrencyBuilder<K> {
+        ConcurrencyBuilder::new(limit)
+    }
+}
+
+impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
+    /// Begins a request for `key`: one cell, now, unless the [`Ask`] says otherwise. Its verbs are
+    /// [`enter`](Ask::enter), [`enter_owned`](Ask::enter_owned) and [`in_flight`](Ask::in_flight).
+    ///
+    /// ```
+    /// # use tollgate::concurrency::ConcurrencyLimiter;
+    /// let gate: ConcurrencyLimiter<str> = ConcurrencyLimiter::builder(10).build()?;
+    /// let guard = gate.ask("a").cells(3).enter()?;
+    /// assert_eq!(guard.in_flight(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn ask<'g, 'k>(&'g self, key: &'k K) -> Ask<'g, 'k, Self> {
+        Ask::new(self, key)
+    }
+
+    /// Counts one request of `key` as in flight until the guard is dropped, if the limit admits it.
+    ///
+    /// # Errors
+    ///
+    /// The denial, with the requests that are in flight. Nothing is counted.
+    ///
+    /// ```
+    /// # use tollgate::concurrency::ConcurrencyLimiter;
+    /// let gate: ConcurrencyLimiter<str> = ConcurrencyLimiter::builder(1).build()?;
+    /// let guard = gate.enter("a")?;
+    /// assert!(gate.enter("a").is_err() && gate.enter("b").is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn enter<'g>(&'g self, key: &K) -> Result<Guard<'g, Self>, ConcurrencyDenied> {
+        self.ask(key).enter()
+    }
+
+    /// The same with `cells` at once, all of them or none.
+    ///
+    /// # Errors
+    ///
+    /// The denial, with the cells that are in flight. Nothing is counted.
+    #[inline]
+    pub fn enter_n<'g>(
+        &'g self,
+        key: &K,
+        cells: u64,
+    ) -> Result<Guard<'g, Self>, ConcurrencyDenied> {
+        self.ask(key).cells(cells).enter()
+    }
+
+    /// The cells of `key` that are in flight.
+    #[must_use]
+    pub fn in_flight(&self, key: &K) -> u64 {
+        self.ask(key).in_flight()
+    }
+
+    /// The cells of a key that may be in flight.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.limit.read()
+    }
+
+    /// Changes the limit, of all keys. A request that begins to enter after this has returned obeys it; one
+    /// that is entering meanwhile may obey either. A lower limit ends no request: a key that is above it
+    /// is denied until enough of its requests have ended.
+    ///
+    /// # Errors
+    ///
+    /// The limit is 0, or above what a state can count to. The old one stays.
+    ///
+    /// ```
+    /// # use tollgate::concurrency::ConcurrencyLimiter;
+    /// let gate: ConcurrencyLimiter<str> = ConcurrencyLimiter::builder(1).build()?;
+    /// let first = gate.enter("a")?;
+    /// assert!(gate.enter("a").is_err());
+    /// gate.set_limit(2)?;
+    /// assert!(gate.enter("a").is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_limit(&self, limit: u64) -> Result<(), ConcurrencyError> {
+        check_limit(limit, &self.holds)?;
+        self.limit.set(limit);
+        Ok(())
+    }
+
+    /// Forgets the requests of `key` that are in flight. Their guards give nothing back.
+    ///
+    /// ```
+    /// # use tollgate::concurrency::ConcurrencyLimiter;
+    /// let gate: ConcurrencyLimiter<str> = ConcurrencyLimiter::builder(1).build()?;
+    /// let lost = gate.enter("a")?;
+    /// gate.reset("a");
+    /// let next = gate.enter("a")?;
+    /// drop(lost);
+    /// assert_eq!(gate.in_flight("a"), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reset(&self, key: &K) {
+        self.table.forget(self.probe(key));
+    }
+
+    /// About how many keys have requests in flight. It is exact up to some 18,000 slots while no thread
+    /// changes the table; beyond that it is scaled up from an even sample of that many.
+    ///
+    /// ```
+    /// # use tollgate::concurrency::ConcurrencyLimiter;
+    /// let gate: ConcurrencyLimiter<str> = ConcurrencyLimiter::builder(1).capacity(100).build()?;
+    /// let (a, b) = (gate.enter("a")?, gate.enter("b")?);
+    /// assert_eq!(gate.len(), 2);
+    /// drop(a);
+    /// assert_eq!(gate.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.table.estimate_live(&self.machine(), self.clock.now(), LEN_SAMPLE_BUCKETS)
+    }
+
+    /// Whether [`len`](Self::len) is zero.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Counts of what happened. Nothing is evicted or leased.
+    ///
+    /// ```
+    /// # use tollgate::concurrency::ConcurrencyLimiter;
+    /// let gate: ConcurrencyLimiter<str> =
+    ///     ConcurrencyLimiter::builder(1).count_decisions().build()?;
+    /// let guard = gate.enter("a")?;
+    /// assert!(gate.enter("a").is_err());
+    /// assert_eq!((gate.stats().admitted, gate.stats().denied), (Some(1), Some(1)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats::of(self.table.counters(), self.tally.as_ref())
+    }
+
+    /// The slots' memory in bytes: reserved when built, never more.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.table.memory_bytes()
+    }
+
+    /// Enters a key. The clock is read only where an answer depends on it: for a key without a slot, and
+    /// where requests expire.
+    #[inline]
+    fn take(&self, probe: Probe, cells: u64, at: Option<Tick>) -> Charged {
+        let machine = self.machine();
+        let asked_at =
+            |now| KeyRequest { probe, machine: &machine, request: Request { now, cells } };
+        if !self.holds.expire()
+            && at.is_none()
+            && let Some(charged) = self.table.charge_found(&asked_at(Tick::ZERO))
+        {
+            return charged;
+        }
+        self.table.charge(&asked_at(at.unwrap_or_else(|| self.clock.now())))
+    }
+
+    /// Enters a key that finds no slot.
+    #[cold]
+    fn enter_without_slot(
+        &self,
+        cells: u64,
+        at: Option<Tick>,
+    ) -> Result<RefundableCharge, ConcurrencyDenied> {
+        let limit = self.limit.read();
+        let counters = self.table.counters();
+        match &self.when_full {
+            WhenFull::Admit => {
+                counters.count(Event::AdmittedFull);
+                Ok(RefundableCharge::Nothing)
+            }
+            WhenFull::Deny => {
+                counters.count(Event::DeniedFull);
+                Err(ConcurrencyDenied { limit, in_flight: 0, found_no_slot: true })
+            }
+            WhenFull::Share(shared) => {
+                counters.count(Event::Overflowed);
+                let machine = InFlight { holds: &self.holds, limit: shared.0 };
+                let now = at.unwrap_or_else(|| self.clock.now());
+                Ok(RefundableCharge::Bucket(shared.1.charge(&machine, now, cells)?))
+            }
+        }
+    }
+}
+
+impl<K: ?Sized, C> ConcurrencyLimiter<K, C> {
+    fn from_parts(
+        table: Table,
+        holds: Holds,
+        limit: u64,
+        hasher: RandomState,
+        clock: C,
+        when_full: WhenFull,
+        tally: Option<Tally>,
+    ) -> Self {
+        let (limit, key) = (SharedLimit::new(limit), PhantomData);
+        Self { table, holds, limit, hasher, clock, when_full, tally, key }
+    }
+
+    #[inline]
+    fn machine(&self) -> InFlight<'_> {
+        InFlight { holds: &self.holds, limit: self.limit.read() }
+    }
+}
+
+/// The state after cells of a charge were given back.
+#[inline]
+fn without(holds: &Holds, state: u64, paid: &ChargeReceipt) -> u64 {
+    let machine = InFlight { holds, limit: 0 };
+    let mut receipt = paid.charge;
+    if planted(Fault::ExpiredGivesBack) {
+        receipt.next = state;
+    }
+    machine.refund(state, &receipt, Tick::ZERO, receipt.cells)
+}
+
+/// The cells in flight in the state that a charge left.
+#[inline]
+fn in_flight_after(machine: InFlight<'_>, paid: &ChargeReceipt) -> u64 {
+    machine.read(paid.charge.next, NoRing, paid.charge.at, 0).all()
+}
+
+/// What a composite needs of a limit.
+impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
+    pub(crate) fn probe(&self, key: &K) -> Probe {
+        Probe::new(self.hasher.hash_one(key))
+    }
+
+    /// Enters a key, whatever has found it.
+    pub(crate) fn enter_probe(
+        &self,
+        probe: Probe,
+        cells: u64,
+        at: Option<Tick>,
+    ) -> Result<Entry, ConcurrencyDenied> {
+        let entered = match self.take(probe, cells, at) {
+            Charged::Admitted(paid) => {
+                let in_flight = in_flight_after(self.machine(), &paid);
+                Ok(Entry { charge: RefundableCharge::Slot(probe, paid), cells, in_flight })
+            }
+            Charged::Denied(denied) => Err(denied.into()),
+            Charged::Full(_) => self.enter_without_slot(cells, at).map(|charge| Entry {
+                charge,
+                cells,
+                in_flight: cells,
+            }),
+        };
+        if let Some(tally) = &self.tally {
+            tally.count(entered.is_ok());
+        }
+        entered
+    }
+}
+
+impl<K: ?Sized, C> Gate for ConcurrencyLimiter<K, C> {
+    type Key = K;
+    type Params = ();
+    type Time = Option<Tick>;
+}
+
+impl<K: Hash + ?Sized, C: Clock> sealed::Enter for ConcurrencyLimiter<K, C> {
+    type Entry = Entry;
+    type Denied = ConcurrencyDenied;
+
+    #[inline]
+    fn enter_cells(
+        &self,
+        key: &K,
+        cells: u64,
+        at: Option<Tick>,
+    ) -> Result<Entry, ConcurrencyDenied> {
+        self.enter_probe(self.probe(key), cells, at)
+    }
+
+    #[inline]
+    fn leave(&self, entry: &Entry) {
+        let next = |paid| move |state| without(&self.holds, state, paid);
+        match (&entry.charge, &self.when_full) {
+            (RefundableCharge::Slot(probe, paid), _) => {
+                self.table.revise_charged(*probe, paid, next(paid));
+            }
+            (RefundableCharge::Bucket(paid), WhenFull::Share(shared)) => {
+                shared.1.revise_charged(paid, next(paid));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl<K: Hash + ?Sized, C: Clock> sealed::Count for ConcurrencyLimiter<K, C> {
+    fn cells_in_flight(&self, key: &K, at: Option<Tick>) -> u64 {
+        let now = at.unwrap_or_else(|| self.clock.now());
+        self.table.peek(self.probe(key), &self.machine(), now, 0).map_or(0, |counted| counted.all())
+    }
+}
+
+impl<K: ?Sized, C> fmt::Debug for ConcurrencyLimiter<K, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConcurrencyLimiter")
+            .field("limit", &self.limit.read())
+            .field("table", &self.table)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,236 @@
+//! Requests in flight: tables that fill up, limits that change, guards that are lost or dropped late.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate::concurrency::{
+    ConcurrencyBuilder, ConcurrencyError, ConcurrencyLimiter, DirectConcurrency, Guard, WhenNoSlot,
+};
+use tollgate::{BuildError, ManualClock, Tick};
+
+type Gate = ConcurrencyLimiter<u64, ManualClock>;
+
+/// Two buckets, so that every slot is a candidate for every key. Slack makes a small table larger.
+const TINY: u64 = 8;
+
+fn begun(limit: u64, clock: &ManualClock) -> ConcurrencyBuilder<u64, ManualClock> {
+    ConcurrencyLimiter::builder(limit).clock(clock.clone()).capacity(TINY).hash_seed(1)
+}
+
+/// Enters keys from 0 on until one finds no slot.
+fn fill(gate: &Gate) -> Vec<Guard<'_, Gate>> {
+    (0..).map_while(|key| gate.enter(&key).ok()).collect()
+}
+
+#[test]
+fn a_key_in_use_never_loses_its_slot() {
+    let gate = begun(1, &ManualClock::new()).build().expect("in range");
+    let mut guards = fill(&gate);
+    let slots = guards.len() as u64;
+    assert!(slots >= TINY);
+    for newcomer in 1_000..2_000 {
+        assert!(gate.enter(&newcomer).unwrap_err().found_no_slot());
+    }
+    assert_eq!(gate.stats().denied_full, 1_001);
+    assert_eq!(gate.stats().evicted, 0);
+    for key in 0..slots {
+        assert!(!gate.enter(&key).unwrap_err().found_no_slot(), "{key} is counted");
+    }
+    drop(guards.remove(3));
+    let places = (1_000..2_000).filter_map(|key| gate.enter(&key).map(std::mem::forget).ok());
+    assert_eq!(places.count(), 1, "the slot that was left goes to one key at once");
+}
+
+#[test]
+fn a_key_without_a_slot_is_treated_by_the_policy() {
+    let clock = ManualClock::new();
+    let with = |policy| begun(1, &clock).when_no_slot(policy).build().expect("in range");
+
+    let gate = with(WhenNoSlot::Admit);
+    let slots = begun(1, &clock).build().map(|gate| fill(&gate).len() as u64).expect("in range");
+    let guards: Vec<_> = (0..slots + 5).map(|key| gate.enter(&key).expect("admitted")).collect();
+    assert_eq!(gate.stats().admitted_full, 5);
+    drop(guards);
+    assert!(gate.is_empty());
+
+    let gate = with(WhenNoSlot::SharedOverflow(3));
+    let guards: Vec<_> = (0..).map_while(|key| gate.enter(&key).ok()).collect();
+    assert_eq!(guards.len() as u64, slots + 3);
+    assert_eq!(gate.stats().overflowed, 4);
+    assert!(!gate.enter(&9_999).unwrap_err().found_no_slot(), "the shared count is full");
+    drop(guards);
+    assert!(gate.is_empty());
+    assert_eq!(
+        (0..).map_while(|key| gate.enter(&key).map(std::mem::forget).ok()).count() as u64,
+        slots + 3
+    );
+}
+
+#[test]
+fn a_limit_that_changes_holds_for_the_next_request() {
+    let gate = begun(2, &ManualClock::new()).build().expect("in range");
+    let mut guards: Vec<_> = (0..2).map(|_| gate.enter(&7).expect("room")).collect();
+    let denied = gate.enter(&7).unwrap_err();
+    assert_eq!((denied.limit(), denied.in_flight()), (2, 2));
+    gate.set_limit(3).expect("in range");
+    guards.push(gate.enter(&7).expect("room"));
+    gate.set_limit(1).expect("in range");
+    let denied = gate.enter(&7).unwrap_err();
+    assert_eq!((denied.limit(), denied.in_flight()), (1, 3));
+    guards.truncate(1);
+    assert!(gate.enter(&7).is_err());
+    guards.clear();
+    assert!(gate.enter(&7).is_ok());
+    assert_eq!(gate.set_limit(0), Err(ConcurrencyError::Limit { max: 4_194_303 }));
+    assert_eq!(gate.limit(), 1);
+}
+
+#[test]
+fn a_wrong_choice_is_an_error_that_says_what_to_do() {
+    let clock = ManualClock::new();
+    let hold = Duration::from_secs;
+    for (begun, error) in [
+        (begun(0, &clock), ConcurrencyError::Limit { max: 4_194_303 }),
+        (begun(4_194_304, &clock), ConcurrencyError::Limit { max: 4_194_303 }),
+        (begun(65_536, &clock).max_hold(hold(60)), ConcurrencyError::Limit { max: 65_535 }),
+        (begun(1, &clock).max_hold(Duration::from_millis(999)), ConcurrencyError::MaxHold),
+        (begun(1, &clock).max_hold(Duration::MAX), ConcurrencyError::MaxHold),
+        (
+            begun(1, &clock).when_no_slot(WhenNoSlot::SharedOverflow(0)),
+            ConcurrencyError::OverflowLimit { max: 4_194_303 },
+        ),
+        (begun(1, &clock).capacity(0), ConcurrencyError::Table(BuildError::ZeroCapacity)),
+        (
+            begun(1, &clock).max_hold(hold(1)).max_clock_skew(hold(300)),
+            ConcurrencyError::Table(BuildError::SkewTooLarge { max: hold(255) }),
+        ),
+    ] {
+        let found = begun.build().map(drop).unwrap_err();
+        assert_eq!(found, error);
+        assert!(found.to_string().len() > 20, "{found}");
+    }
+    assert!(begun(65_535, &clock).max_hold(hold(60)).build().is_ok());
+    assert!(begun(4_194_303, &clock).build().is_ok());
+    assert!(DirectConcurrency::builder(1).max_hold(Duration::ZERO).build().is_err());
+}
+
+#[test]
+fn the_largest_limit_is_reached_and_left_again() {
+    let gate = DirectConcurrency::new(4_194_303).expect("in range");
+    let most = gate.enter_n(4_194_303).expect("room");
+    assert!(gate.enter().is_err());
+    drop(most);
+    assert_eq!(gate.in_flight(), 0);
+    assert!(gate.enter_n(u64::MAX).is_err());
+}
+
+#[test]
+fn a_charge_of_nothing_is_admitted_and_holds_nothing() {
+    let gate = begun(1, &ManualClock::new()).build().expect("in range");
+    let none = gate.enter_n(&7, 0).expect("nothing fits");
+    assert_eq!((none.cells(), gate.in_flight(&7), gate.len()), (0, 0, 0));
+    let one = gate.enter(&7).expect("room");
+    drop(none);
+    assert_eq!(gate.in_flight(&7), 1);
+    drop(one);
+}
+
+#[test]
+fn an_owned_guard_outlives_the_callers_reference() {
+    let gate = Arc::new(begun(1, &ManualClock::new()).build().expect("in range"));
+    let guard = gate.ask(&7).enter_owned(&gate).expect("room");
+    let seen = Arc::downgrade(&gate);
+    drop(gate);
+    assert_eq!(seen.upgrade().map(|gate| gate.in_flight(&7)), Some(1));
+    drop(guard);
+    assert!(seen.upgrade().is_none());
+}
+
+#[test]
+fn lost_guards_expire_and_free_their_slots() {
+    let clock = ManualClock::new();
+    let gate = begun(1, &clock).max_hold(Duration::from_secs(60)).build().expect("in range");
+    let lost = fill(&gate).into_iter().map(std::mem::forget).count();
+    clock.set(Tick::from_duration(Duration::from_secs(119)));
+    assert!(gate.enter(&9_999).unwrap_err().found_no_slot());
+    // The slots are free once every thread's clock, which may be a millisecond behind, sees it.
+    clock.set(Tick::from_duration(Duration::from_millis(120_001)));
+    assert!(gate.is_empty());
+    let again: Vec<_> = (10_000..).map_while(|key| gate.enter(&key).ok()).collect();
+    assert_eq!(again.len(), lost);
+}
+
+/// What a script does with one of a few keys.
+#[derive(Clone, Debug)]
+enum Event {
+    Enter(u64, u64),
+    /// Drops the guard that was made so many before the last.
+    Leave(usize),
+    SetLimit(u64),
+    Reset(u64),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        5 => (0_u64..6, 0_u64..4).prop_map(|(key, cells)| Event::Enter(key, cells)),
+        4 => (0_usize..20).prop_map(Event::Leave),
+        1 => (1_u64..8).prop_map(Event::SetLimit),
+        1 => (0_u64..6).prop_map(Event::Reset),
+    ]
+}
+
+proptest! {
+    /// The naive model: a map from keys to the guards that exist and were not reset.
+    #[test]
+    fn counts_are_those_of_the_guards_that_exist(
+        limit in 1_u64..8, script in prop::collection::vec(event(), 1..150),
+    ) {
+        let clock = ManualClock::new();
+        let gate = begun(limit, &clock).build().expect("in range");
+        let (mut guards, mut lives) = (Vec::new(), HashMap::<u64, u64>::new());
+        let mut limit = limit;
+        for event in script {
+            clock.advance(Duration::from_micros(7));
+            let counted = |guards: &Vec<(u64, u64, Guard<'_, Gate>)>, lives: &HashMap<_, _>, key| {
+                let life = lives.get(&key).copied().unwrap_or(0);
+                let of_key = guards.iter().filter(|(k, l, _)| (*k, *l) == (key, life));
+                of_key.map(|(.., guard)| guard.cells()).sum::<u64>()
+            };
+            match event {
+                Event::Enter(key, cells) => {
+                    let before = counted(&guards, &lives, key);
+                    let entered = gate.enter_n(&key, cells);
+                    prop_assert_eq!(entered.is_ok(), before + cells <= limit);
+                    match entered {
+                        Ok(guard) => {
+                            prop_assert_eq!(guard.in_flight(), before + cells);
+                            guards.push((key, lives.get(&key).copied().unwrap_or(0), guard));
+                        }
+                        Err(denied) => {
+                            prop_assert_eq!((denied.limit(), denied.in_flight()), (limit, before));
+                        }
+                    }
+                    prop_assert_eq!(gate.in_flight(&key), counted(&guards, &lives, key));
+                }
+                Event::Leave(back) if back < guards.len() => {
+                    let (key, ..) = guards.remove(guards.len() - 1 - back);
+                    prop_assert_eq!(gate.in_flight(&key), counted(&guards, &lives, key));
+                }
+                Event::Leave(_) => {}
+                Event::SetLimit(next) => {
+                    limit = next;
+                    gate.set_limit(next).expect("in range");
+                }
+                Event::Reset(key) => {
+                    gate.reset(&key);
+                    *lives.entry(key).or_default() += 1;
+                    prop_assert_eq!(gate.in_flight(&key), 0);
+                }
+            }
+        }
+        drop(guards);
+        prop_assert!(gate.is_empty());
+    }
+}
