@@ -108,9 +108,10 @@ const _: () = {
 };
 
 /// Types that the source declares public, and that no other crate can name.
-const NOT_EXPORTED: [&str; 12] = [
+const NOT_EXPORTED: [&str; 13] = [
     "Busy",
     "ChargeReceipt",
+    "CompositeEntry",
     "Deadline",
     "Entry",
     "Fault",

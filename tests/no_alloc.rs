@@ -210,6 +210,7 @@ fn composites_and_penalties_allocate_nothing_after_the_build() {
         .keyed("first", limiter(9, OnFull::EvictNearestIdle), |key| key)
         .keyed_by("second", limiter(7, overflow), |key| key / 2)
         .shared("third", Direct::new(Quota::per_second(50)).expect("in range"))
+        .shared_in_flight("in flight", DirectConcurrency::new(5).expect("in range"))
         .keyed("trial", limiter(5, OnFull::Deny), |key| key)
         .shadow()
         .build()
@@ -229,7 +230,7 @@ fn composites_and_penalties_allocate_nothing_after_the_build() {
                 Ok(granted) => (granted.remaining(), granted.delay()),
                 Err(denied) => (denied.remaining(), denied.retry_after().unwrap_or_default()),
             };
-            std::hint::black_box(decision);
+            std::hint::black_box((decision, composite.enter(&key).is_ok()));
             std::hint::black_box((
                 shadow.ask(&key).cells(n).at(now).check().is_ok(),
                 shadow.of_admitted(),

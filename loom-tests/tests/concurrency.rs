@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use loom::thread;
 use loom_tests::{
-    APART, NoClock, ONE_BUCKET, Preemptions, at, catch_latest, catch_two, each_of, explore_four,
-    explore_latest, explore_three, explore_two, explore_two_to, explore_two_whole,
+    APART, NoClock, ONE_BUCKET, Preemptions, at, bucket, burst, catch_latest, catch_two, each_of,
+    explore_four, explore_latest, explore_three, explore_two, explore_two_to, explore_two_whole,
 };
+use tollgate::Gcra;
+use tollgate::composite::Composite;
 use tollgate::concurrency::{
     ConcurrencyBuilder, ConcurrencyLimiter, DirectConcurrency, WhenNoSlot,
 };
@@ -306,4 +308,36 @@ fn with_a_stale_revision_an_entry_of_one_count_is_lost() {
         thread.join().unwrap();
         assert_eq!(gate.in_flight(), 1, "in flight");
     });
+}
+
+/// A composite of a rate that has one cell left and a limit of two in flight: what the rate denies is in
+/// flight no more.
+fn a_composite_with_one_cell_left() {
+    let (upstream, rate) = (direct(2), bucket(Gcra::new(), burst(1)));
+    let gate = Composite::<()>::builder()
+        .shared_in_flight("at once", Arc::clone(&upstream))
+        .shared("rate", Arc::clone(&rate))
+        .build();
+    let gate = Arc::new(gate.expect("both can be refunded"));
+    let enter = |gate: &Composite<'_, ()>| {
+        u64::from(gate.ask(&()).at(at(1)).enter().map(std::mem::forget).is_ok())
+    };
+    let other = Arc::clone(&gate);
+    let thread = thread::spawn(move || enter(&other));
+    let entered = enter(&gate) + thread.join().unwrap();
+    assert_eq!(entered, 1, "the rate has one cell");
+    assert_eq!(upstream.in_flight(), 1, "what was denied is in flight no more");
+}
+
+#[test]
+fn what_a_rate_denies_is_in_flight_no_more() {
+    explore_two("concurrency: composite with a rate", a_composite_with_one_cell_left);
+}
+
+/// The planted fault: a composite that denies keeps what it has charged.
+#[test]
+#[should_panic(expected = "in flight no more")]
+fn without_the_refund_a_denied_request_stays_in_flight() {
+    plant(Fault::RefundLeftOut);
+    catch_two("concurrency: refund left out", a_composite_with_one_cell_left);
 }

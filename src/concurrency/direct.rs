@@ -124,7 +124,7 @@ impl<C: Clock> DirectConcurrency<C> {
 
     /// The time by which a request is counted. Without a longest hold no answer depends on it.
     #[inline]
-    fn now(&self, at: Option<Tick>) -> Tick {
+    pub(crate) fn now(&self, at: Option<Tick>) -> Tick {
         match at {
             Some(now) => now,
             None if self.holds.expire() => self.clock.now(),
@@ -139,8 +139,12 @@ impl<C> DirectConcurrency<C> {
         Self { cell: CachePadded::new(cell), holds, limit: SharedLimit::new(limit), clock }
     }
 
+    pub(super) fn cell(&self) -> &DirectCell {
+        &self.cell
+    }
+
     #[inline]
-    fn machine(&self) -> InFlight<'_> {
+    pub(super) fn machine(&self) -> InFlight<'_> {
         InFlight { holds: &self.holds, limit: self.limit.read() }
     }
 }

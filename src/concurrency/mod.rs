@@ -16,6 +16,7 @@ mod builder;
 mod direct;
 mod error;
 mod guard;
+mod member;
 
 pub use builder::{ConcurrencyBuilder, DirectConcurrencyBuilder, WhenNoSlot};
 pub use direct::DirectConcurrency;
@@ -28,7 +29,8 @@ use core::marker::PhantomData;
 
 use ahash::RandomState;
 use builder::check_limit;
-use guard::{Entry, sealed};
+use guard::Entry;
+pub(crate) use guard::sealed;
 
 use crate::algo::StateMachine;
 use crate::algo::in_flight::{Holds, InFlight};
@@ -271,7 +273,7 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
         {
             return charged;
         }
-        self.table.charge(&asked_at(at.unwrap_or_else(|| self.clock.now())))
+        self.table.charge(&asked_at(self.or_now(at)))
     }
 
     /// Enters a key that finds no slot.
@@ -295,7 +297,7 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
             WhenFull::Share(shared) => {
                 counters.count(Event::Overflowed);
                 let machine = InFlight { holds: &self.holds, limit: shared.0 };
-                let now = at.unwrap_or_else(|| self.clock.now());
+                let now = self.or_now(at);
                 Ok(RefundableCharge::Bucket(shared.1.charge(&machine, now, cells)?))
             }
         }
@@ -339,7 +341,6 @@ fn in_flight_after(machine: InFlight<'_>, paid: &ChargeReceipt) -> u64 {
     machine.read(paid.charge.next, NoRing, paid.charge.at, 0).all()
 }
 
-/// What a composite needs of a limit.
 impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
     pub(crate) fn probe(&self, key: &K) -> Probe {
         Probe::new(self.hasher.hash_one(key))
@@ -364,10 +365,22 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
                 in_flight: cells,
             }),
         };
-        if let Some(tally) = &self.tally {
-            tally.count(entered.is_ok());
-        }
+        self.count(entered.is_ok());
         entered
+    }
+
+    pub(crate) fn or_now(&self, at: Option<Tick>) -> Tick {
+        at.unwrap_or_else(|| self.clock.now())
+    }
+
+    fn count(&self, admitted: bool) {
+        if let Some(tally) = &self.tally {
+            tally.count(admitted);
+        }
+    }
+
+    fn count_denied_full(&self) {
+        self.table.counters().count(Event::DeniedFull);
     }
 }
 
@@ -408,7 +421,7 @@ impl<K: Hash + ?Sized, C: Clock> sealed::Enter for ConcurrencyLimiter<K, C> {
 
 impl<K: Hash + ?Sized, C: Clock> sealed::Count for ConcurrencyLimiter<K, C> {
     fn cells_in_flight(&self, key: &K, at: Option<Tick>) -> u64 {
-        let now = at.unwrap_or_else(|| self.clock.now());
+        let now = self.or_now(at);
         self.table.peek(self.probe(key), &self.machine(), now, 0).map_or(0, |counted| counted.all())
     }
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use tollgate::composite::Composite;
 use tollgate::concurrency::{
     ConcurrencyBuilder, ConcurrencyError, ConcurrencyLimiter, DirectConcurrency, Guard, WhenNoSlot,
 };
-use tollgate::{BuildError, ManualClock, Tick};
+use tollgate::{BuildError, Direct, ManualClock, Quota, Tick};
 
 type Gate = ConcurrencyLimiter<u64, ManualClock>;
 
@@ -160,6 +161,85 @@ fn lost_guards_expire_and_free_their_slots() {
     assert!(gate.is_empty());
     let again: Vec<_> = (10_000..).map_while(|key| gate.enter(&key).ok()).collect();
     assert_eq!(again.len(), lost);
+}
+
+struct Request {
+    user: u64,
+}
+
+/// A composite keeps a request in flight, in its shadow limits too, and counts it as one whatever its cost.
+#[test]
+fn a_composite_keeps_its_requests_in_flight_until_the_guard_is_dropped() {
+    let per_user = begun(2, &ManualClock::new()).build().expect("in range");
+    let upstream = DirectConcurrency::new(3).expect("in range");
+    let candidate = DirectConcurrency::new(1).expect("in range");
+    let rate = Direct::new(Quota::per_day(50)).expect("in range");
+    let gate = Composite::<Request>::builder()
+        .keyed_in_flight("per user", &per_user, |request| &request.user)
+        .shared("rate", &rate)
+        .shared_in_flight("upstream", &upstream)
+        .shared_in_flight("candidate", &candidate)
+        .shadow()
+        .build()
+        .expect("all can be refunded");
+    let (a, b) = (Request { user: 1 }, Request { user: 2 });
+    let enter = |request| gate.ask(request).cells(10).enter();
+
+    let first = enter(&a).expect("room");
+    assert_eq!((first.permit().tightest(), first.permit().remaining()), ("rate", 40));
+    assert_eq!(first.permit().would_deny(), None);
+    let second = enter(&a).expect("room");
+    assert_eq!(second.permit().would_deny(), Some("candidate"));
+    let denied = enter(&a).unwrap_err();
+    assert_eq!((denied.limit_name(), denied.by_requests_in_flight()), ("per user", true));
+    assert_eq!(
+        denied.to_string(),
+        "denied by the limit \"per user\", too many requests are in flight"
+    );
+    let third = enter(&b).expect("room");
+    let denied = enter(&b).unwrap_err();
+    assert_eq!((denied.limit_name(), denied.remaining()), ("upstream", 0));
+    assert_eq!((upstream.in_flight(), candidate.in_flight()), (3, 1));
+    assert_eq!(rate.peek().expect("20 are left").remaining(), 19, "a denial charges nothing");
+
+    drop((first, third));
+    assert_eq!((per_user.in_flight(&1), upstream.in_flight(), candidate.in_flight()), (1, 1, 0));
+    assert!(gate.check_n(&a, 3).is_ok(), "it is in flight while it is checked");
+    assert_eq!((per_user.in_flight(&1), upstream.in_flight()), (1, 1));
+    let denied = gate.check_n(&a, 30).unwrap_err();
+    assert_eq!((denied.limit_name(), denied.remaining()), ("rate", 17));
+    drop(second);
+    assert_eq!((per_user.in_flight(&1), upstream.in_flight()), (0, 0));
+    assert_eq!(gate.shadows().next().expect("one").1.would_deny, 2);
+}
+
+/// A key without a slot is denied before anything else is charged.
+#[test]
+fn a_composite_denies_a_key_without_a_slot_and_charges_nothing() {
+    let per_user = begun(1, &ManualClock::new()).build().expect("in range");
+    let _guards = fill(&per_user);
+    let rate = Direct::new(Quota::per_day(5)).expect("in range");
+    let gate = Composite::<Request>::builder()
+        .shared("rate", &rate)
+        .keyed_in_flight_by("per user", &per_user, |request| request.user)
+        .build()
+        .expect("both can be refunded");
+    let denied = gate.enter(&Request { user: 9_999 }).unwrap_err();
+    assert_eq!((denied.limit_name(), denied.by_requests_in_flight()), ("per user", true));
+    assert_eq!(rate.peek().expect("untouched").remaining(), 4);
+    assert_eq!(per_user.stats().denied_full, 2, "once while it was filled");
+}
+
+#[test]
+fn a_guard_of_a_composite_may_own_it() {
+    let upstream = Arc::new(DirectConcurrency::new(1).expect("in range"));
+    let gate = Composite::<()>::builder().shared_in_flight("all", Arc::clone(&upstream)).build();
+    let gate = Arc::new(gate.expect("one limit"));
+    let guard = gate.ask(&()).enter_owned(&gate).expect("room");
+    assert_eq!(guard.permit().tightest(), "all");
+    drop(gate);
+    std::thread::spawn(move || drop(guard)).join().expect("no panic");
+    assert_eq!(upstream.in_flight(), 0);
 }
 
 /// What a script does with one of a few keys.

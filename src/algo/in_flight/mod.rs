@@ -165,6 +165,22 @@ impl InFlight<'_> {
         if self.holds.expire { self.holds.grid.floor(now) } else { 0 }
     }
 
+    /// The count of a key that was never seen.
+    pub(crate) fn unseen(&self) -> Counted {
+        Counted { since: 0, recent: 0, older: 0 }
+    }
+
+    /// The permit that leaves so many cells in flight.
+    pub(crate) fn permit_of(&self, in_flight: u64) -> Permit {
+        Permit::new(self.reading(in_flight))
+    }
+
+    /// The denial where so many cells are in flight. It holds them in place of the time until the key is
+    /// idle, which is not known.
+    pub(crate) fn denied_at(&self, in_flight: u64) -> Denied {
+        Denied::new(self.reading(in_flight), 1)
+    }
+
     fn reading(&self, in_flight: u64) -> Reading {
         Reading {
             limit: self.limit,
@@ -203,13 +219,14 @@ impl StateMachine for InFlight<'_> {
     }
 
     fn permit(&self, view: Counted, _: Tick, n: u64) -> Permit {
-        Permit::new(self.reading(view.all().saturating_add(n)))
+        self.permit_of(view.all().saturating_add(n))
     }
 
-    /// The time until the key is idle is not known: it holds the cells in flight instead.
     fn denied(&self, view: Counted, _: Tick, n: u64) -> Denied {
-        let until = if n > self.limit { NEVER } else { 1 };
-        Denied::new(self.reading(view.all()), until)
+        match n > self.limit {
+            true => Denied::new(self.reading(view.all()), NEVER),
+            false => self.denied_at(view.all()),
+        }
     }
 
     #[inline]

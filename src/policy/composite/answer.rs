@@ -142,6 +142,7 @@ pub struct CompositeDenied {
     pub(super) denied: Denied,
     pub(super) retry_after: Option<Duration>,
     pub(super) remaining: u64,
+    pub(super) by_requests_in_flight: bool,
 }
 
 impl CompositeDenied {
@@ -191,6 +192,13 @@ impl CompositeDenied {
         self.retry_after
     }
 
+    /// Whether the limit that denied is one of requests in flight. When one of those ends is not known;
+    /// [`retry_after`](Self::retry_after) has the wait of the other limits, or a nanosecond.
+    #[must_use]
+    pub fn by_requests_in_flight(&self) -> bool {
+        self.by_requests_in_flight
+    }
+
     /// The whole cells that could be spent now: the minimum over the enforced limits.
     ///
     /// ```
@@ -211,6 +219,7 @@ impl fmt::Display for CompositeDenied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "denied by the limit {:?}, ", self.limit_name)?;
         match self.retry_after {
+            _ if self.by_requests_in_flight => f.write_str("too many requests are in flight"),
             Some(wait) => write!(f, "retry after {wait:?}"),
             None => f.write_str("asked for more cells than can ever fit"),
         }

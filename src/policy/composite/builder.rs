@@ -4,9 +4,11 @@ use core::borrow::Borrow;
 use core::fmt;
 use core::hash::Hash;
 
+use super::in_flight::{KeyedInFlight, SharedInFlight};
 use super::member::{BorrowedKey, ComputedKey, Keyed, Member, Unkeyed};
 use super::{Composite, MEMBERS_MAX, NamedLimit};
 use crate::algo::Algorithm;
+use crate::concurrency::{ConcurrencyLimiter, DirectConcurrency};
 use crate::limiter::Limiter;
 use crate::limiter::direct::Direct;
 use crate::table::Tally;
@@ -153,6 +155,68 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
         self.with(name, Unkeyed::new(limiter))
     }
 
+    /// Adds a limit of requests in flight for each key. The function `key` borrows the key from a request.
+    /// A request counts as one, whatever its cells. [`Ask::enter`](crate::Ask::enter) keeps it counted.
+    ///
+    /// ```
+    /// use tollgate::composite::Composite;
+    /// use tollgate::concurrency::ConcurrencyLimiter;
+    /// use tollgate::{Direct, Quota};
+    ///
+    /// struct Request { user: String }
+    /// let at_once: ConcurrencyLimiter<str> = ConcurrencyLimiter::builder(2).build()?;
+    /// let gate = Composite::<Request>::builder()
+    ///     .keyed_in_flight("at once", at_once, |request| request.user.as_str())
+    ///     .shared("in all", Direct::new(Quota::per_second(100))?)
+    ///     .build()?;
+    /// let request = Request { user: "a".into() };
+    /// let guards = [gate.enter(&request)?, gate.enter(&request)?];
+    /// assert_eq!(gate.enter(&request).unwrap_err().limit_name(), "at once");
+    /// drop(guards);
+    /// assert!(gate.enter(&request).is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn keyed_in_flight<K, C, G, F>(self, name: &'static str, limiter: G, key: F) -> Self
+    where
+        K: Hash + ?Sized + 'a,
+        C: Clock + 'a,
+        G: Borrow<ConcurrencyLimiter<K, C>> + Send + Sync + 'a,
+        F: for<'r> Fn(&'r R) -> &'r K + Send + Sync + 'a,
+    {
+        self.with(name, KeyedInFlight::new(limiter, BorrowedKey(key)))
+    }
+
+    /// Like [`keyed_in_flight`](Self::keyed_in_flight), for a key that is computed from the request.
+    pub fn keyed_in_flight_by<K, C, G, F>(self, name: &'static str, limiter: G, key: F) -> Self
+    where
+        K: Hash + 'a,
+        C: Clock + 'a,
+        G: Borrow<ConcurrencyLimiter<K, C>> + Send + Sync + 'a,
+        F: Fn(&R) -> K + Send + Sync + 'a,
+    {
+        self.with(name, KeyedInFlight::new(limiter, ComputedKey(key)))
+    }
+
+    /// Adds a limit of requests in flight with one count that all requests share.
+    ///
+    /// ```
+    /// use tollgate::composite::Composite;
+    /// use tollgate::concurrency::DirectConcurrency;
+    ///
+    /// let upstream = DirectConcurrency::new(1)?;
+    /// let gate = Composite::<str>::builder().shared_in_flight("upstream", &upstream).build()?;
+    /// let guard = gate.enter("any")?;
+    /// assert_eq!(upstream.in_flight(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shared_in_flight<C, G>(self, name: &'static str, limiter: G) -> Self
+    where
+        C: Clock + 'a,
+        G: Borrow<DirectConcurrency<C>> + Send + Sync + 'a,
+    {
+        self.with(name, SharedInFlight::new(limiter))
+    }
+
     /// Makes the limit added last a [shadow](crate::shadow) limit: it decides and is counted, and never
     /// denies.
     ///
@@ -217,8 +281,13 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
         if let Some(named) = refundable.iter().find(|named| !named.member.is_refundable()) {
             return Err(CompositeError::NotLast { name: named.name });
         }
-        let shadows = shadows.into_iter().map(|(named, _)| (named, Tally::new())).collect();
-        Ok(Composite { refundable, last, shadows })
+        let shadows: Box<[_]> =
+            shadows.into_iter().map(|(named, _)| (named, Tally::new())).collect();
+        let enforced = refundable.iter().chain([&last]);
+        let counts_in_flight = enforced
+            .chain(shadows.iter().map(|(named, _)| named))
+            .any(|named| named.member.counts_in_flight());
+        Ok(Composite { refundable, last, shadows, counts_in_flight })
     }
 }
 

@@ -16,14 +16,19 @@ use crate::time::{Clock, Tick};
 #[derive(Clone, Copy, Default)]
 pub(super) struct Target {
     /// Unused by a limiter without keys.
-    probe: Probe,
-    now: Tick,
+    pub(super) probe: Probe,
+    pub(super) now: Tick,
 }
 
 /// One limit of a [`Composite`](super::Composite). It hides the types of key, algorithm and clock.
 pub(super) trait Member<R: ?Sized>: Send + Sync {
     /// Whether charges can be refunded.
     fn is_refundable(&self) -> bool;
+
+    /// Whether its charge is a request in flight, which a guard gives back.
+    fn counts_in_flight(&self) -> bool {
+        false
+    }
 
     /// Finds the key in the request, and reads the limit's own clock if no time is given. This runs
     /// the caller's code, which may panic.
@@ -38,6 +43,17 @@ pub(super) trait Member<R: ?Sized>: Send + Sync {
 
     /// Charges `n` cells in a form that can be refunded. The limit must be refundable.
     fn take(&self, target: Target, n: u64) -> Result<(RefundableCharge, Permit), Denied>;
+
+    /// Charges as the last of the limits: what no later limit can make refund, unless a guard gives it
+    /// back.
+    fn take_last(
+        &self,
+        target: Target,
+        n: u64,
+        given: Option<Tick>,
+    ) -> Result<(RefundableCharge, Permit), Denied> {
+        self.check(target, n, given).map(|permit| (RefundableCharge::Nothing, permit))
+    }
 
     /// Refunds what time has not restored of a charge, at the given time or now.
     fn refund(&self, taken: &RefundableCharge, given: Option<Tick>);

@@ -5,6 +5,7 @@
 
 mod answer;
 mod builder;
+mod in_flight;
 mod member;
 mod precheck;
 
@@ -14,6 +15,7 @@ pub use answer::{CompositeDenied, CompositePermit};
 pub use builder::{CompositeBuilder, CompositeError};
 
 use crate::charge::refund::RefundableCharge;
+use crate::concurrency::{Guard, OwnedGuard, sealed};
 use crate::decision::{Denied, Permit};
 use crate::limiter::ask::{Ask, sealed::Gate};
 use crate::policy::shadow::ShadowCounts;
@@ -79,6 +81,13 @@ const MEMBERS_MAX: usize = 8;
 /// refund a charge, so they can be the last enforced limit, or shadow limits; otherwise [`build`]
 /// returns an error.
 ///
+/// # Requests in flight
+///
+/// A limit of [requests in flight](crate::concurrency) counts the request as one, whatever its cells, and
+/// can have any place. [`enter`](Self::enter) returns a guard, and the request is in flight until that is
+/// dropped; a shadow limit counts it as well. After [`check`](Self::check) it is in flight no more. The
+/// [tightest](CompositePermit::tightest) limit is one of these only if there is no other.
+///
 /// # Time
 ///
 /// With [`check`](Self::check) each limit reads its own clock, so the limits may have different
@@ -121,6 +130,8 @@ pub struct Composite<'a, R: ?Sized> {
     /// The last enforced limit. Its charges are final.
     last: NamedLimit<'a, R>,
     shadows: Box<[(NamedLimit<'a, R>, Tally)]>,
+    /// Whether any limit counts requests in flight.
+    counts_in_flight: bool,
 }
 
 struct NamedLimit<'a, R: ?Sized> {
@@ -178,6 +189,30 @@ impl<'a, R: ?Sized> Composite<'a, R> {
         self.ask(request).check()
     }
 
+    /// As [`check`](Self::check), with a guard that keeps the request in flight. Without a limit of
+    /// [requests in flight](crate::concurrency) it does the same.
+    ///
+    /// # Errors
+    ///
+    /// The denial: the limit that denied, and when to come back.
+    ///
+    /// ```
+    /// # use tollgate::composite::Composite;
+    /// # use tollgate::concurrency::DirectConcurrency;
+    /// # use tollgate::{Direct, Quota};
+    /// let gate = Composite::<()>::builder()
+    ///     .shared("rate", Direct::new(Quota::per_hour(5))?)
+    ///     .shared_in_flight("at once", DirectConcurrency::new(1)?)
+    ///     .build()?;
+    /// let guard = gate.enter(&())?;
+    /// assert_eq!(guard.permit().remaining(), 4);
+    /// assert!(gate.enter(&()).unwrap_err().by_requests_in_flight());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn enter<'g>(&'g self, request: &R) -> Result<Guard<'g, Self>, CompositeDenied> {
+        self.ask(request).enter()
+    }
+
     /// Asks every limit for `n` cells, now.
     ///
     /// # Errors
@@ -222,7 +257,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
         request: &R,
         n: u64,
         given: Option<Tick>,
-    ) -> Result<CompositePermit, CompositeDenied> {
+    ) -> Result<CompositeEntry, CompositeDenied> {
         // Call the caller's functions before anything is charged: a panic then leaves no charge.
         let targets = self.targets(request, given);
         if !planted(Fault::LaterNotPeeked) {
@@ -234,7 +269,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
                 }
             }
         }
-        let mut charges = [RefundableCharge::Nothing; MEMBERS_MAX - 1];
+        let mut charges = [RefundableCharge::Nothing; MEMBERS_MAX];
         let mut tightest: Option<Tightest> = None;
         for (index, (NamedLimit { name, member }, &target)) in
             self.refundable.iter().zip(&targets).enumerate()
@@ -242,7 +277,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
             match member.take(target, n) {
                 Ok((taken, permit)) => {
                     charges[index] = taken;
-                    tightest = Some(Tightest::of(tightest, name, permit));
+                    tightest = Some(Tightest::of(tightest, name, permit, &**member));
                 }
                 Err(denied) => {
                     self.refund(&charges[..index], given);
@@ -251,8 +286,11 @@ impl<'a, R: ?Sized> Composite<'a, R> {
             }
         }
         let index = self.refundable.len();
-        let permit = match self.last.member.check(targets[index], n, given) {
-            Ok(permit) => permit,
+        let permit = match self.last.member.take_last(targets[index], n, given) {
+            Ok((taken, permit)) => {
+                charges[index] = taken;
+                permit
+            }
             Err(denied) => {
                 self.refund(&charges[..index], given);
                 return Err(self.deny(&targets, n, index, denied));
@@ -261,9 +299,20 @@ impl<'a, R: ?Sized> Composite<'a, R> {
         self.refundable.iter().for_each(|named| named.member.count_admitted());
         let delay = permit.delay();
         let Tightest { name: tightest, permit, .. } =
-            Tightest::of(tightest, self.last.name, permit);
-        let would_deny = self.try_shadows(&targets, n, given);
-        Ok(CompositePermit { tightest, permit, delay, would_deny })
+            Tightest::of(tightest, self.last.name, permit, &*self.last.member);
+        let would_deny = self.try_shadows(&targets, n, given, &mut charges[index + 1..]);
+        let permit = CompositePermit { tightest, permit, delay, would_deny };
+        Ok(CompositeEntry { permit, charges })
+    }
+
+    /// Gives back what is in flight of an entry.
+    fn leave_all(&self, entry: &CompositeEntry) {
+        let shadows = self.shadows.iter().map(|(named, _)| named);
+        for (named, taken) in self.enforced().chain(shadows).zip(&entry.charges) {
+            if named.member.counts_in_flight() {
+                named.member.refund(taken, None);
+            }
+        }
     }
 
     /// The enforced limits, in order.
@@ -307,7 +356,9 @@ impl<'a, R: ?Sized> Composite<'a, R> {
         index: usize,
         denied: Denied,
     ) -> CompositeDenied {
-        let limit_name = self.enforced().nth(index).map_or(self.last.name, |named| named.name);
+        let NamedLimit { name: limit_name, member } =
+            self.enforced().nth(index).unwrap_or(&self.last);
+        let by_requests_in_flight = member.counts_in_flight();
         let (mut retry_after, mut remaining) = (denied.retry_after(), denied.remaining());
         for (other, (NamedLimit { member, .. }, &target)) in
             self.enforced().zip(targets).enumerate()
@@ -323,9 +374,11 @@ impl<'a, R: ?Sized> Composite<'a, R> {
                 Ok(permit) => permit.remaining(),
                 Err(denied) => denied.remaining(),
             };
-            remaining = remaining.min(left);
+            // Room for one more request in flight is room for any number of cells.
+            let is_room = member.counts_in_flight() && left > 0;
+            remaining = if is_room { remaining } else { remaining.min(left) };
         }
-        CompositeDenied { limit_name, denied, retry_after, remaining }
+        CompositeDenied { limit_name, denied, retry_after, remaining, by_requests_in_flight }
     }
 
     /// Asks the shadow limits, counts their decisions, and returns the name of the first that would
@@ -335,11 +388,16 @@ impl<'a, R: ?Sized> Composite<'a, R> {
         targets: &[Target; MEMBERS_MAX],
         n: u64,
         given: Option<Tick>,
+        charges: &mut [RefundableCharge],
     ) -> Option<&'static str> {
         let mut would_deny = None;
         let targets = &targets[self.refundable.len() + 1..];
-        for ((named, tally), &target) in self.shadows.iter().zip(targets) {
-            let admitted = named.member.check(target, n, given).is_ok();
+        for (((named, tally), &target), charge) in self.shadows.iter().zip(targets).zip(charges) {
+            let taken = named.member.take_last(target, n, given);
+            let admitted = taken.is_ok();
+            if let Ok((taken, _)) = taken {
+                *charge = taken;
+            }
             tally.count(admitted);
             if !admitted {
                 would_deny = would_deny.or(Some(named.name));
@@ -354,8 +412,8 @@ impl<'a, R: ?Sized> Composite<'a, R> {
 struct Tightest {
     name: &'static str,
     permit: Permit,
-    /// Computed once, since it takes a division.
-    remaining: u64,
+    /// Whether it counts requests in flight, and the cells left: computed once, since it takes a division.
+    rank: (bool, u64),
 }
 
 impl<R: ?Sized> Gate for Composite<'_, R> {
@@ -371,17 +429,68 @@ impl<R: ?Sized> Ask<'_, '_, Composite<'_, R>> {
     ///
     /// The denial, with the limit that denied and the time to come back.
     pub fn check(self) -> Result<CompositePermit, CompositeDenied> {
-        self.gate.decide(self.key, self.cells, self.at)
+        let entry = self.gate.decide(self.key, self.cells, self.at)?;
+        if self.gate.counts_in_flight {
+            self.gate.leave_all(&entry);
+        }
+        Ok(entry.permit)
     }
 }
 
 impl Tightest {
-    fn of(others: Option<Self>, name: &'static str, permit: Permit) -> Self {
-        let remaining = permit.remaining();
+    /// Cells in flight are not compared with cells of quotas, and come after those.
+    fn of<R: ?Sized>(
+        others: Option<Self>,
+        name: &'static str,
+        permit: Permit,
+        member: &dyn Member<R>,
+    ) -> Self {
+        let rank = (member.counts_in_flight(), permit.remaining());
         match others {
-            Some(tightest) if tightest.remaining <= remaining => tightest,
-            _ => Self { name, permit, remaining },
+            Some(tightest) if tightest.rank <= rank => tightest,
+            _ => Self { name, permit, rank },
         }
+    }
+}
+
+/// What a request was granted, and the charges that a guard gives back.
+#[derive(Clone, Copy, Debug)]
+pub struct CompositeEntry {
+    permit: CompositePermit,
+    charges: [RefundableCharge; MEMBERS_MAX],
+}
+
+impl<R: ?Sized> sealed::Enter for Composite<'_, R> {
+    type Entry = CompositeEntry;
+    type Denied = CompositeDenied;
+
+    fn enter_cells(
+        &self,
+        request: &R,
+        cells: u64,
+        at: Option<Tick>,
+    ) -> Result<CompositeEntry, CompositeDenied> {
+        self.decide(request, cells, at)
+    }
+
+    fn leave(&self, entry: &CompositeEntry) {
+        if self.counts_in_flight {
+            self.leave_all(entry);
+        }
+    }
+}
+
+impl<R: ?Sized> Guard<'_, Composite<'_, R>> {
+    /// What the request was granted.
+    pub fn permit(&self) -> &CompositePermit {
+        &self.entry().permit
+    }
+}
+
+impl<R: ?Sized> OwnedGuard<Composite<'_, R>> {
+    /// What the request was granted.
+    pub fn permit(&self) -> &CompositePermit {
+        &self.entry().permit
     }
 }
 

@@ -1,0 +1,70 @@
+//! What a composite needs of a limit of requests in flight: answers of one request, as other limits give
+//! them, and charges without a guard.
+
+use core::hash::Hash;
+
+use crate::algo::StateMachine;
+use crate::charge::refund::RefundableCharge;
+use crate::concurrency::direct::DirectConcurrency;
+use crate::concurrency::guard::{Entry, sealed::Enter as _};
+use crate::concurrency::{ConcurrencyDenied, ConcurrencyLimiter, WhenFull};
+use crate::decision::{Decision, Denied, Permit};
+use crate::table::Probe;
+use crate::time::{Clock, Tick};
+
+type Taken = Result<(RefundableCharge, Permit), Denied>;
+
+impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
+    pub(crate) fn take_one(&self, probe: Probe, now: Tick) -> Taken {
+        let machine = self.machine();
+        match self.enter_probe(probe, 1, Some(now)) {
+            Ok(Entry { charge, in_flight, .. }) => Ok((charge, machine.permit_of(in_flight))),
+            Err(denied) => Err(machine.denied_at(denied.in_flight())),
+        }
+    }
+
+    pub(crate) fn give_back(&self, charge: &RefundableCharge) {
+        self.leave(&Entry { charge: *charge, cells: 1, in_flight: 0 });
+    }
+
+    pub(crate) fn peek_probe(&self, probe: Probe, now: Tick, n: u64) -> Decision {
+        let machine = self.machine();
+        let view = self.table.peek(probe, &machine, now, n);
+        machine.answer(view.unwrap_or_else(|| machine.unseen()), now, n)
+    }
+
+    /// Returns the denial if one more would be denied, for its count or for want of a slot.
+    pub(crate) fn precheck(&self, probe: Probe, now: Tick) -> Result<(), Denied> {
+        let machine = self.machine();
+        let view = self.table.peek(probe, &machine, now, 1);
+        let answer = machine.answer(view.unwrap_or_else(|| machine.unseen()), now, 1).map(drop);
+        let finds_slot = || self.table.has_place(probe, &machine, now).is_ok();
+        match view {
+            None if matches!(self.when_full, WhenFull::Deny) && !finds_slot() => {
+                self.count_denied_full();
+                Err(machine.denied_at(0))
+            }
+            _ => answer,
+        }
+        .inspect_err(|_| self.count(false))
+    }
+}
+
+impl<C: Clock> DirectConcurrency<C> {
+    pub(crate) fn take_one(&self, now: Tick) -> Taken {
+        let machine = self.machine();
+        match self.enter_cells(&(), 1, Some(now)) {
+            Ok(Entry { charge, in_flight, .. }) => Ok((charge, machine.permit_of(in_flight))),
+            Err(ConcurrencyDenied { in_flight, .. }) => Err(machine.denied_at(in_flight)),
+        }
+    }
+
+    pub(crate) fn give_back(&self, charge: &RefundableCharge) {
+        self.leave(&Entry { charge: *charge, cells: 1, in_flight: 0 });
+    }
+
+    pub(crate) fn peek_at(&self, now: Tick, n: u64) -> Decision {
+        let machine = self.machine();
+        machine.answer(self.cell().read(&machine, now, n), now, n)
+    }
+}

@@ -1,0 +1,150 @@
+//! Limits of requests in flight, as members of a composite.
+//!
+//! A request counts as one in flight, whatever its cost.
+
+use core::borrow::Borrow;
+use core::hash::Hash;
+use core::marker::PhantomData;
+
+use super::member::{KeyFn, Member, Target};
+use crate::charge::refund::RefundableCharge;
+use crate::concurrency::{ConcurrencyLimiter, DirectConcurrency};
+use crate::decision::{Decision, Denied, Permit};
+use crate::time::{Clock, Tick};
+
+/// A count for each key.
+pub(super) struct KeyedInFlight<G, F, K: ?Sized, C> {
+    limiter: G,
+    key: F,
+    of: PhantomData<fn(&K) -> C>,
+}
+
+impl<G, F, K: ?Sized, C> KeyedInFlight<G, F, K, C> {
+    pub(super) fn new(limiter: G, key: F) -> Self {
+        Self { limiter, key, of: PhantomData }
+    }
+}
+
+impl<R, G, F, K, C> Member<R> for KeyedInFlight<G, F, K, C>
+where
+    R: ?Sized,
+    G: Borrow<ConcurrencyLimiter<K, C>> + Send + Sync,
+    F: KeyFn<R, K>,
+    K: Hash + ?Sized,
+    C: Clock,
+{
+    fn is_refundable(&self) -> bool {
+        true
+    }
+
+    fn counts_in_flight(&self) -> bool {
+        true
+    }
+
+    fn target(&self, request: &R, now: Option<Tick>) -> Target {
+        let limiter = self.limiter.borrow();
+        let probe = self.key.with(request, |key| limiter.probe(key));
+        Target { probe, now: limiter.or_now(now) }
+    }
+
+    fn precheck(&self, target: Target, _: u64, _: bool) -> Result<(), Denied> {
+        self.limiter.borrow().precheck(target.probe, target.now)
+    }
+
+    /// Enters, and leaves at once.
+    fn check(&self, target: Target, _: u64, _: Option<Tick>) -> Decision {
+        let limiter = self.limiter.borrow();
+        let (charge, permit) = limiter.take_one(target.probe, target.now)?;
+        limiter.give_back(&charge);
+        Ok(permit)
+    }
+
+    fn take(&self, target: Target, _: u64) -> Result<(RefundableCharge, Permit), Denied> {
+        self.limiter.borrow().take_one(target.probe, target.now)
+    }
+
+    fn take_last(
+        &self,
+        target: Target,
+        n: u64,
+        _: Option<Tick>,
+    ) -> Result<(RefundableCharge, Permit), Denied> {
+        Member::<R>::take(self, target, n)
+    }
+
+    fn refund(&self, taken: &RefundableCharge, _: Option<Tick>) {
+        self.limiter.borrow().give_back(taken);
+    }
+
+    fn count_admitted(&self) {}
+
+    fn peek(&self, target: Target, n: u64) -> Decision {
+        self.limiter.borrow().peek_probe(target.probe, target.now, n.min(1))
+    }
+}
+
+/// One count that all requests share.
+pub(super) struct SharedInFlight<G, C> {
+    limiter: G,
+    of: PhantomData<fn() -> C>,
+}
+
+impl<G, C> SharedInFlight<G, C> {
+    pub(super) fn new(limiter: G) -> Self {
+        Self { limiter, of: PhantomData }
+    }
+}
+
+impl<R, G, C> Member<R> for SharedInFlight<G, C>
+where
+    R: ?Sized,
+    G: Borrow<DirectConcurrency<C>> + Send + Sync,
+    C: Clock,
+{
+    fn is_refundable(&self) -> bool {
+        true
+    }
+
+    fn counts_in_flight(&self) -> bool {
+        true
+    }
+
+    fn target(&self, _: &R, now: Option<Tick>) -> Target {
+        Target { now: self.limiter.borrow().now(now), ..Target::default() }
+    }
+
+    fn precheck(&self, target: Target, _: u64, _: bool) -> Result<(), Denied> {
+        self.limiter.borrow().peek_at(target.now, 1).map(drop)
+    }
+
+    /// Enters, and leaves at once.
+    fn check(&self, target: Target, _: u64, _: Option<Tick>) -> Decision {
+        let limiter = self.limiter.borrow();
+        let (charge, permit) = limiter.take_one(target.now)?;
+        limiter.give_back(&charge);
+        Ok(permit)
+    }
+
+    fn take(&self, target: Target, _: u64) -> Result<(RefundableCharge, Permit), Denied> {
+        self.limiter.borrow().take_one(target.now)
+    }
+
+    fn take_last(
+        &self,
+        target: Target,
+        n: u64,
+        _: Option<Tick>,
+    ) -> Result<(RefundableCharge, Permit), Denied> {
+        Member::<R>::take(self, target, n)
+    }
+
+    fn refund(&self, taken: &RefundableCharge, _: Option<Tick>) {
+        self.limiter.borrow().give_back(taken);
+    }
+
+    fn count_admitted(&self) {}
+
+    fn peek(&self, target: Target, n: u64) -> Decision {
+        self.limiter.borrow().peek_at(target.now, n.min(1))
+    }
+}
