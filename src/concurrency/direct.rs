@@ -68,7 +68,8 @@ impl DirectConcurrency {
 
 impl<C: Clock> DirectConcurrency<C> {
     /// Begins a request: one cell, now, unless the [`Ask`] says otherwise. Its verbs are
-    /// [`enter`](Ask::enter), [`enter_owned`](Ask::enter_owned) and [`in_flight`](Ask::in_flight).
+    /// [`enter`](Ask::enter), [`enter_owned`](Ask::enter_owned), [`peek`](Ask::peek) and
+    /// [`in_flight`](Ask::in_flight).
     #[inline]
     pub fn ask(&self) -> Ask<'_, '_, Self> {
         Ask::new(self, &())
@@ -181,6 +182,10 @@ impl<C: Clock> sealed::Enter for DirectConcurrency<C> {
 }
 
 impl<C: Clock> sealed::Count for DirectConcurrency<C> {
+    fn would_enter(&self, (): &(), cells: u64, at: Option<Tick>) -> Result<(), ConcurrencyDenied> {
+        Ok(self.peek_at(self.now(at), cells).map(drop)?)
+    }
+
     fn cells_in_flight(&self, (): &(), at: Option<Tick>) -> u64 {
         self.cell.read(&self.machine(), self.now(at), 0).all()
     }

@@ -30,6 +30,10 @@ pub struct ConcurrencyDenied {
 }
 
 impl ConcurrencyDenied {
+    pub(super) fn no_slot(limit: u64) -> Self {
+        Self { limit, in_flight: 0, found_no_slot: true }
+    }
+
     /// The cells that may be in flight at one time.
     #[must_use]
     pub fn limit(&self) -> u64 {

@@ -39,6 +39,12 @@ pub(crate) mod sealed {
 
     /// One count for each key.
     pub trait Count: Enter<Entry = Entry, Denied = ConcurrencyDenied> {
+        fn would_enter(
+            &self,
+            key: &Self::Key,
+            cells: u64,
+            at: Option<Tick>,
+        ) -> Result<(), ConcurrencyDenied>;
         fn cells_in_flight(&self, key: &Self::Key, at: Option<Tick>) -> u64;
     }
 }
@@ -137,6 +143,24 @@ impl<'g, G: Concurrent> Ask<'g, '_, G> {
 }
 
 impl<G: sealed::Count> Ask<'_, '_, G> {
+    /// Answers as [`enter`](Self::enter) would, and counts nothing.
+    ///
+    /// # Errors
+    ///
+    /// The denial that `enter` would give.
+    ///
+    /// ```
+    /// # use tollgate::concurrency::DirectConcurrency;
+    /// let gate = DirectConcurrency::new(10)?;
+    /// let guard = gate.ask().cells(7).enter()?;
+    /// assert!(gate.ask().cells(3).peek().is_ok());
+    /// assert_eq!(gate.ask().cells(4).peek().unwrap_err().in_flight(), 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn peek(self) -> Result<(), ConcurrencyDenied> {
+        self.gate.would_enter(self.key, self.cells, self.at)
+    }
+
     /// The cells of the key that are in flight.
     ///
     /// ```

@@ -33,20 +33,33 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
         machine.answer(view.unwrap_or_else(|| machine.unseen()), now, n)
     }
 
-    /// Returns the denial if one more would be denied, for its count or for want of a slot.
+    /// Returns the denial if one more would be denied, for its count or for want of a slot. It is counted
+    /// like that of an entry.
     pub(crate) fn precheck(&self, probe: Probe, now: Tick) -> Result<(), Denied> {
-        let machine = self.machine();
-        let view = self.table.peek(probe, &machine, now, 1);
-        let answer = machine.answer(view.unwrap_or_else(|| machine.unseen()), now, 1).map(drop);
-        let finds_slot = || self.table.has_place(probe, &machine, now).is_ok();
-        match view {
-            None if matches!(self.when_full, WhenFull::Deny) && !finds_slot() => {
+        self.would_enter(probe, now, 1).map_err(|denied| {
+            self.count(false);
+            if denied.found_no_slot {
                 self.count_denied_full();
-                Err(machine.denied_at(0))
             }
-            _ => answer,
+            self.machine().denied_at(denied.in_flight)
+        })
+    }
+
+    /// Answers as an entry would, and counts nothing.
+    pub(super) fn would_enter(
+        &self,
+        probe: Probe,
+        now: Tick,
+        n: u64,
+    ) -> Result<(), ConcurrencyDenied> {
+        let machine = self.machine();
+        let view = self.table.peek(probe, &machine, now, n);
+        machine.answer(view.unwrap_or_else(|| machine.unseen()), now, n).map(drop)?;
+        let wants_slot = view.is_none() && n > 0 && matches!(self.when_full, WhenFull::Deny);
+        match wants_slot && self.table.has_place(probe, &machine, now).is_err() {
+            true => Err(ConcurrencyDenied::no_slot(machine.limit)),
+            false => Ok(()),
         }
-        .inspect_err(|_| self.count(false))
     }
 }
 

@@ -118,7 +118,8 @@ impl<K: ?Sized> ConcurrencyLimiter<K> {
 
 impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
     /// Begins a request for `key`: one cell, now, unless the [`Ask`] says otherwise. Its verbs are
-    /// [`enter`](Ask::enter), [`enter_owned`](Ask::enter_owned) and [`in_flight`](Ask::in_flight).
+    /// [`enter`](Ask::enter), [`enter_owned`](Ask::enter_owned), [`peek`](Ask::peek) and
+    /// [`in_flight`](Ask::in_flight).
     ///
     /// ```
     /// # use tollgate::concurrency::ConcurrencyLimiter;
@@ -283,7 +284,6 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
         cells: u64,
         at: Option<Tick>,
     ) -> Result<RefundableCharge, ConcurrencyDenied> {
-        let limit = self.limit.read();
         let counters = self.table.counters();
         match &self.when_full {
             WhenFull::Admit => {
@@ -292,7 +292,7 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
             }
             WhenFull::Deny => {
                 counters.count(Event::DeniedFull);
-                Err(ConcurrencyDenied { limit, in_flight: 0, found_no_slot: true })
+                Err(ConcurrencyDenied::no_slot(self.limit.read()))
             }
             WhenFull::Share(shared) => {
                 counters.count(Event::Overflowed);
@@ -420,6 +420,10 @@ impl<K: Hash + ?Sized, C: Clock> sealed::Enter for ConcurrencyLimiter<K, C> {
 }
 
 impl<K: Hash + ?Sized, C: Clock> sealed::Count for ConcurrencyLimiter<K, C> {
+    fn would_enter(&self, key: &K, cells: u64, at: Option<Tick>) -> Result<(), ConcurrencyDenied> {
+        self.would_enter(self.probe(key), self.or_now(at), cells)
+    }
+
     fn cells_in_flight(&self, key: &K, at: Option<Tick>) -> u64 {
         let now = self.or_now(at);
         self.table.peek(self.probe(key), &self.machine(), now, 0).map_or(0, |counted| counted.all())

@@ -65,6 +65,9 @@ impl<A: Algorithm, C> sealed::Gate for Direct<A, C> {
 /// | [`wait`](Self::wait) | blocks the thread until the cells are charged |
 /// | [`wait_async`](Self::wait_async) | a future that is ready when the cells are charged |
 ///
+/// A limit of [requests in flight](crate::concurrency) has the verbs [`enter`](Self::enter),
+/// [`enter_owned`](Self::enter_owned) and [`in_flight`](Self::in_flight), and `peek`.
+///
 /// A wait queue reads the clock itself, so a request to it takes no `at`. Its verbs are `wait` and
 /// `wait_async`, which no other gate has.
 ///

@@ -62,7 +62,7 @@ fn keys_that_compete_for_slots_are_counted_apart() {
             // A second key is held meanwhile, so that many slots are in use.
             let _held = gate.enter(&random.below(KEYS));
             if let Ok(_guard) = gate.enter(&key) {
-                in_use[key as usize].during(limit);
+                in_use[usize::try_from(key).expect("below 200")].during(limit);
                 entered += 1;
             }
         }

@@ -5,7 +5,7 @@
 //! rounded up. After an admission, it is the time until the key has its whole quota again. After a
 //! denial, it is the time until the same request would be admitted; `Retry-After` is never earlier. If a
 //! response has a `Retry-After` that is earlier than the `t` of another limit (one that admitted, in this
-//! layer or another), that `t` is left out, which the draft allows.
+//! layer or another), that `t` is left out, which the draft allows. A limit of requests in flight has no `t`.
 
 use core::fmt::Write;
 use core::time::Duration;
@@ -99,6 +99,7 @@ fn push_limit(text: &mut String, reading: &Reading) -> u64 {
     let remaining = reading.remaining.min(INTEGER_MAX);
     let _ = write!(text, "{};r={remaining}", reading.policy.quoted());
     let effective = match reading.denied {
+        _ if !reading.policy.has_time() => None,
         true => reading.retry_after.map(whole_secs_from_1),
         false => Some(whole_secs(reading.reset_after)),
     };

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`RateLimitLayer`] | the layer, for axum, hyper, tonic and every other service of tower and `http` |
 //! | [`Limit`] | a limiter, a [key] for each request, and the cost of a request |
+//! | [`InFlightLimit`] | how many requests of a key may be in flight |
 //! | [`Penalized`] | a limit that bans a key for failures, such as wrong passwords |
 //! | [`Several`] | several limits, all of which must admit |
 //! | [`ShadowGate`] | a limit that is decided but not enforced |
@@ -38,6 +39,7 @@ mod enforcer;
 mod future;
 mod gate;
 mod headers;
+mod in_flight;
 pub mod key;
 mod layer;
 mod limit;
@@ -55,6 +57,7 @@ pub use builder::LayerBuilder;
 pub use denial::{Denial, Reason};
 pub use future::ResponseFuture;
 pub use gate::{Charge, Gate, GatePermit, Verdict};
+pub use in_flight::InFlightLimit;
 pub use key::KeyError;
 pub use layer::RateLimitLayer;
 pub use limit::{Limit, LimitError, OnNoKey};

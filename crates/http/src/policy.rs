@@ -75,6 +75,27 @@ impl Policy {
         Self::with_unit(name, quota, Some("content-bytes"))
     }
 
+    /// A policy of requests in flight (`qu="concurrent-requests"`), which has no period.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    ///
+    /// ```
+    /// # use tollgate_http::Policy;
+    /// let policy = Policy::of_requests_in_flight("at once", 10)?;
+    /// assert_eq!(policy.to_string(), r#""at once";q=10;qu="concurrent-requests""#);
+    /// # Ok::<(), tollgate_http::PolicyError>(())
+    /// ```
+    pub fn of_requests_in_flight(name: &str, limit: u64) -> Result<Self, PolicyError> {
+        Self::with_unit(name, &Quota::new(limit, Duration::ZERO), Some("concurrent-requests"))
+    }
+
+    /// Whether the time until cells come back is known.
+    pub(crate) fn has_time(&self) -> bool {
+        !self.0.quota.period().is_zero()
+    }
+
     fn with_unit(name: &str, quota: &Quota, unit: Option<&str>) -> Result<Self, PolicyError> {
         let printable = name.bytes().all(|byte| matches!(byte, b' '..=b'~'));
         if name.is_empty() || name.len() > NAME_BYTES_MAX || !printable {

@@ -3,10 +3,11 @@
 use core::fmt;
 
 use tollgate::BuildError;
+use tollgate::concurrency::ConcurrencyError;
 
 use crate::policy::PolicyError;
 
-/// Why a [`Limit`](crate::Limit) cannot be built.
+/// Why a [`Limit`](crate::Limit) or an [`InFlightLimit`](crate::InFlightLimit) cannot be built.
 ///
 /// ```
 /// # use {tollgate::Quota, tollgate_http::{Limit, LimitError, key::PeerIp}};
@@ -20,6 +21,8 @@ pub enum LimitError {
     Name(PolicyError),
     /// The limiter cannot be built.
     Limiter(BuildError),
+    /// The limiter of requests in flight cannot be built.
+    InFlight(ConcurrencyError),
 }
 
 impl fmt::Display for LimitError {
@@ -27,6 +30,7 @@ impl fmt::Display for LimitError {
         match self {
             Self::Name(error) => error.fmt(f),
             Self::Limiter(error) => error.fmt(f),
+            Self::InFlight(error) => error.fmt(f),
         }
     }
 }

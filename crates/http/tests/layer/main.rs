@@ -2,6 +2,7 @@
 
 mod bans;
 mod grpc;
+mod in_flight;
 mod keys;
 mod pending;
 mod queues;

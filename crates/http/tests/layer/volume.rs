@@ -19,10 +19,10 @@ const ALL: u64 = 100_000;
 
 /// Chunks of 300 bytes, then the end or an error.
 #[derive(Clone, Copy, Debug)]
-struct Chunks {
-    left: usize,
-    fails: bool,
-    tells_its_end: bool,
+pub(super) struct Chunks {
+    pub(super) left: usize,
+    pub(super) fails: bool,
+    pub(super) tells_its_end: bool,
 }
 
 impl http_body::Body for Chunks {
@@ -45,7 +45,7 @@ impl http_body::Body for Chunks {
     }
 }
 
-const CHUNKS: Chunks = Chunks { left: 0, fails: false, tells_its_end: true };
+pub(super) const CHUNKS: Chunks = Chunks { left: 0, fails: false, tells_its_end: true };
 
 type OneForAll = FromFn<fn(&http::request::Parts) -> Option<()>>;
 
@@ -83,7 +83,7 @@ impl Volume {
     }
 }
 
-fn body(left: usize) -> Response<Chunks> {
+pub(super) fn body(left: usize) -> Response<Chunks> {
     Response::new(Chunks { left, ..CHUNKS })
 }
 
