@@ -1,4 +1,5 @@
-//! `tollgate proxy` between other programs: curl, wrk and hey as clients, nginx as the upstream.
+//! `tollgate proxy` between other programs: curl, wrk and hey as clients, nginx as the upstream. And nginx as a
+//! counterpart of the limiter.
 //!
 //! A separate harness reports skipped tests, and runs tests one after another, because they load the
 //! machine. Arguments select tests by name.
@@ -10,6 +11,8 @@
 mod exact;
 #[cfg(unix)]
 mod faults;
+#[cfg(unix)]
+mod in_flight;
 #[cfg(unix)]
 mod loads;
 #[cfg(unix)]
@@ -51,6 +54,11 @@ fn main() -> std::process::ExitCode {
             "faults::a_body_that_is_cut_is_an_error",
             &["curl"],
             faults::a_body_that_is_cut_is_an_error,
+        ),
+        (
+            "in_flight::decisions_equal_those_of_nginx_limit_conn",
+            &["nginx"],
+            in_flight::decisions_equal_those_of_nginx_limit_conn,
         ),
         ("paths::nginx", &["nginx"], paths::nginx),
         ("paths::wsgi", &["python3"], paths::wsgi),

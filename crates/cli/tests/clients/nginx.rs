@@ -34,6 +34,16 @@ impl Nginx {
         Self::configured(name, &servers, "", pass, |_| {})
     }
 
+    /// Forwards requests, at most `limit` at a time of each value of the field `X-Key`, and denies the
+    /// others with 503.
+    pub(crate) fn limiting_connections(name: &str, limit: u64, upstream: SocketAddr) -> Self {
+        let zone = "limit_conn_zone $http_x_key zone=in_flight:1m;";
+        let pass = format!(
+            "error_log error.log; location / {{ limit_conn in_flight {limit}; proxy_pass http://{upstream}; }}"
+        );
+        Self::configured(name, zone, "", &pass, |_| {})
+    }
+
     fn configured(
         name: &str,
         servers: &str,
