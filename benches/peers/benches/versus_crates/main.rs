@@ -10,6 +10,7 @@ mod direct;
 mod flood;
 mod forgets;
 mod grants;
+mod in_flight;
 mod keyed;
 mod memory;
 mod ours;
@@ -33,6 +34,7 @@ fn main() {
     heading("versus crates: beside what one would take instead");
     direct::run(&choice);
     keyed::run(&choice);
+    in_flight::run(&choice);
     ten_million::run(&choice);
     cold::run(&choice);
     flood::run(&choice);
