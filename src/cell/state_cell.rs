@@ -189,6 +189,27 @@ impl<W: StateWord> StateCell<W> {
         }
     }
 
+    /// One try to charge cells, where there is no ring. Returns the state that it has left, or the view of a
+    /// denial. `None`: another thread has written the word, or there is nothing to charge.
+    #[inline(always)]
+    pub(crate) fn charge_once<M: StateMachine>(
+        &self,
+        seen: Seen<W>,
+        machine: &M,
+        request: Request,
+    ) -> Option<Result<u64, M::View>> {
+        debug_assert!(!M::RINGED);
+        let view = request.read(machine, seen.state);
+        match machine.step(view, request.now, request.cells) {
+            Step::Admit { .. } if request.cells == 0 => None,
+            Step::Admit { next } => {
+                self.swap(seen.word(), seen.with_state(next)).ok()?;
+                Some(Ok(next))
+            }
+            Step::Deny | Step::DenyCounted { .. } => Some(Err(view)),
+        }
+    }
+
     /// One try, where there is no ring. `Err` holds the word that another thread has written.
     #[inline(always)]
     fn try_ringless<M: StateMachine>(

@@ -6,11 +6,10 @@ use crossbeam_utils::CachePadded;
 
 use crate::algo::in_flight::{Holds, InFlight};
 use crate::cell::DirectCell;
-use crate::charge::refund::RefundableCharge;
 use crate::concurrency::builder::{DirectConcurrencyBuilder, check_limit};
+use crate::concurrency::enter::{in_flight_after, without};
 use crate::concurrency::error::{ConcurrencyDenied, ConcurrencyError};
 use crate::concurrency::guard::{Entry, Guard, sealed};
-use crate::concurrency::{in_flight_after, without};
 use crate::limiter::ask::{Ask, sealed::Gate};
 use crate::sync::SharedLimit;
 use crate::time::clocks::QuantaClock;
@@ -160,30 +159,31 @@ impl<C: Clock> sealed::Enter for DirectConcurrency<C> {
     type Entry = Entry;
     type Denied = ConcurrencyDenied;
 
-    #[inline]
+    #[inline(always)]
     fn enter_cells(
         &self,
         (): &(),
         cells: u64,
         at: Option<Tick>,
     ) -> Result<Entry, ConcurrencyDenied> {
-        let machine = self.machine();
-        let paid = self.cell.charge(&machine, self.now(at), cells)?;
-        let in_flight = in_flight_after(machine, &paid);
-        Ok(Entry { charge: RefundableCharge::Bucket(paid), cells, in_flight })
+        let paid = self.cell.charge(&self.machine(), self.now(at), cells)?;
+        Ok(Entry::in_bucket(paid))
     }
 
-    #[inline]
+    #[inline(always)]
     fn leave(&self, entry: &Entry) {
-        if let RefundableCharge::Bucket(paid) = &entry.charge {
-            self.cell.revise_charged(paid, |state| without(&self.holds, state, paid));
-        }
+        let paid = entry.receipt();
+        self.cell.revise_charged(&paid, |state| without(&self.holds, state, &paid));
     }
 }
 
 impl<C: Clock> sealed::Count for DirectConcurrency<C> {
     fn would_enter(&self, (): &(), cells: u64, at: Option<Tick>) -> Result<(), ConcurrencyDenied> {
         Ok(self.peek_at(self.now(at), cells).map(drop)?)
+    }
+
+    fn in_flight_after(&self, entry: &Entry) -> u64 {
+        in_flight_after(&self.holds, entry)
     }
 
     fn cells_in_flight(&self, (): &(), at: Option<Tick>) -> u64 {

@@ -4,10 +4,13 @@ use core::fmt;
 use core::ops::Deref;
 use std::sync::Arc;
 
+use crate::algo::Receipt;
+use crate::cell::ChargeReceipt;
 use crate::charge::refund::RefundableCharge;
 use crate::concurrency::error::ConcurrencyDenied;
 use crate::concurrency::guard::sealed::Enter as _;
 use crate::limiter::ask::{Ask, sealed::Gate};
+use crate::table::Probe;
 use crate::time::Tick;
 
 /// A limit of requests in flight: a [`ConcurrencyLimiter`](super::ConcurrencyLimiter), a
@@ -45,17 +48,77 @@ pub(crate) mod sealed {
             cells: u64,
             at: Option<Tick>,
         ) -> Result<(), ConcurrencyDenied>;
+        /// Cells of the key in flight right after an entry.
+        fn in_flight_after(&self, entry: &Entry) -> u64;
         fn cells_in_flight(&self, key: &Self::Key, at: Option<Tick>) -> u64;
     }
 }
 
-/// Cells that are in flight.
+/// Cells that are in flight: four words, so that a guard stays in registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    pub(super) charge: RefundableCharge,
     pub(super) cells: u64,
-    /// Cells of the key in flight, right after these were added.
-    pub(super) in_flight: u64,
+    /// The state that the entry has left.
+    next: u64,
+    generation: u64,
+    /// The slot, if it is one.
+    place: usize,
+}
+
+impl Entry {
+    /// No slot is there.
+    const SHARED: usize = usize::MAX;
+
+    /// Cells that no count holds.
+    pub(super) fn uncounted(cells: u64) -> Self {
+        Self { cells, next: 0, generation: ChargeReceipt::NO_LIFE, place: Self::SHARED }
+    }
+
+    /// Cells of a key's slot.
+    #[inline(always)]
+    pub(super) fn in_slot(paid: ChargeReceipt) -> Self {
+        let ChargeReceipt { charge: Receipt { cells, next, .. }, generation, place } = paid;
+        Self { cells, next, generation, place }
+    }
+
+    /// Cells of a count without keys, or of the one that keys without a slot share.
+    #[inline(always)]
+    pub(super) fn in_bucket(paid: ChargeReceipt) -> Self {
+        Self { place: Self::SHARED, ..Self::in_slot(paid) }
+    }
+
+    #[inline(always)]
+    pub(super) fn is_in_slot(&self) -> bool {
+        self.place != Self::SHARED
+    }
+
+    #[inline(always)]
+    pub(super) fn is_counted(&self) -> bool {
+        self.generation != ChargeReceipt::NO_LIFE
+    }
+
+    #[inline(always)]
+    pub(super) fn receipt(&self) -> ChargeReceipt {
+        let &Self { cells, next, generation, place } = self;
+        ChargeReceipt { charge: Receipt { cells, at: Tick::ZERO, next }, generation, place }
+    }
+
+    /// The charge, as a composite stores it.
+    pub(super) fn charge(&self, probe: Probe) -> RefundableCharge {
+        match (self.is_counted(), self.is_in_slot()) {
+            (false, _) => RefundableCharge::Nothing,
+            (true, true) => RefundableCharge::Slot(probe, self.receipt()),
+            (true, false) => RefundableCharge::Bucket(self.receipt()),
+        }
+    }
+
+    pub(super) fn of_charge(charge: &RefundableCharge) -> Self {
+        match *charge {
+            RefundableCharge::Slot(_, paid) => Self::in_slot(paid),
+            RefundableCharge::Bucket(paid) => Self::in_bucket(paid),
+            RefundableCharge::Nothing => Self::uncounted(0),
+        }
+    }
 }
 
 /// A request in flight. Dropping it gives its cells back.
@@ -119,7 +182,7 @@ impl<'g, G: Concurrent> Ask<'g, '_, G> {
     /// assert!(gate.ask().cells(3).enter().is_ok());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn enter(self) -> Result<Guard<'g, G>, G::Denied> {
         let entry = self.gate.enter_cells(self.key, self.cells, self.at)?;
         Ok(Guard(Held { gate: self.gate, entry }))
@@ -186,7 +249,7 @@ impl<G: sealed::Count> Guard<'_, G> {
     /// The cells of the key that were in flight right after it entered, its own included.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
-        self.entry().in_flight
+        self.0.gate.in_flight_after(self.entry())
     }
 }
 
@@ -200,7 +263,7 @@ impl<G: sealed::Count> OwnedGuard<G> {
     /// The cells of the key that were in flight right after it entered, its own included.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
-        self.entry().in_flight
+        self.0.gate.in_flight_after(self.entry())
     }
 }
 
@@ -214,7 +277,7 @@ where
 }
 
 impl<H: Deref<Target: Concurrent>> Drop for Held<H> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         self.gate.leave(&self.entry);
     }

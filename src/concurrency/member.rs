@@ -6,7 +6,10 @@ use core::hash::Hash;
 use crate::algo::StateMachine;
 use crate::charge::refund::RefundableCharge;
 use crate::concurrency::direct::DirectConcurrency;
-use crate::concurrency::guard::{Entry, sealed::Enter as _};
+use crate::concurrency::guard::{
+    Entry,
+    sealed::{Count as _, Enter as _},
+};
 use crate::concurrency::{ConcurrencyDenied, ConcurrencyLimiter, WhenFull};
 use crate::decision::{Decision, Denied, Permit};
 use crate::table::Probe;
@@ -18,13 +21,16 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
     pub(crate) fn take_one(&self, probe: Probe, now: Tick) -> Taken {
         let machine = self.machine();
         match self.enter_probe(probe, 1, Some(now)) {
-            Ok(Entry { charge, in_flight, .. }) => Ok((charge, machine.permit_of(in_flight))),
+            Ok(entry) => {
+                let permit = machine.permit_of(self.in_flight_after(&entry));
+                Ok((entry.charge(probe), permit))
+            }
             Err(denied) => Err(machine.denied_at(denied.in_flight())),
         }
     }
 
     pub(crate) fn give_back(&self, charge: &RefundableCharge) {
-        self.leave(&Entry { charge: *charge, cells: 1, in_flight: 0 });
+        self.leave(&Entry::of_charge(charge));
     }
 
     pub(crate) fn peek_probe(&self, probe: Probe, now: Tick, n: u64) -> Decision {
@@ -67,13 +73,16 @@ impl<C: Clock> DirectConcurrency<C> {
     pub(crate) fn take_one(&self, now: Tick) -> Taken {
         let machine = self.machine();
         match self.enter_cells(&(), 1, Some(now)) {
-            Ok(Entry { charge, in_flight, .. }) => Ok((charge, machine.permit_of(in_flight))),
+            Ok(entry) => {
+                let permit = machine.permit_of(self.in_flight_after(&entry));
+                Ok((entry.charge(Probe::default()), permit))
+            }
             Err(ConcurrencyDenied { in_flight, .. }) => Err(machine.denied_at(in_flight)),
         }
     }
 
     pub(crate) fn give_back(&self, charge: &RefundableCharge) {
-        self.leave(&Entry { charge: *charge, cells: 1, in_flight: 0 });
+        self.leave(&Entry::of_charge(charge));
     }
 
     pub(crate) fn peek_at(&self, now: Tick, n: u64) -> Decision {

@@ -14,6 +14,7 @@
 
 mod builder;
 mod direct;
+mod enter;
 mod error;
 mod guard;
 mod member;
@@ -29,18 +30,16 @@ use core::marker::PhantomData;
 
 use ahash::RandomState;
 use builder::check_limit;
+use enter::{in_flight_after, without};
 use guard::Entry;
 pub(crate) use guard::sealed;
 
-use crate::algo::StateMachine;
 use crate::algo::in_flight::{Holds, InFlight};
-use crate::algo::{NoRing, Refund};
-use crate::cell::{ChargeReceipt, DirectCell, Request};
-use crate::charge::refund::RefundableCharge;
+use crate::cell::DirectCell;
 use crate::limiter::ask::{Ask, sealed::Gate};
 use crate::limiter::stats::Stats;
-use crate::sync::{Fault, SharedLimit, planted};
-use crate::table::{Charged, Event, KeyRequest, Probe, Table, Tally};
+use crate::sync::SharedLimit;
+use crate::table::{Probe, Table, Tally};
 use crate::time::clocks::QuantaClock;
 use crate::time::{Clock, Tick};
 
@@ -260,48 +259,6 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
     pub fn memory_bytes(&self) -> usize {
         self.table.memory_bytes()
     }
-
-    /// Enters a key. The clock is read only where an answer depends on it: for a key without a slot, and
-    /// where requests expire.
-    #[inline]
-    fn take(&self, probe: Probe, cells: u64, at: Option<Tick>) -> Charged {
-        let machine = self.machine();
-        let asked_at =
-            |now| KeyRequest { probe, machine: &machine, request: Request { now, cells } };
-        if !self.holds.expire()
-            && at.is_none()
-            && let Some(charged) = self.table.charge_found(&asked_at(Tick::ZERO))
-        {
-            return charged;
-        }
-        self.table.charge(&asked_at(self.or_now(at)))
-    }
-
-    /// Enters a key that finds no slot.
-    #[cold]
-    fn enter_without_slot(
-        &self,
-        cells: u64,
-        at: Option<Tick>,
-    ) -> Result<RefundableCharge, ConcurrencyDenied> {
-        let counters = self.table.counters();
-        match &self.when_full {
-            WhenFull::Admit => {
-                counters.count(Event::AdmittedFull);
-                Ok(RefundableCharge::Nothing)
-            }
-            WhenFull::Deny => {
-                counters.count(Event::DeniedFull);
-                Err(ConcurrencyDenied::no_slot(self.limit.read()))
-            }
-            WhenFull::Share(shared) => {
-                counters.count(Event::Overflowed);
-                let machine = InFlight { holds: &self.holds, limit: shared.0 };
-                let now = self.or_now(at);
-                Ok(RefundableCharge::Bucket(shared.1.charge(&machine, now, cells)?))
-            }
-        }
-    }
 }
 
 impl<K: ?Sized, C> ConcurrencyLimiter<K, C> {
@@ -324,66 +281,6 @@ impl<K: ?Sized, C> ConcurrencyLimiter<K, C> {
     }
 }
 
-/// The state after cells of a charge were given back.
-#[inline]
-fn without(holds: &Holds, state: u64, paid: &ChargeReceipt) -> u64 {
-    let machine = InFlight { holds, limit: 0 };
-    let mut receipt = paid.charge;
-    if planted(Fault::ExpiredGivesBack) {
-        receipt.next = state;
-    }
-    machine.refund(state, &receipt, Tick::ZERO, receipt.cells)
-}
-
-/// The cells in flight in the state that a charge left.
-#[inline]
-fn in_flight_after(machine: InFlight<'_>, paid: &ChargeReceipt) -> u64 {
-    machine.read(paid.charge.next, NoRing, paid.charge.at, 0).all()
-}
-
-impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
-    pub(crate) fn probe(&self, key: &K) -> Probe {
-        Probe::new(self.hasher.hash_one(key))
-    }
-
-    /// Enters a key, whatever has found it.
-    pub(crate) fn enter_probe(
-        &self,
-        probe: Probe,
-        cells: u64,
-        at: Option<Tick>,
-    ) -> Result<Entry, ConcurrencyDenied> {
-        let entered = match self.take(probe, cells, at) {
-            Charged::Admitted(paid) => {
-                let in_flight = in_flight_after(self.machine(), &paid);
-                Ok(Entry { charge: RefundableCharge::Slot(probe, paid), cells, in_flight })
-            }
-            Charged::Denied(denied) => Err(denied.into()),
-            Charged::Full(_) => self.enter_without_slot(cells, at).map(|charge| Entry {
-                charge,
-                cells,
-                in_flight: cells,
-            }),
-        };
-        self.count(entered.is_ok());
-        entered
-    }
-
-    pub(crate) fn or_now(&self, at: Option<Tick>) -> Tick {
-        at.unwrap_or_else(|| self.clock.now())
-    }
-
-    fn count(&self, admitted: bool) {
-        if let Some(tally) = &self.tally {
-            tally.count(admitted);
-        }
-    }
-
-    fn count_denied_full(&self) {
-        self.table.counters().count(Event::DeniedFull);
-    }
-}
-
 impl<K: ?Sized, C> Gate for ConcurrencyLimiter<K, C> {
     type Key = K;
     type Params = ();
@@ -394,7 +291,7 @@ impl<K: Hash + ?Sized, C: Clock> sealed::Enter for ConcurrencyLimiter<K, C> {
     type Entry = Entry;
     type Denied = ConcurrencyDenied;
 
-    #[inline]
+    #[inline(always)]
     fn enter_cells(
         &self,
         key: &K,
@@ -404,17 +301,18 @@ impl<K: Hash + ?Sized, C: Clock> sealed::Enter for ConcurrencyLimiter<K, C> {
         self.enter_probe(self.probe(key), cells, at)
     }
 
-    #[inline]
+    #[inline(always)]
     fn leave(&self, entry: &Entry) {
-        let next = |paid| move |state| without(&self.holds, state, paid);
-        match (&entry.charge, &self.when_full) {
-            (RefundableCharge::Slot(probe, paid), _) => {
-                self.table.revise_charged(*probe, paid, next(paid));
-            }
-            (RefundableCharge::Bucket(paid), WhenFull::Share(shared)) => {
-                shared.1.revise_charged(paid, next(paid));
-            }
-            _ => {}
+        let paid = entry.receipt();
+        let next = |state| without(&self.holds, state, &paid);
+        if !entry.is_counted() {
+            return;
+        }
+        match &self.when_full {
+            // Wide slots are found by their place alone.
+            _ if entry.is_in_slot() => self.table.revise_charged(Probe::default(), &paid, next),
+            WhenFull::Share(shared) => shared.1.revise_charged(&paid, next),
+            WhenFull::Deny | WhenFull::Admit => {}
         }
     }
 }
@@ -422,6 +320,10 @@ impl<K: Hash + ?Sized, C: Clock> sealed::Enter for ConcurrencyLimiter<K, C> {
 impl<K: Hash + ?Sized, C: Clock> sealed::Count for ConcurrencyLimiter<K, C> {
     fn would_enter(&self, key: &K, cells: u64, at: Option<Tick>) -> Result<(), ConcurrencyDenied> {
         self.would_enter(self.probe(key), self.or_now(at), cells)
+    }
+
+    fn in_flight_after(&self, entry: &Entry) -> u64 {
+        in_flight_after(&self.holds, entry)
     }
 
     fn cells_in_flight(&self, key: &K, at: Option<Tick>) -> u64 {

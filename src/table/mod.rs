@@ -240,17 +240,22 @@ impl Table {
         }
     }
 
-    /// The same where a first look finds the key; `None` has charged nothing.
-    #[inline]
-    pub(crate) fn charge_found<M: Refund>(&self, asked: &KeyRequest<'_, M>) -> Option<Charged> {
+    /// Charges a request of a key that a first look finds, so that it can be refunded, by one try. `Err` is
+    /// the denial. `None`: nothing was charged, and [`charge`](Self::charge) decides.
+    #[inline(always)]
+    pub(crate) fn charge_found<M: Refund>(
+        &self,
+        asked: KeyRequest<'_, M>,
+    ) -> Option<Result<ChargeReceipt, M::View>> {
         match &self.kind {
             Kind::Wide(table) => table.charge_found(asked),
-            Kind::Compact(table) => table.charge_found(asked),
+            Kind::Compact(_) => None,
         }
     }
 
     /// Replaces the state that was charged by `next` of it, if the key still has the slot that was
     /// charged. Compact slots do not tell one life of a key from another: there, if it has a slot.
+    #[inline]
     pub(crate) fn revise_charged(
         &self,
         probe: Probe,

@@ -7,8 +7,8 @@ use super::counters::Counters;
 use super::probe::Probe;
 use super::request::{Charged, Full, KeyRequest};
 use super::slot_kind::{FoundSlot, SlotKind, SlotRef};
-use crate::algo::{Liveness, Refund, StateMachine};
-use crate::cell::{ChargeReceipt, Request, Ruling, StateWord};
+use crate::algo::{Liveness, Receipt, Refund, StateMachine};
+use crate::cell::{ChargeReceipt, Request, StateWord};
 use crate::decision::{Decision, OutOfLine};
 use crate::time::Tick;
 
@@ -93,51 +93,50 @@ impl<K: SlotKind> SlotTable<K> {
 
     /// Charges a request so that it can be refunded.
     pub(super) fn charge<M: Refund>(&self, asked: &KeyRequest<'_, M>) -> Charged {
-        let first = self.slots.find_at_once(asked.probe).map(FoundSlot::slot);
-        let slot = first.or_else(|| self.slots.find_elsewhere(asked.probe));
-        if let Some(charged) = slot.and_then(|slot| self.charge_slot(slot, asked)) {
-            return charged;
-        }
-        match self.claim_and_charge(asked, slot) {
-            (Ok(ruling), charged) => self.charged(ruling, charged, asked),
-            (Err(full), _) => Charged::Full(full),
-        }
-    }
-
-    /// The same where a first look finds the key; `None` has charged nothing.
-    #[inline]
-    pub(super) fn charge_found<M: Refund>(&self, asked: &KeyRequest<'_, M>) -> Option<Charged> {
-        self.charge_slot(self.slots.find_at_once(asked.probe)?.slot(), asked)
-    }
-
-    /// The same in a slot that the key had; `None` has charged nothing.
-    #[inline]
-    fn charge_slot<M: Refund>(
-        &self,
-        slot: SlotRef<'_, K::Word>,
-        asked: &KeyRequest<'_, M>,
-    ) -> Option<Charged> {
-        if slot.word.is_provisional() {
-            return None;
-        }
-        let ring = self.slots.ring::<M>(slot.cell);
-        let ruling = slot.cell.charge(slot.word, ring, asked.machine, asked.request)?;
-        Some(self.charged(ruling, Some(slot), asked))
-    }
-
-    #[inline]
-    fn charged<M: Refund>(
-        &self,
-        ruling: Ruling<M::View>,
-        slot: Option<SlotRef<'_, K::Word>>,
-        asked: &KeyRequest<'_, M>,
-    ) -> Charged {
+        let &KeyRequest { probe, machine, request } = asked;
+        let first = self.slots.find_at_once(probe).map(FoundSlot::slot);
+        let mut slot = first.or_else(|| self.slots.find_elsewhere(probe));
+        let ruling = slot.filter(|slot| !slot.word.is_provisional()).and_then(|slot| {
+            let ring = self.slots.ring::<M>(slot.cell);
+            slot.cell.charge(slot.word, ring, machine, request)
+        });
+        let ruling = match ruling {
+            Some(ruling) => ruling,
+            None => {
+                let (outcome, charged) = self.claim_and_charge(asked, slot);
+                slot = charged;
+                match outcome {
+                    Ok(ruling) => ruling,
+                    Err(full) => return Charged::Full(full),
+                }
+            }
+        };
         // Without a slot nothing was charged.
         let (generation, place) =
             slot.map_or((ChargeReceipt::NO_LIFE, 0), |slot| self.slots.place_of(slot));
-        match ruling.receipt(asked.machine, asked.request, generation, place) {
+        match ruling.receipt(machine, request, generation, place) {
             Ok(paid) => Charged::Admitted(paid),
             Err(denied) => Charged::Denied(denied),
+        }
+    }
+
+    /// Charges a request of a key that a first look finds, so that it can be refunded, by one try. `Err` is
+    /// the denial. `None`: nothing was charged, and [`charge`](Self::charge) decides.
+    #[inline(always)]
+    pub(super) fn charge_found<M: Refund>(
+        &self,
+        asked: KeyRequest<'_, M>,
+    ) -> Option<Result<ChargeReceipt, M::View>> {
+        let KeyRequest { probe, machine, request } = asked;
+        let FoundSlot { cell, seen } = self.slots.find_at_once(probe)?;
+        match cell.charge_once(seen, machine, request)? {
+            Ok(next) => {
+                let charge = Receipt { cells: request.cells, at: request.now, next };
+                let slot = SlotRef { cell, word: seen.word() };
+                let (generation, place) = self.slots.place_of(slot);
+                Some(Ok(ChargeReceipt { charge, generation, place }))
+            }
+            Err(view) => Some(Err(view)),
         }
     }
 

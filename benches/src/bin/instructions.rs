@@ -9,6 +9,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use tollgate::algorithm::Algorithm;
+use tollgate::concurrency::ConcurrencyLimiter;
 use tollgate::dynamic::DynamicGcra;
 use tollgate::limiter::SlotLayout;
 use tollgate::{
@@ -20,7 +21,7 @@ use tollgate_benches::keys;
 /// A kind of decision, and the function that makes `count` of them.
 type Kind = (&'static str, fn(usize));
 
-const KINDS: [Kind; 29] = [
+const KINDS: [Kind; 33] = [
     ("loop-alone", |count| decide(count, KEYS, STEP_NANOS, START_NANOS, |_, _| true)),
     ("direct-gcra-admit", direct_admit),
     ("direct-gcra-deny", direct_deny),
@@ -52,6 +53,10 @@ const KINDS: [Kind; 29] = [
     ("keyed-sliding-log-claim", log_claim),
     ("keyed-sliding-log-allow", |count| windows_allow(SlidingLog::new(), count)),
     ("keyed-sliding-log-allow-denied", |count| windows_allow_denied(SlidingLog::new(), count)),
+    ("in-flight-admit", |count| in_flight(None, 0, count)),
+    ("in-flight-deny", |count| in_flight(None, 1, count)),
+    ("in-flight-hold-admit", |count| in_flight(Some(MINUTE), 0, count)),
+    ("in-flight-hold-deny", |count| in_flight(Some(MINUTE), 1, count)),
 ];
 
 /// The keys, which are used in turn.
@@ -62,6 +67,7 @@ const STEP_NANOS: u64 = 16;
 const START_NANOS: u64 = 100 * HOUR_NANOS;
 const HOUR_NANOS: u64 = 3_600_000_000_000;
 const MINUTE_NANOS: u64 = 60_000_000_000;
+const MINUTE: Duration = Duration::from_secs(60);
 /// Cells in a window.
 const LIMIT: u64 = 100;
 
@@ -280,4 +286,18 @@ fn all_full<A: Algorithm>(
         }
     }
     decide(count, KEYS, STEP_NANOS, last, |key, now| check(&gate, key, now));
+}
+
+/// Requests that enter and leave again, or are denied, since `held` of each key are in flight of one.
+fn in_flight(max_hold: Option<Duration>, held: usize, count: usize) {
+    let begun = ConcurrencyLimiter::builder(1).clock(ManualClock::new());
+    let begun = max_hold.into_iter().fold(begun, |begun, hold| begun.max_hold(hold));
+    let gate = begun.capacity(KEYS as u64).hash_seed(7).build().expect("in range");
+    for rank in 0..KEYS {
+        let first = gate.enter(&keys::key(rank)).expect("room");
+        if held > 0 {
+            std::mem::forget(first);
+        }
+    }
+    decide(count, KEYS, STEP_NANOS, START_NANOS, |key, _| gate.enter(key).is_ok());
 }

@@ -165,6 +165,11 @@ impl InFlight<'_> {
         if self.holds.expire { self.holds.grid.floor(now) } else { 0 }
     }
 
+    /// The cells in flight in the state that an entry has left, at its time.
+    pub(crate) fn in_word(&self, word: u64) -> u64 {
+        if self.holds.expire { RECENT.of(word) + OLDER.of(word) } else { COUNT.of(word) }
+    }
+
     /// The count of a key that was never seen.
     pub(crate) fn unseen(&self) -> Counted {
         Counted { since: 0, recent: 0, older: 0 }

@@ -1,0 +1,130 @@
+//! Entering and leaving: the paths of a request through a [`ConcurrencyLimiter`].
+
+use core::hash::Hash;
+
+use crate::algo::Refund;
+use crate::algo::in_flight::{Holds, InFlight};
+use crate::cell::{ChargeReceipt, Request};
+use crate::concurrency::guard::Entry;
+use crate::concurrency::{ConcurrencyDenied, ConcurrencyLimiter, WhenFull};
+use crate::sync::{Fault, planted};
+use crate::table::{Charged, Event, KeyRequest, Probe};
+use crate::time::{Clock, Tick};
+
+impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
+    #[inline]
+    pub(crate) fn probe(&self, key: &K) -> Probe {
+        Probe::new(self.hasher.hash_one(key))
+    }
+
+    #[inline]
+    pub(crate) fn or_now(&self, at: Option<Tick>) -> Tick {
+        at.unwrap_or_else(|| self.clock.now())
+    }
+
+    /// Enters a key.
+    #[inline(always)]
+    pub(super) fn enter_probe(
+        &self,
+        probe: Probe,
+        cells: u64,
+        at: Option<Tick>,
+    ) -> Result<Entry, ConcurrencyDenied> {
+        let machine = self.machine();
+        // Where nothing expires, only a key without a slot needs the time.
+        let now = match at {
+            None if !self.holds.expire() => Tick::ZERO,
+            _ => self.or_now(at),
+        };
+        let asked = KeyRequest { probe, machine: &machine, request: Request { now, cells } };
+        // Each way makes its answer by itself, so that it is not copied through memory.
+        match self.table.charge_found(asked) {
+            Some(Ok(paid)) => {
+                self.count(true);
+                Ok(Entry::in_slot(paid))
+            }
+            Some(Err(view)) => {
+                self.count(false);
+                let (limit, in_flight) = (machine.limit, view.all());
+                Err(ConcurrencyDenied { limit, in_flight, found_no_slot: false })
+            }
+            None => self.enter_elsewhere(probe, cells, at),
+        }
+    }
+
+    /// Enters a key that a first look does not find, or has lost a race for.
+    #[cold]
+    #[inline(never)]
+    fn enter_elsewhere(
+        &self,
+        probe: Probe,
+        cells: u64,
+        at: Option<Tick>,
+    ) -> Result<Entry, ConcurrencyDenied> {
+        let machine = self.machine();
+        let request = Request { now: self.or_now(at), cells };
+        let entry = match self.table.charge(&KeyRequest { probe, machine: &machine, request }) {
+            // A key that asks for nothing may have no slot.
+            Charged::Admitted(paid) if paid.generation == ChargeReceipt::NO_LIFE => {
+                Ok(Entry::uncounted(cells))
+            }
+            Charged::Admitted(paid) => Ok(Entry::in_slot(paid)),
+            Charged::Denied(denied) => Err(denied.into()),
+            Charged::Full(_) => self.enter_without_slot(cells, at),
+        };
+        self.count(entry.is_ok());
+        entry
+    }
+
+    /// Enters a key that finds no slot.
+    #[cold]
+    fn enter_without_slot(&self, cells: u64, at: Option<Tick>) -> Result<Entry, ConcurrencyDenied> {
+        let counters = self.table.counters();
+        match &self.when_full {
+            WhenFull::Admit => {
+                counters.count(Event::AdmittedFull);
+                Ok(Entry::uncounted(cells))
+            }
+            WhenFull::Deny => {
+                counters.count(Event::DeniedFull);
+                Err(ConcurrencyDenied::no_slot(self.limit.read()))
+            }
+            WhenFull::Share(shared) => {
+                counters.count(Event::Overflowed);
+                let machine = InFlight { holds: &self.holds, limit: shared.0 };
+                let now = self.or_now(at);
+                Ok(Entry::in_bucket(shared.1.charge(&machine, now, cells)?))
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn count(&self, admitted: bool) {
+        if let Some(tally) = &self.tally {
+            tally.count(admitted);
+        }
+    }
+
+    pub(super) fn count_denied_full(&self) {
+        self.table.counters().count(Event::DeniedFull);
+    }
+}
+
+/// The state after the cells of an entry were given back.
+#[inline(always)]
+pub(super) fn without(holds: &Holds, state: u64, paid: &ChargeReceipt) -> u64 {
+    let machine = InFlight { holds, limit: 0 };
+    let mut receipt = paid.charge;
+    if planted(Fault::ExpiredGivesBack) {
+        receipt.next = state;
+    }
+    machine.refund(state, &receipt, Tick::ZERO, receipt.cells)
+}
+
+/// The cells in flight right after an entry.
+pub(super) fn in_flight_after(holds: &Holds, entry: &Entry) -> u64 {
+    match entry.is_counted() {
+        true => InFlight { holds, limit: 0 }.in_word(entry.receipt().charge.next),
+        false => entry.cells,
+    }
+}
