@@ -125,7 +125,8 @@ pub mod algorithm {
 /// Clocks that read the system's time. [`ManualClock`] is for tests.
 #[cfg(feature = "std")]
 pub mod clock {
-    pub use crate::time::clocks::{CoarseClock, QuantaClock, TieredClock};
+    pub use crate::time::clocks::{CoarseClock, TieredClock};
+    pub use crate::time::quanta_clock::QuantaClock;
 }
 
 /// Counts of decisions, and of how full a limiter is.

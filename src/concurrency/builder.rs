@@ -14,7 +14,7 @@ use crate::limiter::builder::{BuildError, CAPACITY_DEFAULT, ClockSource, SKEW_DE
 use crate::limiter::hash_seeds::Seeds;
 use crate::table::{HugePages, RingLayout, Table, TakeOver, Tally};
 use crate::time::Clock;
-use crate::time::clocks::QuantaClock;
+use crate::time::quanta_clock::QuantaClock;
 
 /// The policy of a [`ConcurrencyLimiter`] for a key that finds no slot, because keys in use take all 16
 /// slots that it could have.

@@ -12,7 +12,7 @@ use crate::concurrency::error::{ConcurrencyDenied, ConcurrencyError};
 use crate::concurrency::guard::{Entry, Guard, sealed};
 use crate::limiter::ask::{Ask, sealed::Gate};
 use crate::sync::SharedLimit;
-use crate::time::clocks::QuantaClock;
+use crate::time::quanta_clock::QuantaClock;
 use crate::time::{Clock, Tick};
 
 /// A limit of all requests that are in flight: for a process, a connection, an upstream.

@@ -40,7 +40,7 @@ use crate::limiter::ask::{Ask, sealed::Gate};
 use crate::limiter::stats::Stats;
 use crate::sync::SharedLimit;
 use crate::table::{Probe, Table, Tally};
-use crate::time::clocks::QuantaClock;
+use crate::time::quanta_clock::QuantaClock;
 use crate::time::{Clock, Tick};
 
 /// Buckets that [`ConcurrencyLimiter::len`] looks at.

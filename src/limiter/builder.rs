@@ -14,7 +14,7 @@ use crate::limiter::{Limiter, WhenFull};
 use crate::quota::Quota;
 use crate::table::{HugePages, RingLayout, Table, TakeOver, Tally};
 use crate::time::Clock;
-use crate::time::clocks::QuantaClock;
+use crate::time::quanta_clock::QuantaClock;
 
 /// The default number of live keys that a limiter has room for.
 pub(crate) const CAPACITY_DEFAULT: u64 = 100_000;

@@ -12,7 +12,7 @@ use crate::limiter::ask::Ask;
 use crate::limiter::builder::ClockSource;
 use crate::limiter::direct_builder::DirectBuilder;
 use crate::quota::{Quota, QuotaError};
-use crate::time::clocks::QuantaClock;
+use crate::time::quanta_clock::QuantaClock;
 use crate::time::{Clock, Tick};
 
 /// A limiter with one bucket: for a whole process, a connection, an upstream.

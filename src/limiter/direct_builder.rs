@@ -8,7 +8,7 @@ use crate::limiter::builder::ClockSource;
 use crate::limiter::direct::Direct;
 use crate::quota::{Quota, QuotaError};
 use crate::time::Clock;
-use crate::time::clocks::QuantaClock;
+use crate::time::quanta_clock::QuantaClock;
 
 /// Builds a [`Direct`]. Made by [`Direct::builder`].
 ///

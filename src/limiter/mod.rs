@@ -33,7 +33,7 @@ use crate::limiter::hash_seeds::Seeds;
 use crate::limiter::stats::Stats;
 use crate::quota::Quota;
 use crate::table::{HotKeyLeases, Table, Tally};
-use crate::time::clocks::QuantaClock;
+use crate::time::quanta_clock::QuantaClock;
 use crate::time::{Clock, Tick};
 
 /// Buckets that [`Limiter::len`] looks at.

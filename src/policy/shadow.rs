@@ -36,7 +36,7 @@ use crate::decision::Decision;
 use crate::limiter::Limiter;
 use crate::limiter::ask::{Ask, sealed::Gate};
 use crate::table::Tally;
-use crate::time::clocks::QuantaClock;
+use crate::time::quanta_clock::QuantaClock;
 use crate::time::{Clock, Tick};
 
 /// Two limiters that get the same requests: one is enforced, the other is a candidate to replace it.

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
 
-use crate::time::clocks::QuantaClock;
+use crate::time::quanta_clock::QuantaClock;
 use crate::time::{Clock, Tick};
 
 /// A thread that wakes tasks on time, for executors without a timer. The thread ends when the last

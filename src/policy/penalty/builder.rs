@@ -16,7 +16,7 @@ use crate::limiter::slot_layout::SlotLayout;
 use crate::quota::Quota;
 use crate::table::Tally;
 use crate::time::Clock;
-use crate::time::clocks::QuantaClock;
+use crate::time::quanta_clock::QuantaClock;
 
 /// The default of [`PenaltiesBuilder::capacity`].
 const CAPACITY_DEFAULT: u64 = 100_000;

@@ -24,7 +24,7 @@ use crate::limiter::Limiter;
 use crate::limiter::ask::{Ask, sealed::Gate};
 use crate::quota::Quota;
 use crate::table::Tally;
-use crate::time::clocks::QuantaClock;
+use crate::time::quanta_clock::QuantaClock;
 use crate::time::{Clock, Tick};
 
 /// A limiter that bans a key for a while when the key was denied too often.
