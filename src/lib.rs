@@ -193,6 +193,8 @@ pub mod internals {
     pub use crate::sync::{Fault, ThreadSlots, plant};
     #[cfg(tollgate_loom)]
     pub use crate::sync::{Loads, let_loads_return, model_words};
+    #[cfg(tollgate_loom)]
+    pub use crate::time::disciplined::{Disciplined, Sample, TimeSource};
 }
 
 #[cfg(doctest)]

@@ -108,11 +108,12 @@ const _: () = {
 };
 
 /// Types that the source declares public, and that no other crate can name.
-const NOT_EXPORTED: [&str; 13] = [
+const NOT_EXPORTED: [&str; 15] = [
     "Busy",
     "ChargeReceipt",
     "CompositeEntry",
     "Deadline",
+    "Disciplined",
     "Entry",
     "Fault",
     "KeyProbe",
@@ -120,6 +121,7 @@ const NOT_EXPORTED: [&str; 13] = [
     "Loads",
     "Probe",
     "RefundableCharge",
+    "Sample",
     "ThreadSlots",
     "VersionedCell",
 ];

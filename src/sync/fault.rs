@@ -43,6 +43,10 @@ pub enum Fault {
     ThreadsTakenForOne,
     /// A reader takes the words of a quota for one version without a check.
     TornQuota,
+    /// A reader of the clock takes words of two lines for one line.
+    TornLine,
+    /// A thread corrects the clock by a sample that is older than the line in force.
+    SampleStale,
     /// A thread takes a slot without seeing what the last owner wrote.
     ThreadSlotsUnordered,
     /// A composite charges its first limits without a peek at the later ones.

@@ -9,6 +9,8 @@
 #[cfg(feature = "std")]
 mod fault;
 #[cfg(feature = "std")]
+mod stamped;
+#[cfg(feature = "std")]
 mod thread_slots;
 
 #[cfg(tollgate_shuttle)]
@@ -21,6 +23,8 @@ pub(crate) use fault::planted;
 pub use fault::{Fault, Loads, let_loads_return};
 #[cfg(all(feature = "std", not(tollgate_loom), not(tollgate_shuttle)))]
 pub(crate) use fault::{Fault, planted};
+#[cfg(feature = "std")]
+pub(crate) use stamped::StampedCell;
 #[cfg(feature = "std")]
 #[cfg_attr(
     not(any(tollgate_loom, tollgate_shuttle)),

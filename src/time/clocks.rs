@@ -12,7 +12,7 @@ use crate::time::{Clock, Tick, saturating_nanos};
 /// A clock that is cheap to read and moves only when it is refreshed: by its owner, or by a thread
 /// that it starts on request.
 ///
-/// It is never ahead of real time. Between two refreshes it does not move: a limiter sees requests
+/// It is never ahead of the [`QuantaClock`] that it is refreshed from. Between two refreshes it does not move: a limiter sees requests
 /// up to that much older than they are, and cells come back that much later. Clones share one time.
 /// If other clocks are used beside it, the skew that a limiter allows for
 /// ([`Builder::max_clock_skew`](crate::Builder::max_clock_skew)) should be at least the time

@@ -6,6 +6,8 @@
 #[cfg(feature = "std")]
 pub(crate) mod clocks;
 #[cfg(feature = "std")]
+pub(crate) mod disciplined;
+#[cfg(feature = "std")]
 pub(crate) mod quanta_clock;
 
 use core::time::Duration;
