@@ -87,9 +87,10 @@ impl<'a> DescribedRequest<'a> {
     fn view(&self, peer: Option<IpAddr>) -> Request<'_> {
         let authority = self.target.authority().map(|authority| authority.as_str());
         let field = self.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
+        let target = self.target.path_and_query().map(|target| target.as_str());
         Request {
             method: self.method,
-            path: self.target.path(),
+            path: target.unwrap_or(self.target.path()),
             host: authority.or(field.map(|(_, value)| *value)),
             headers: &self.headers,
             peer,

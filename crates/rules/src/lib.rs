@@ -41,6 +41,7 @@ mod key;
 mod limit;
 mod limiter;
 mod matcher;
+mod named;
 mod parse;
 mod path;
 mod pattern;

@@ -16,6 +16,7 @@ use std::net::IpAddr;
 ///     const PATH_HAS_QUERY: bool = false;
 ///     fn method(&self) -> &str { "POST" }
 ///     fn path(&self) -> &str { "/login" }
+///     fn query(&self) -> Option<&str> { None }
 ///     fn host(&self) -> Option<&str> { None }
 ///     fn header(&self, _name: &str, _nth: usize) -> Option<&[u8]> { None }
 ///     fn peer(&self) -> Option<IpAddr> { Some(self.from) }
@@ -35,6 +36,11 @@ pub trait RequestView {
 
     /// The path as the client sent it, percent-encoded.
     fn path(&self) -> &str;
+
+    /// The query as the client sent it, percent-encoded and without the `?`; `None` if there is none.
+    ///
+    /// There is no default: a query that is not passed on lets a client evade a rule.
+    fn query(&self) -> Option<&str>;
 
     /// The requested host (`Host`, or `:authority`), with or without a port. Rules ignore user
     /// info. The server checks that there is exactly one host and that it is well formed.
@@ -83,6 +89,11 @@ impl RequestView for Request<'_> {
         self.path
     }
 
+    fn query(&self) -> Option<&str> {
+        let before = self.path.split('#').next().unwrap_or_default();
+        before.split_once('?').map(|(_, query)| query)
+    }
+
     fn host(&self) -> Option<&str> {
         self.host
     }
@@ -113,6 +124,9 @@ mod tests {
             fn path(&self) -> &str {
                 self.0
             }
+            fn query(&self) -> Option<&str> {
+                None
+            }
             fn host(&self) -> Option<&str> {
                 None
             }
@@ -125,7 +139,7 @@ mod tests {
         }
         let path = "/a?/../b#c";
         let with_query = Request { path, ..Request::default() };
-        assert_eq!(path::of_request(&with_query), "/a");
+        assert_eq!((path::of_request(&with_query), with_query.query()), ("/a", Some("/../b")));
         assert_eq!(path::of_request(&Bare(path)), path);
     }
 }

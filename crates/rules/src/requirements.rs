@@ -23,7 +23,8 @@ impl Rules {
     pub fn required_headers(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for rule in &self.rules {
-            names.extend(rule.matcher.headers.iter().map(|(name, _)| name.as_str()));
+            let values = rule.matcher.all_conditions().flat_map(|its| &its.values);
+            names.extend(values.filter_map(|its| its.of.header_name()));
             names.extend(rule.key.parts.iter().filter_map(Part::header_name));
         }
         names.sort_unstable();
@@ -51,6 +52,22 @@ impl Rule {
         self.matcher.fit_of(request) != Fit::None
     }
 
+    /// Whether the rule matches by the address of the client: `ip` in its `match`, also within `not`.
+    ///
+    /// ```
+    /// # use tollgate_rules::Rules;
+    /// let rules = Rules::parse("rules.toml", r#"rule = [
+    ///     { name = "a", match = { not = { ip = "10.0.0.0/8" } }, limits = "5/s" },
+    ///     { name = "b", key = "ip", limits = "5/s" },
+    /// ]"#)?;
+    /// assert!(rules.rules()[0].matches_ip() && !rules.rules()[1].matches_ip());
+    /// # Ok::<(), tollgate_rules::RulesError>(())
+    /// ```
+    #[must_use]
+    pub fn matches_ip(&self) -> bool {
+        self.matcher.uses_client()
+    }
+
     /// Whether the rule matches or counts by the requested host.
     ///
     /// If the upstream gives the same answer for every host, a client evades such a rule by
@@ -67,6 +84,6 @@ impl Rule {
     /// ```
     #[must_use]
     pub fn uses_host(&self) -> bool {
-        !self.matcher.hosts.is_empty() || self.key.parts.contains(&Part::Host)
+        self.matcher.uses_host() || self.key.parts.contains(&Part::Host)
     }
 }

@@ -6,9 +6,16 @@
 #[path = "../../http/tests/allocations/mod.rs"]
 mod allocations;
 
-use tollgate_rules::{Request, RulesFile};
+use tollgate_rules::{Request, Rules, RulesFile, RulesLimiter};
 
 use allocations::allocations;
+
+/// Rules that match by each part of a request.
+const MATCHES: &str = r#"rule = [
+    { name = "a", limits = "9/h", match = { method = "GET", ip = ["192.0.2.0/24", "::/0"],
+        query = { a = "x y", c = false }, cookie = { session = "1" },
+        not = [{ path = "/b/c" }, { path = "/d", ip = "192.0.2.7" }, { query = { b = "3" } }] } },
+]"#;
 
 #[test]
 fn decisions_allocate_nothing() {
@@ -38,6 +45,15 @@ fn decisions_allocate_nothing() {
             assert!(denied > 50, "{path}: both answers are given");
         }
     });
+    assert_eq!(counted, 0);
+    let rules = Rules::parse("r.toml", MATCHES).expect("rules");
+    let gate = RulesLimiter::new(rules).expect("memory");
+    let counted = allocations(|| {
+        for _ in 0..200 {
+            let _ = gate.decide(&request("HEAD", "/a/../b?%61=x+y&b=2"));
+        }
+    });
+    assert!(!gate.decide(&request("HEAD", "/a/../b?%61=x+y&b=2")).is_admitted());
     assert_eq!(counted, 0);
     let long = "x".repeat(300);
     let headers = [("x-user", &*long)];

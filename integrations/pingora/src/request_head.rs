@@ -43,6 +43,10 @@ impl RequestView for RequestHead<'_> {
         self.head.uri.path()
     }
 
+    fn query(&self) -> Option<&str> {
+        self.head.uri.query()
+    }
+
     /// The `:authority` of HTTP/2, the host of a target that is a whole URL, or else `Host`.
     fn host(&self) -> Option<&str> {
         let of_target = self.head.uri.authority().map(|authority| authority.as_str());
@@ -72,6 +76,7 @@ mod tests {
         header.append_header("Host", "example.com:8080").expect("a header");
         let request = RequestHead::new(&header, None);
         assert_eq!((request.method(), request.path()), ("POST", "/a/../b"));
+        assert_eq!(request.query(), Some("c=/d"));
         assert_eq!(request.header("x-user", 0), Some(&b"ada"[..]));
         assert_eq!(request.header("x-user", 1), Some(&b"grace"[..]));
         assert_eq!((request.header("x-user", 2), request.peer()), (None, None));

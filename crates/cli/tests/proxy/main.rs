@@ -11,6 +11,7 @@ mod hosts;
 mod http2;
 mod limits;
 mod log;
+mod matching;
 mod metrics;
 mod redis;
 mod reload;

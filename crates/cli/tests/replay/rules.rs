@@ -123,6 +123,36 @@ fn headers_of_json_lines_can_be_keys() {
 }
 
 #[test]
+fn queries_and_addresses_are_matched_as_far_as_the_log_records_them() {
+    let rules = r#"
+        rule = [
+            { name = "query", match = { query = { page = "2" } }, limits = "1000/s" },
+            { name = "none", match = { query = { page = false } }, limits = "1000/s" },
+            { name = "ip", match = { ip = "10.0.0.0/8" }, limits = "1000/s" },
+            { name = "other", match = { not = { ip = "10.0.0.0/8" } }, limits = "1000/s" },
+        ]"#;
+    let file = scratch("query.toml", rules.as_bytes());
+    let figures = |format: &str, log: &str| {
+        let report = json_with(&["--rules", &file, "--format", format], log.as_bytes());
+        [0, 1, 2, 3]
+            .map(|rule| (figure(&report, rule, "requests"), figure(&report, rule, "not_in_log")))
+    };
+    let at = "[01/Aug/1995:06:00:00 +0000]";
+    let clf = format!(
+        "10.0.0.1 - - {at} \"GET /a?page=2 HTTP/1.0\" 200 1\n\
+         192.0.2.1 - - {at} \"GET /a HTTP/1.0\" 200 1\n\
+         a.example - - {at} \"GET /a?page=3 HTTP/1.0\" 200 1\n"
+    );
+    // The address of a name is not in the log.
+    assert_eq!(figures("clf", &clf), [(1, 0), (1, 0), (1, 1), (1, 1)]);
+    let csv = "time,ip,path\n1,10.0.0.1,/a?page=2\n2,10.0.0.2,/a\n";
+    // A field named path may leave the query out.
+    assert_eq!(figures("csv", csv), [(1, 1), (0, 1), (2, 0), (0, 0)]);
+    let csv = "time,ip,path,args\n1,10.0.0.1,/a,page=2\n2,10.0.0.2,/a,-\n";
+    assert_eq!(figures("csv", csv), [(1, 0), (1, 0), (2, 0), (0, 0)]);
+}
+
+#[test]
 fn first_rule_shadow_and_bans_work_as_in_the_proxy() {
     let log: String = (0..20)
         .map(|second| {

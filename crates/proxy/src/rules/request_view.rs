@@ -22,6 +22,10 @@ impl RequestView for HeadView<'_> {
         self.0.uri.path()
     }
 
+    fn query(&self) -> Option<&str> {
+        self.0.uri.query()
+    }
+
     fn host(&self) -> Option<&str> {
         requested_host(&self.0.uri, &self.0.headers)
     }

@@ -217,6 +217,10 @@ mod tests {
         fn header(&self, _: &str) -> Header<'_> {
             Header::NotInLog
         }
+
+        fn query(&self) -> Header<'_> {
+            Header::NotInLog
+        }
     }
 
     fn filled(key: &str, cost: &str) -> Result<Request, Malformed> {

@@ -91,9 +91,12 @@ pub(crate) trait Fields {
 
     /// The line's record of a request header, by its name in lower case.
     fn header(&self, name: &str) -> Header<'_>;
+
+    /// The line's record of the query, without the `?`.
+    fn query(&self) -> Header<'_>;
 }
 
-/// A line's record of a request header.
+/// A line's record of a request header, or of the query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Header<'f> {
     Value(Cow<'f, str>),
@@ -124,6 +127,23 @@ pub(super) fn header_names(name: &str) -> Vec<String> {
     names
 }
 
+/// The usual names of the query in JSON and CSV logs, the likeliest first.
+pub(super) const QUERY_NAMES: &[&str] =
+    &["query", "query_string", "args", "uri_query", "cs-uri-query", "request.query"];
+
+/// The usual names of fields that have the query behind the path, if there is one.
+const TARGET_NAMES: &[&str] = &["request_uri", "url", "target", "request.uri"];
+
+/// The query in a field of this name that has the path.
+pub(super) fn query_of<'t>(name: &str, target: Cow<'t, str>) -> Header<'t> {
+    match (target.find('?'), target) {
+        (Some(at), Cow::Borrowed(text)) => Header::written(Cow::Borrowed(&text[at + 1..])),
+        (Some(at), Cow::Owned(text)) => Header::written(Cow::Owned(text[at + 1..].to_owned())),
+        (None, _) if TARGET_NAMES.contains(&name.to_ascii_lowercase().as_str()) => Header::Absent,
+        (None, _) => Header::NotInLog,
+    }
+}
+
 /// A request target without its query string.
 pub(super) fn without_query(target: Cow<'_, str>) -> Cow<'_, str> {
     match (target.find('?'), target) {
@@ -139,6 +159,14 @@ pub(super) fn without_query(target: Cow<'_, str>) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_query_is_absent_only_if_its_field_would_have_it() {
+        let of = |name, text| query_of(name, Cow::Borrowed(text));
+        assert_eq!(of("path", "/a?b?c"), Header::Value("b?c".into()));
+        assert_eq!(of("Request_URI", "/a"), Header::Absent);
+        assert_eq!((of("path", "/a"), of("uri", "/a")), (Header::NotInLog, Header::NotInLog));
+    }
 
     #[test]
     fn the_path_excludes_the_query_string() {

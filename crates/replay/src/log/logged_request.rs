@@ -15,6 +15,7 @@ use crate::log::fields::{Field, Fields, Header};
 pub(crate) struct LoggedRequest {
     method: Option<String>,
     path: Option<String>,
+    query: LoggedHeader,
     host: LoggedHeader,
     client: Client,
     /// In the order of the names that the caller gave.
@@ -47,6 +48,7 @@ impl LoggedRequest {
         Self {
             method: text(Field::Method),
             path: text(Field::Path),
+            query: fields.query().into(),
             host: fields.header("host").into(),
             client: text(Field::Ip).map_or(Client::NotInLog, Client::from_text),
             headers: headers.iter().map(|name| fields.header(name).into()).collect(),
@@ -108,6 +110,13 @@ impl<'h> LoggedRequestView<'h> {
         }
     }
 
+    /// Notes the address, if the log has a name in its place.
+    pub(crate) fn need_address(&self) {
+        if let Client::Name(_) = self.head.client {
+            self.note_missing("ip");
+        }
+    }
+
     fn note_missing(&self, what: impl Into<Cow<'h, str>>) {
         self.missing.borrow_mut().insert(what.into());
     }
@@ -144,6 +153,10 @@ impl RequestView for LoggedRequestView<'_> {
             self.note_missing("path");
             ""
         })
+    }
+
+    fn query(&self) -> Option<&str> {
+        self.value(&self.head.query, || "query".into())
     }
 
     fn host(&self) -> Option<&str> {
@@ -208,8 +221,9 @@ mod tests {
         assert!(asked.take_missing().is_empty());
         assert_eq!((asked.header("x-user", 0), asked.peer()), (None, None));
         assert_eq!((asked.host(), asked.path(), asked.method()), (None, "", ""));
+        assert_eq!(asked.query(), None);
         let missing: Vec<_> = asked.take_missing().into_iter().collect();
-        assert_eq!(missing, ["header x-user", "host", "ip", "method", "path"]);
+        assert_eq!(missing, ["header x-user", "host", "ip", "method", "path", "query"]);
         assert!(asked.take_missing().is_empty());
     }
 }

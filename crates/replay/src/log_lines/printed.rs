@@ -79,7 +79,17 @@ impl Seen {
             };
             (name, value.unwrap_or_else(|| "-".to_owned()))
         });
-        fields.chain(headers)
+        let query = self.query().map(|query| ("query", query.unwrap_or_else(|| "-".to_owned())));
+        fields.chain(query).chain(headers)
+    }
+
+    /// The query, if the request had one; `None` if the log does not record it.
+    fn query(&self) -> Option<Option<String>> {
+        use tollgate_rules::RequestView;
+
+        let asked = LoggedRequestView::new(&self.logged, &[]);
+        let query = asked.query().map(str::to_owned);
+        asked.take_missing().is_empty().then_some(query)
     }
 
     /// The headers that the log records.
@@ -111,9 +121,13 @@ impl Seen {
         let ip = says(&self.ip, &[' ']).filter(|ip| !ip.is_empty())?;
         let user = says(&self.user, &[' ']).filter(|user| !user.starts_with('['))?;
         let (method, path) = (says(&self.method, &[' '])?, says(&self.path, &[])?);
+        let query = self.query()?.map(|query| format!("?{query}"));
+        let query = query.map_or(Some(String::new()), |query| says(&Some(query), &[]))?;
         let time = clf_time(self.stamp)?;
-        let common =
-            format!("{ip} - {user} [{time}] \"{method} {path} HTTP/1.1\" 200 {}", self.bytes?);
+        let common = format!(
+            "{ip} - {user} [{time}] \"{method} {path}{query} HTTP/1.1\" 200 {}",
+            self.bytes?
+        );
         let text = |value: &Option<String>| match value {
             Some(_) => says(value, &['\\']),
             None => Some("-".to_owned()),

@@ -63,6 +63,9 @@ impl RulesReplay {
             // Discards what earlier rules noted: what follows concerns this rule alone.
             let _ = view.take_missing();
             let one = applied_rule(index, rule, &view);
+            if rule.matches_ip() {
+                view.need_address();
+            }
             let missing = view.take_missing();
             if !missing.is_empty() {
                 tally.leave_out(index, &missing);

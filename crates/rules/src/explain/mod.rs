@@ -27,7 +27,7 @@ impl Rules {
     /// ```
     #[must_use]
     pub fn explain_paths(&self) -> Option<String> {
-        let uses_path = |rule: &Rule| !rule.matcher.paths.is_empty() || rule.key.has_path();
+        let uses_path = |rule: &Rule| rule.matcher.uses_path() || rule.key.has_path();
         let spelling = self.rules.iter().find(|rule| uses_path(rule))?.matcher.spelling;
         let separator = |what: &str, separator| match separator {
             Separator::Unclear => {

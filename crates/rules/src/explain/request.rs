@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::host;
 use crate::key::OnNoKey;
-use crate::matcher::{Matcher, listed};
+use crate::matcher::{Conditions, Matcher, Parts, Unsplit, listed};
 use crate::path::{self, Fit, Segments, Spelling};
 use crate::request_view::RequestView;
 use crate::rule::{Apply, Rule, Rules};
@@ -119,27 +119,50 @@ impl Rule {
 
 impl Matcher {
     fn unclear(&self) -> String {
-        format!("path {} matches some of these readings only", listed(&self.paths))
+        let paths = |its: &Conditions| {
+            let listed = listed(&its.paths);
+            (!listed.is_empty()).then_some(listed)
+        };
+        let within = paths(&self.conditions).map(|its| format!("path {its}"));
+        let without = self.exceptions.iter().filter_map(paths).map(|its| format!("not path {its}"));
+        let conditions: Vec<String> = within.into_iter().chain(without).collect();
+        format!("{} matches some of these readings only", conditions.join(", "))
     }
 
     /// The first condition that does not hold.
     fn why_not(&self, request: &impl RequestView) -> String {
-        if !self.fits_method(request) {
-            return format!("the method is not {}", listed(&self.methods));
+        let (its, parts) = (&self.conditions, &Unsplit(request));
+        if !its.fits_method(parts) {
+            return format!("the method is not {}", listed(&its.methods));
         }
-        if self.fit_path_of(request) == Fit::None {
-            return format!("the path is not {}", listed(&self.paths));
+        if !its.fits_client(parts) {
+            let client = match parts.client() {
+                Some(address) => format!("the client {address}"),
+                None => "a client without an address".to_owned(),
+            };
+            return format!("{client} is not in {}", its.networks);
         }
-        if !self.fits_host_of(request) {
+        let by_path = self.fit_path(parts);
+        if by_path == Fit::None {
+            return format!("the path is not {}", listed(&its.paths));
+        }
+        if !its.fits_host(parts) {
             let asked = match request.host().map(host::bare_host) {
                 Some(host) => format!("the host {host}"),
                 None => "a missing host".to_owned(),
             };
-            return format!("{asked} is not {}", listed(&self.hosts));
+            return format!("{asked} is not {}", listed(&its.hosts));
         }
-        let unfit = self.headers.iter().find(|(name, test)| !test.fits(name, request));
-        unfit.map_or_else(String::new, |(name, test)| {
-            format!("this does not hold: {}", test.describe(name))
-        })
+        if let Some(unfit) = its.values.iter().find(|its| !its.holds(request)) {
+            return format!("this does not hold: {unfit}");
+        }
+        let excludes = |exception: &&Conditions| {
+            let alone = Self { exceptions: vec![(*exception).clone()], ..self.clone() };
+            alone.outside_exceptions(parts, by_path) == Fit::None
+        };
+        match self.exceptions.iter().find(excludes) {
+            Some(exception) => format!("it is excluded: {exception}"),
+            None => "each reading of the path is excluded".to_owned(),
+        }
     }
 }

@@ -7,6 +7,7 @@
 use std::fmt;
 
 use super::value::Value;
+use crate::named;
 use crate::path::{self, Spelling};
 use crate::request_view::RequestView;
 
@@ -59,7 +60,7 @@ impl Part {
         match self {
             Self::Ip { ipv6_prefix } => Some(Value::address(request.peer()?, *ipv6_prefix)),
             Self::Header(name) => text(request.header(name, 0)?),
-            Self::Cookie(name) => text(cookie(request, name)?),
+            Self::Cookie(name) => text(named::cookies(request, name).next()?),
             Self::Path(spelling) => Some(Value::Path(path::of_request(request), *spelling)),
             Self::Method => Some(Value::Bytes(request.method().as_bytes())),
             Self::Host => Value::host(request.host()?),
@@ -88,15 +89,4 @@ impl fmt::Display for Part {
             Self::Host => f.write_str("host"),
         }
     }
-}
-
-/// The value of the first cookie of that name.
-fn cookie<'v>(request: &'v impl RequestView, name: &str) -> Option<&'v [u8]> {
-    (0..).map_while(|nth| request.header("cookie", nth)).find_map(|header| {
-        header.split(|byte| *byte == b';').find_map(|pair| {
-            let value = pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-            let unquoted = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
-            Some(unquoted.unwrap_or(value))
-        })
-    })
 }

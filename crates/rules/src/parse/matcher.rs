@@ -1,17 +1,65 @@
 //! `match`: which requests a rule applies to.
 
-use toml::de::DeValue;
+use std::collections::HashSet;
+
+use toml::de::{DeTable, DeValue};
 
 use super::fields::{Reader, Value};
-use crate::matcher::{HeaderTest, Matcher};
+use crate::matcher::{
+    Conditions, EXCEPTIONS_MAX, Matcher, Network, Networks, ValueCondition, ValueTest,
+};
+use crate::named::Named;
 use crate::path::Spelling;
 use crate::pattern::{Pattern, Wrong};
 
-const KEYS: &[&str] = &["path", "method", "host", "header"];
+const KEYS: &[&str] = &["path", "method", "host", "ip", "header", "query", "cookie", "not"];
+const NOT_KEYS: &[&str] = &["path", "method", "host", "ip", "header", "query", "cookie"];
 const ALIASES: &[(&str, &str)] = &[
     ("url", "write \"path\", and \"host\" if it matters"),
     ("headers", "write \"header\", as in header = { x-plan = \"free\" }"),
+    ("cookies", "write \"cookie\", as in cookie = { session = true }"),
+    ("params", "write \"query\", as in query = { page = true }"),
+    ("cidr", "write \"ip\", as in ip = [\"10.0.0.0/8\"]"),
+    ("client", "write \"ip\", as in ip = [\"10.0.0.0/8\"]"),
+    ("except", "write \"not\", as in not = { path = \"/health\" }"),
+    ("exclude", "write \"not\", as in not = { path = \"/health\" }"),
 ];
+const NOT_ALIASES: &[(&str, &str)] =
+    &[("not", "what is to hold belongs in match itself: leave this out")];
+
+/// The tables of conditions on named values.
+const NAMED: [Kind; 3] = [
+    Kind {
+        key: "header",
+        needed: "a table is needed, as in header = { x-plan = \"free\", x-debug = true }",
+        wrong_name: "not the name of a header: write one such as x-plan",
+        is_name: is_token,
+        named: |name| Named::Header(name.to_ascii_lowercase()),
+    },
+    Kind {
+        key: "query",
+        needed: "a table is needed, as in query = { page = true, format = \"json\" }",
+        wrong_name: "not the name of a parameter: write one such as page, decoded",
+        is_name: is_parameter,
+        named: |name| Named::Query(name.to_owned()),
+    },
+    Kind {
+        key: "cookie",
+        needed: "a table is needed, as in cookie = { session = true, plan = \"free\" }",
+        wrong_name: "not the name of a cookie: write one such as session",
+        is_name: is_token,
+        named: |name| Named::Cookie(name.to_owned()),
+    },
+];
+
+/// A table of conditions on named values.
+struct Kind {
+    key: &'static str,
+    needed: &'static str,
+    wrong_name: &'static str,
+    is_name: fn(&str) -> bool,
+    named: fn(&str) -> Named,
+}
 
 pub(super) fn read<'s>(
     reader: &mut Reader<'s>,
@@ -24,17 +72,74 @@ pub(super) fn read<'s>(
         return None;
     };
     reader.only_keys(table, KEYS, ALIASES);
+    let conditions = conditions(reader, table, spelling);
+    let exceptions = match table.get("not") {
+        Some(value) => exceptions(reader, value, spelling),
+        None => Some(Vec::new()),
+    };
+    Some(Matcher { conditions: conditions?, exceptions: exceptions?, spelling })
+}
+
+/// `not`: one table of conditions, or a list of them.
+fn exceptions<'s>(
+    reader: &mut Reader<'s>,
+    value: &Value<'s>,
+    spelling: Spelling,
+) -> Option<Vec<Conditions>> {
+    let items = match value.get_ref() {
+        DeValue::Array(items) => items.iter().collect(),
+        _ => vec![value],
+    };
+    if items.is_empty() || items.len() > EXCEPTIONS_MAX {
+        let count = items.len();
+        let message = format!("\"not\" has 1 to {EXCEPTIONS_MAX} tables; this one has {count}");
+        reader.error(value.span(), message);
+        return None;
+    }
+    let exceptions: Vec<_> =
+        items.into_iter().map(|item| exception(reader, item, spelling)).collect();
+    exceptions.into_iter().collect()
+}
+
+fn exception<'s>(
+    reader: &mut Reader<'s>,
+    value: &Value<'s>,
+    spelling: Spelling,
+) -> Option<Conditions> {
+    let DeValue::Table(table) = value.get_ref() else {
+        let needed = "a table is needed, as in not = { path = \"/health\" }, or a list of them";
+        reader.wrong_type(value, needed);
+        return None;
+    };
+    reader.only_keys(table, NOT_KEYS, NOT_ALIASES);
+    if table.is_empty() {
+        let message = "this excludes every request: write a condition, as in \
+                       not = { path = \"/health\" }";
+        reader.error(value.span(), message.to_owned());
+        return None;
+    }
+    conditions(reader, table, spelling).filter(|its| !its.is_empty())
+}
+
+fn conditions<'s>(
+    reader: &mut Reader<'s>,
+    table: &DeTable<'s>,
+    spelling: Spelling,
+) -> Option<Conditions> {
     let of_path = |text: &str| Pattern::of_path(text, spelling);
     let paths = table.get("path").map(|value| patterns(reader, value, "a path", of_path));
     let hosts = table.get("host").map(|value| patterns(reader, value, "a host", Pattern::of_host));
     let methods = table.get("method").map(|value| methods(reader, value));
-    let headers = table.get("header").map(|value| headers(reader, value));
-    Some(Matcher {
+    let networks = table.get("ip").map(|value| networks(reader, value));
+    let values = NAMED.iter().filter_map(|kind| Some((kind, table.get(kind.key)?)));
+    let values: Vec<_> = values.map(|(kind, value)| conditions_on(reader, value, kind)).collect();
+    let values: Option<Vec<_>> = values.into_iter().collect();
+    Some(Conditions {
         paths: paths.unwrap_or_else(|| Some(Vec::new()))?,
-        spelling,
         methods: methods.unwrap_or_else(|| Some(Vec::new()))?,
         hosts: hosts.unwrap_or_else(|| Some(Vec::new()))?,
-        headers: headers.unwrap_or_else(|| Some(Vec::new()))?,
+        networks: networks.unwrap_or_else(|| Some(Networks::default()))?,
+        values: values?.concat(),
     })
 }
 
@@ -75,36 +180,81 @@ fn methods<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Vec<String>
     methods.into_iter().collect()
 }
 
-fn headers<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Vec<(String, HeaderTest)>> {
-    const NEEDED: &str = "a table is needed, as in header = { x-plan = \"free\", x-debug = true }";
-    let DeValue::Table(table) = value.get_ref() else {
-        reader.wrong_type(value, NEEDED);
-        return None;
-    };
-    let mut headers = Vec::new();
-    for (key, value) in table {
-        let name: &str = key.get_ref();
-        if !is_token(name) {
-            reader.error(key.span(), "not the name of a header: write one such as x-plan".into());
-        }
-        let test = match value.get_ref() {
-            DeValue::String(is) => Some(HeaderTest::Is(is.trim().to_owned())),
-            DeValue::Boolean(true) => Some(HeaderTest::Present),
-            DeValue::Boolean(false) => Some(HeaderTest::Absent),
-            _ => {
-                let needed = "a string (its value), true (any value) or false (no such header) is \
-                              needed";
-                reader.wrong_type(value, needed);
+fn networks<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Networks> {
+    let mut networks = Vec::new();
+    let mut seen = HashSet::new();
+    for (value, text) in reader.strings(value, "a network such as \"10.0.0.0/8\"")? {
+        let network = match Network::parse(text) {
+            Ok(network) => Some(network),
+            Err((at, message)) => {
+                reader.error_within(value, at..usize::MAX, message);
                 None
             }
         };
-        headers.push(test.map(|test| (name.to_ascii_lowercase(), test)));
+        if network.is_some_and(|network| !seen.insert(network)) {
+            reader.error_in(value, "the list has this network already: leave it out".to_owned());
+        }
+        networks.push(network);
     }
-    headers.into_iter().collect()
+    networks.into_iter().collect::<Option<_>>().map(Networks::new)
+}
+
+/// `header`, `query` or `cookie`: a condition for each name.
+fn conditions_on<'s>(
+    reader: &mut Reader<'s>,
+    value: &Value<'s>,
+    kind: &Kind,
+) -> Option<Vec<ValueCondition>> {
+    let DeValue::Table(table) = value.get_ref() else {
+        reader.wrong_type(value, kind.needed);
+        return None;
+    };
+    if table.is_empty() {
+        let message = format!("an empty table: write a condition, or leave \"{}\" out", kind.key);
+        reader.error(value.span(), message);
+        return None;
+    }
+    let mut conditions = Vec::new();
+    for (key, value) in table {
+        let name: &str = key.get_ref();
+        let is_name = (kind.is_name)(name);
+        if !is_name {
+            reader.error(key.span(), kind.wrong_name.to_owned());
+        }
+        let of = (kind.named)(name);
+        let test = test(reader, value, &of);
+        let condition = test.map(|test| ValueCondition { of, test });
+        conditions.push(condition.filter(|_| is_name));
+    }
+    conditions.into_iter().collect()
+}
+
+fn test<'s>(reader: &mut Reader<'s>, value: &Value<'s>, of: &Named) -> Option<ValueTest> {
+    match value.get_ref() {
+        // Around the value of a header, white space means nothing.
+        DeValue::String(is) if matches!(of, Named::Header(_)) => {
+            Some(ValueTest::Is(is.trim().to_owned()))
+        }
+        DeValue::String(is) => Some(ValueTest::Is(is.clone().into_owned())),
+        DeValue::Boolean(true) => Some(ValueTest::Present),
+        DeValue::Boolean(false) => Some(ValueTest::Absent),
+        _ => {
+            let what = of.kind();
+            let needed =
+                format!("a string (its value), true (any value) or false (no such {what})");
+            reader.wrong_type(value, &format!("{needed} is needed"));
+            None
+        }
+    }
 }
 
 /// Whether a header or a cookie can have this name.
 pub(super) fn is_token(name: &str) -> bool {
     let is_tchar = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     !name.is_empty() && name.chars().all(is_tchar)
+}
+
+/// Whether a parameter of a query can have this name, decoded.
+pub(super) fn is_parameter(name: &str) -> bool {
+    !name.is_empty() && !name.contains(char::is_control)
 }

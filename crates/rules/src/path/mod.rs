@@ -95,12 +95,20 @@ pub(crate) fn holds(segment: &str, byte: u8) -> bool {
 
 /// The bytes of a segment, with escapes decoded once.
 pub(crate) fn decoded(segment: &str) -> impl Iterator<Item = u8> + '_ {
-    let mut rest = segment.as_bytes();
+    decoded_with(segment, |plain| plain)
+}
+
+/// The bytes of a text, with escapes decoded once. `plain` maps the bytes that are not escaped.
+pub(crate) fn decoded_with<'t>(
+    text: &'t str,
+    plain: impl Fn(u8) -> u8 + 't,
+) -> impl Iterator<Item = u8> + 't {
+    let mut rest = text.as_bytes();
     std::iter::from_fn(move || {
         let (&first, after) = rest.split_first()?;
         let escaped = escaped(rest);
         rest = if escaped.is_some() { &rest[3..] } else { after };
-        Some(escaped.unwrap_or(first))
+        Some(escaped.unwrap_or_else(|| plain(first)))
     })
 }
 

@@ -24,6 +24,18 @@ fn the_conditions_of_a_rule_are_explained() {
         all[0],
         "matches  POST or PUT, path /api/** or /v2/*, host *.example.com, header x-plan is \"free\""
     );
+    let all = explained(
+        r#"match = { ip = ["10.0.0.0/8", "::1/128"], query = { page = true }, cookie = { c = "x" }, not = [{ path = "/a", method = "GET" }, { cookie = { d = false } }] }"#,
+    );
+    assert_eq!(
+        all[0],
+        "matches  ip in 10.0.0.0/8 or ::1, with a query parameter page, cookie c is \"x\"; not (GET, path \
+         /a); not (without a cookie d)"
+    );
+    assert_eq!(
+        explained("match = { not = { path = \"/a\" } }")[0],
+        "matches  every request; not (path /a)"
+    );
 }
 
 #[test]

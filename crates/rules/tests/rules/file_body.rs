@@ -41,7 +41,13 @@ pub(crate) fn hold(text: &str) {
             let capacity_max = if text.len().is_multiple_of(16) { 100_000 } else { 5_000 };
             if rules.rules().iter().all(|rule| rule.capacity() <= capacity_max) {
                 let gate = RulesLimiter::with_clock(rules, Arc::new(ManualClock::new()));
-                let _ = gate.expect("there is memory").decide(&Request::default());
+                let gate = gate.expect("there is memory");
+                let headers = [("cookie", "a=1; b=\"2\"")];
+                let peer = Some([10, 0, 0, 1].into());
+                let path = "/a/../%61?a=1&%62=+";
+                let request =
+                    Request { method: "HEAD", path, headers: &headers, peer, host: Some("a") };
+                let _ = (gate.decide(&Request::default()), gate.decide(&request));
             }
         }
         Err(error) => is_pointed_out(text, &error),

@@ -4,6 +4,7 @@ mod deciding;
 mod errors;
 mod explain;
 mod file_body;
+mod matching;
 mod path_body;
 mod paths;
 mod queues;

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use super::time;
-use crate::log::fields::{Field, Fields, Header, Malformed, Stamp, without_query};
+use crate::log::fields::{Field, Fields, Header, Malformed, Stamp, query_of, without_query};
 
 /// One line, split into its parts. `-` marks a part that the server does not know.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -150,6 +150,11 @@ impl Fields for Clf<'_> {
             _ => Header::NotInLog,
         }
     }
+
+    fn query(&self) -> Header<'_> {
+        let (_, target, _) = self.request_parts();
+        query_of("target", Cow::Borrowed(target))
+    }
 }
 
 /// Whether the format has the field.
@@ -181,6 +186,7 @@ mod tests {
     #[test]
     fn a_common_line_has_all_parts() {
         assert_eq!(parse(COMMON).unwrap().stamp().unwrap().unix_nanos, 807_256_800_000_000_000);
+        assert_eq!(parse(COMMON).unwrap().query(), Header::Value("y=1".into()));
         for (field, expected) in [
             (Field::Ip, "a.example"),
             (Field::User, "bob"),

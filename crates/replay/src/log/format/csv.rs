@@ -7,7 +7,8 @@ use std::borrow::Cow;
 
 use super::{TIME_NAMES, time};
 use crate::log::fields::{
-    Field, Fields, Header as LoggedHeader, Malformed, Stamp, header_names, without_query,
+    Field, Fields, Header as LoggedHeader, Malformed, QUERY_NAMES, Stamp, header_names, query_of,
+    without_query,
 };
 
 /// The columns of one file.
@@ -105,6 +106,17 @@ impl Fields for Row<'_> {
         let names = header_names(name);
         match names.iter().find_map(|name| position(&self.header.columns, name)) {
             Some(column) => LoggedHeader::written(Cow::Borrowed(self.values[column].as_ref())),
+            None => LoggedHeader::NotInLog,
+        }
+    }
+
+    fn query(&self) -> LoggedHeader<'_> {
+        let value = |column: usize| Cow::Borrowed(self.values[column].as_ref());
+        if let Some(column) = first_of(&self.header.columns, QUERY_NAMES) {
+            return LoggedHeader::written(value(column));
+        }
+        match self.header.column(&Field::Path) {
+            Some(column) => query_of(&self.header.columns[column], value(column)),
             None => LoggedHeader::NotInLog,
         }
     }

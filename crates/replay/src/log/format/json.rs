@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::{TIME_NAMES, time};
-use crate::log::fields::{Field, Fields, Header, Malformed, Stamp, header_names, without_query};
+use crate::log::fields::{
+    Field, Fields, Header, Malformed, QUERY_NAMES, Stamp, header_names, query_of, without_query,
+};
 
 /// The object of one line, and the name of its time if the caller gave one.
 #[derive(Debug)]
@@ -95,6 +97,15 @@ impl Fields for Json<'_> {
             None => self.among_headers(name).unwrap_or(Header::NotInLog),
         }
     }
+
+    fn query(&self) -> Header<'_> {
+        if let Some(value) = QUERY_NAMES.iter().find_map(|name| self.member_or_null(name)) {
+            return scalar(value).map_or(Header::Absent, Header::written);
+        }
+        let names = Field::Path.usual_names().iter();
+        let target = names.filter_map(|name| Some((name, scalar(self.member(name)?)?))).next();
+        target.map_or(Header::NotInLog, |(name, target)| query_of(name, target))
+    }
 }
 
 #[cfg(test)]
@@ -114,6 +125,7 @@ mod tests {
         assert_eq!(json.stamp().unwrap().unix_nanos, 1_700_158_546_500_000_000);
         assert_eq!(json.text(&Field::Ip).unwrap(), "1.2.3.4");
         assert_eq!(json.text(&Field::Path).unwrap(), "/a");
+        assert_eq!(json.query(), Header::Value("b".into()));
         assert_eq!(json.text(&named("request.uri")).unwrap(), "/a?b");
         assert_eq!(json.text(&named("a.b")).unwrap(), "1");
         assert_eq!(json.text(&named("ok")).unwrap(), "true");

@@ -1,0 +1,117 @@
+//! `match`: which requests a rule applies to.
+
+mod conditions;
+mod network;
+mod parts;
+
+use std::fmt;
+
+use crate::inline_vec::InlineVec;
+use crate::path::{Fit, Spelling};
+use crate::request_view::RequestView;
+pub(crate) use conditions::{Conditions, ValueCondition, ValueTest};
+pub(crate) use network::{Network, Networks};
+pub(crate) use parts::{Needs, Parts, SplitRequest, Unsplit};
+
+/// A rule has at most so many exceptions.
+pub(crate) const EXCEPTIONS_MAX: usize = 8;
+
+/// The requests that a rule applies to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Matcher {
+    pub(crate) conditions: Conditions,
+    /// `not`: the rule does not apply to a request for which one of these holds.
+    pub(crate) exceptions: Vec<Conditions>,
+    /// How the upstream reads paths.
+    pub(crate) spelling: Spelling,
+}
+
+impl Matcher {
+    /// In how many readings of its path a request matches. The cheapest condition is checked first, and
+    /// nothing of the request is read after the first condition that does not hold.
+    pub(crate) fn fit(&self, parts: &impl Parts) -> Fit {
+        let its = &self.conditions;
+        if !its.fits_method(parts) || !its.fits_client(parts) {
+            return Fit::None;
+        }
+        match self.fit_path(parts) {
+            Fit::None => Fit::None,
+            fit if its.fits_host(parts) && its.fits_values(parts) => {
+                self.outside_exceptions(parts, fit)
+            }
+            _ => Fit::None,
+        }
+    }
+
+    /// [`fit`](Self::fit) of a request that is not split.
+    pub(crate) fn fit_of(&self, request: &impl RequestView) -> Fit {
+        self.fit(&Unsplit(request))
+    }
+
+    pub(crate) fn fit_path(&self, parts: &impl Parts) -> Fit {
+        if self.conditions.paths.is_empty() {
+            return Fit::All;
+        }
+        parts.path(self.spelling, |path| {
+            path.fit(|segments| self.conditions.fits_segments(path, segments))
+        })
+    }
+
+    /// The fit that the exceptions leave of `fit`. An exception by path may hold for some readings only,
+    /// so it is checked for each reading together with the paths of the rule.
+    pub(crate) fn outside_exceptions(&self, parts: &impl Parts, fit: Fit) -> Fit {
+        if self.exceptions.is_empty() {
+            return fit;
+        }
+        // Exceptions of which only the path is open.
+        let mut open = InlineVec::<&Conditions, EXCEPTIONS_MAX>::new(&self.conditions);
+        for exception in &self.exceptions {
+            if exception.hold_besides_path(parts) {
+                if exception.paths.is_empty() {
+                    return Fit::None;
+                }
+                open.push(exception);
+            }
+        }
+        if open.as_slice().is_empty() {
+            return fit;
+        }
+        parts.path(self.spelling, |path| {
+            path.fit(|segments| {
+                let is_open = |its: &&Conditions| its.fits_segments(path, segments);
+                let fits = self.conditions.paths.is_empty()
+                    || self.conditions.fits_segments(path, segments);
+                fits && !open.as_slice().iter().any(is_open)
+            })
+        })
+    }
+
+    /// The conditions, and those of the exceptions.
+    pub(crate) fn all_conditions(&self) -> impl Iterator<Item = &Conditions> {
+        std::iter::once(&self.conditions).chain(&self.exceptions)
+    }
+
+    pub(crate) fn uses_path(&self) -> bool {
+        self.all_conditions().any(|its| !its.paths.is_empty())
+    }
+
+    pub(crate) fn uses_client(&self) -> bool {
+        self.all_conditions().any(|its| !its.networks.is_empty())
+    }
+
+    pub(crate) fn uses_host(&self) -> bool {
+        self.all_conditions().any(|its| !its.hosts.is_empty())
+    }
+}
+
+impl fmt::Display for Matcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.conditions.fmt(f)?;
+        self.exceptions.iter().try_for_each(|its| write!(f, "; not ({its})"))
+    }
+}
+
+/// `GET or PUT`.
+pub(crate) fn listed(items: &[impl fmt::Display]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
+}

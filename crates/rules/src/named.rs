@@ -1,0 +1,154 @@
+//! Values that a request carries under a name: headers, cookies, and parameters of the query.
+
+use std::fmt;
+
+use crate::path;
+use crate::request_view::RequestView;
+
+/// What a value is looked up by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Named {
+    /// A header, by its name in lower case.
+    Header(String),
+    Cookie(String),
+    /// A parameter of the query, by its decoded name.
+    Query(String),
+}
+
+impl Named {
+    /// Whether one of the values is this.
+    pub(crate) fn has_value(&self, request: &impl RequestView, wanted: &[u8]) -> bool {
+        match self {
+            Self::Header(name) => headers(request, name).any(|its| its.trim_ascii() == wanted),
+            Self::Cookie(name) => cookies(request, name).any(|its| its == wanted),
+            Self::Query(name) => parameters(request, name).any(|its| is_decoded(its, wanted)),
+        }
+    }
+
+    /// Whether there is a value, be it empty.
+    pub(crate) fn is_present(&self, request: &impl RequestView) -> bool {
+        match self {
+            Self::Header(name) => headers(request, name).next().is_some(),
+            Self::Cookie(name) => cookies(request, name).next().is_some(),
+            Self::Query(name) => parameters(request, name).next().is_some(),
+        }
+    }
+
+    /// `header`.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Header(_) => "header",
+            Self::Cookie(_) => "cookie",
+            Self::Query(_) => "parameter",
+        }
+    }
+
+    /// The header that holds the value, in lower case.
+    pub(crate) fn header_name(&self) -> Option<&str> {
+        match self {
+            Self::Header(name) => Some(name),
+            Self::Cookie(_) => Some("cookie"),
+            Self::Query(_) => None,
+        }
+    }
+}
+
+/// `header x-user`.
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header(name) => write!(f, "header {name}"),
+            Self::Cookie(name) => write!(f, "cookie {name}"),
+            Self::Query(name) => write!(f, "query parameter {name}"),
+        }
+    }
+}
+
+fn headers<'v>(request: &'v impl RequestView, name: &str) -> impl Iterator<Item = &'v [u8]> {
+    (0..).map_while(move |nth| request.header(name, nth))
+}
+
+/// The values of the cookies of this name, without quotes.
+pub(crate) fn cookies<'v>(
+    request: &'v impl RequestView,
+    name: &str,
+) -> impl Iterator<Item = &'v [u8]> {
+    let headers = (0..).map_while(move |nth| request.header("cookie", nth));
+    headers.flat_map(|header| header.split(|byte| *byte == b';')).filter_map(move |pair| {
+        let value = pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        let unquoted = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+        Some(unquoted.unwrap_or(value))
+    })
+}
+
+/// The values, still encoded, of the parameters of this name. A parameter without `=` has an empty
+/// value.
+pub(crate) fn parameters<'v>(
+    request: &'v impl RequestView,
+    name: &str,
+) -> impl Iterator<Item = &'v str> {
+    let pairs = request.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+    pairs.filter_map(move |pair| {
+        let (its, value) = pair.split_once('=').unwrap_or((pair, ""));
+        is_decoded(its, name.as_bytes()).then_some(value)
+    })
+}
+
+/// The bytes of a name or a value of the query: `+` is a space, and escapes are decoded once.
+pub(crate) fn decoded(text: &str) -> impl Iterator<Item = u8> + '_ {
+    path::decoded_with(text, |plain| if plain == b'+' { b' ' } else { plain })
+}
+
+/// Whether an encoded text means these bytes.
+fn is_decoded(text: &str, bytes: &[u8]) -> bool {
+    decoded(text).eq(bytes.iter().copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request_view::Request;
+
+    #[test]
+    fn a_parameter_is_found_by_its_decoded_name_and_value() {
+        let has = |path, name: &str, value: &str| {
+            let request = Request { path, ..Request::default() };
+            Named::Query(name.to_owned()).has_value(&request, value.as_bytes())
+        };
+        for (path, name, value, is) in [
+            ("/?a=1", "a", "1", true),
+            ("/?b=2&a=1", "a", "1", true),
+            ("/?a=2&a=1", "a", "1", true),
+            ("/?%61=%31", "a", "1", true),
+            ("/?a=1#b=2", "b", "2", false),
+            ("/?a=1#b", "a", "1", true),
+            ("/?a=x+y%2B", "a", "x y+", true),
+            ("/?a=%252F", "a", "%2F", true),
+            ("/?a=%2", "a", "%2", true),
+            ("/?a=1=2", "a", "1=2", true),
+            ("/?a=1?b=2", "a", "1?b=2", true),
+            ("/?a", "a", "", true),
+            ("/?a=", "a", "", true),
+            ("/?A=1", "a", "1", false),
+            ("/?a=1;b=2", "b", "2", false),
+            ("/?&&", "", "", false),
+            ("/?ab=1", "a", "1", false),
+            ("/a=1", "a", "1", false),
+        ] {
+            assert_eq!(has(path, name, value), is, "{path} {name}={value}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_present_even_if_it_is_empty() {
+        let headers = [("Cookie", "a=; b=1"), ("x-a", "")];
+        let request = Request { path: "/?a&b=", headers: &headers, ..Request::default() };
+        let is_present =
+            |named: fn(String) -> Named, name: &str| named(name.to_owned()).is_present(&request);
+        for name in ["a", "b"] {
+            assert!(is_present(Named::Cookie, name) && is_present(Named::Query, name), "{name}");
+        }
+        assert!(is_present(Named::Header, "x-a") && !is_present(Named::Header, "x-b"));
+        assert!(!is_present(Named::Cookie, "c") && !is_present(Named::Query, "c"));
+    }
+}
