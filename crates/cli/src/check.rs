@@ -44,7 +44,9 @@ pub(crate) fn explained(args: &CheckArgs) -> Result<Result<String, String>> {
         for line in rule.explain().lines() {
             writeln!(report, "  {line}")?;
         }
-        writeln!(report, "  memory   {}", memory(bytes))?;
+        if bytes > 0 {
+            writeln!(report, "  memory   {}", memory(bytes))?;
+        }
     }
     if let Some(paths) = paths {
         write!(report, "\npaths: {paths}\n")?;

@@ -81,6 +81,7 @@ impl<G: Gate> Enforcer<G> {
             // The queue of its key is full, or the layer lets no request wait.
             Verdict::QueueFull => Err(Reason::OverLimit),
             Verdict::NoKey(error) => Err(Reason::NoKey(error)),
+            Verdict::Forbidden => Err(Reason::Forbidden),
             Verdict::Pending(verdict) => {
                 self.counters.count(Event::Pending);
                 return Handling::Pending { verdict, report, max_waiting };
@@ -184,6 +185,7 @@ impl<G: Gate> Enforcer<G> {
             Reason::OverLimit => Event::Denied,
             Reason::QueueFull => Event::QueueFull,
             Reason::NoKey(_) => Event::DeniedNoKey,
+            Reason::Forbidden => Event::Forbidden,
             Reason::Unavailable => Event::Unavailable,
         });
         let mut response = Denial { request, report, reason }.respond(&self.write);

@@ -109,6 +109,8 @@ pub enum Verdict {
     QueueFull,
     /// The request has no key, and the limit denies such requests.
     NoKey(KeyError),
+    /// The request is not allowed at all, whatever any limit has left. The answer is 403.
+    Forbidden,
     /// Another process decides. The request waits for its answer.
     Pending(PendingVerdict),
 }

@@ -106,7 +106,7 @@ impl Gate for Several {
                 denial => {
                     all.cancel();
                     report.keep_denials();
-                    if !matches!(denial, Verdict::NoKey(_)) {
+                    if !matches!(denial, Verdict::NoKey(_) | Verdict::Forbidden) {
                         let mut found = Report::default();
                         self.peek(request, max_waiting, &mut found);
                         report.add_denials(found);

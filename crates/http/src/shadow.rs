@@ -52,7 +52,7 @@ impl<G: Gate> Gate for ShadowGate<G> {
                 report.take_as_shadow(shadow);
                 Verdict::Admit(at_once(admission))
             }
-            Verdict::Deny | Verdict::QueueFull | Verdict::NoKey(_) => {
+            Verdict::Deny | Verdict::QueueFull | Verdict::NoKey(_) | Verdict::Forbidden => {
                 report.take_as_shadow(shadow);
                 Verdict::Admit(GatePermit::default())
             }

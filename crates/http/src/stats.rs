@@ -42,6 +42,8 @@ pub struct Stats {
     pub skipped: u64,
     /// Requests denied because they have no key.
     pub denied_no_key: u64,
+    /// Requests that are [not allowed](crate::Verdict::Forbidden), whatever any limit has left.
+    pub forbidden: u64,
     /// How often a limit found no key because it was missing.
     pub key_missing: u64,
     /// How often a limit found no key because it was malformed.
@@ -62,12 +64,13 @@ pub(crate) enum Event {
     ShadowDenied,
     Skipped,
     DeniedNoKey,
+    Forbidden,
     KeyMissing,
     KeyMalformed,
     KeyUnavailable,
 }
 
-const EVENTS: usize = 12;
+const EVENTS: usize = 13;
 const STRIPES: usize = 16;
 
 #[derive(Debug, Default)]
@@ -105,6 +108,7 @@ impl Counters {
             shadow_denied: total(Event::ShadowDenied),
             skipped: total(Event::Skipped),
             denied_no_key: total(Event::DeniedNoKey),
+            forbidden: total(Event::Forbidden),
             key_missing: total(Event::KeyMissing),
             key_malformed: total(Event::KeyMalformed),
             key_unavailable: total(Event::KeyUnavailable),

@@ -60,5 +60,5 @@ pub use limit::{Penalty, RuleLimit};
 pub use limiter::{LimitStats, RuleStats, RulesLimiter};
 pub use reload::{ReloadSummary, ReloadWarning};
 pub use request_view::{Request, RequestView};
-pub use rule::{Apply, Rule, Rules};
+pub use rule::{Action, Apply, Rule, Rules};
 pub use store::{Fallback, Store};

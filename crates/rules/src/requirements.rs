@@ -3,7 +3,7 @@
 use crate::key::Part;
 use crate::path::Fit;
 use crate::request_view::RequestView;
-use crate::rule::{Rule, Rules};
+use crate::rule::{Action, Rule, Rules};
 
 impl Rules {
     /// The headers that the rules read, by their names in lower case, each once. Cookies are read
@@ -34,8 +34,9 @@ impl Rules {
 }
 
 impl Rule {
-    /// Whether the rule's `match` holds for a request, by any reading of its path. The check stops
-    /// at the first condition that does not hold and reads nothing more of the request.
+    /// Whether the rule's `match` holds for a request, by any reading of its path, or by every reading
+    /// if it exempts. The check stops at the first condition that does not hold and reads nothing more
+    /// of the request.
     ///
     /// ```
     /// use tollgate_rules::{Request, Rules};
@@ -49,7 +50,16 @@ impl Rule {
     /// # Ok::<(), tollgate_rules::RulesError>(())
     /// ```
     pub fn matches(&self, request: &impl RequestView) -> bool {
-        self.matcher.fit_of(request) != Fit::None
+        self.effective(self.matcher.fit_of(request)) != Fit::None
+    }
+
+    /// The fit of a rule whose conditions have this one. A client could choose the spelling of a path, so a
+    /// rule exempts no request that it matches by some readings only.
+    pub(crate) fn effective(&self, fit: Fit) -> Fit {
+        match (self.action, fit) {
+            (Action::Exempt, Fit::Some | Fit::Unclear) => Fit::None,
+            _ => fit,
+        }
     }
 
     /// Whether the rule matches by the address of the client: `ip` in its `match`, also within `not`.

@@ -101,6 +101,54 @@ pub enum Apply {
     First,
 }
 
+/// What a rule does with the requests that it applies to: `action` in a rules file.
+///
+/// ```
+/// use tollgate_rules::{Action, Request, Rules, RulesLimiter};
+///
+/// let gate = RulesLimiter::new(Rules::parse("rules.toml", r#"rule = [
+///     { name = "office", match = { ip = "192.0.2.0/24" }, action = "exempt" },
+///     { name = "admin", match = { path = "/admin/**" }, action = "deny" },
+///     { name = "all", key = "none", limits = "1/day" },
+/// ]"#)?)?;
+/// let from = |peer: [u8; 4], path| Request { path, peer: Some(peer.into()), ..Request::default() };
+/// for _ in 0..9 {
+///     let decision = gate.decide(&from([192, 0, 2, 7], "/admin/users"));
+///     assert_eq!(decision.exempted_by().unwrap().action(), Action::Exempt);
+/// }
+/// assert!(!gate.decide(&from([198, 51, 100, 7], "/admin/users")).is_admitted());
+/// assert!(gate.decide(&from([198, 51, 100, 7], "/")).is_admitted()); // nothing was charged
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Action {
+    /// Admits as many as its limits admit.
+    #[default]
+    Limit,
+    /// Ends the evaluation: no later rule of the file applies to the request. Earlier ones do. It exempts
+    /// a request only if it matches by every reading of the path.
+    Exempt,
+    /// Denies the request. A server answers 403. Nothing is charged.
+    Deny,
+}
+
+impl Action {
+    /// The word for it in rules files.
+    ///
+    /// ```
+    /// assert_eq!(tollgate_rules::Action::Exempt.name(), "exempt");
+    /// ```
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Limit => "limit",
+            Self::Exempt => "exempt",
+            Self::Deny => "deny",
+        }
+    }
+}
+
 /// One rule: which requests it applies to, what it counts them by, and how many it admits.
 ///
 /// ```
@@ -111,12 +159,14 @@ pub enum Apply {
 /// assert_eq!((rule.name(), rule.capacity(), rule.is_shadow()), ("a", 100_000, false));
 /// assert_eq!((rule.on_no_key(), rule.on_full()), (OnNoKey::Shared, tollgate::OnFull::default()));
 /// assert_eq!((rule.penalty(), rule.store()), (None, None));
+/// assert_eq!(rule.action(), tollgate_rules::Action::Limit);
 /// # Ok::<(), tollgate_rules::RulesError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub(crate) name: String,
     pub(crate) matcher: Matcher,
+    pub(crate) action: Action,
     pub(crate) key: Key,
     pub(crate) on_no_key: OnNoKey,
     pub(crate) limits: Vec<RuleLimit>,
@@ -134,7 +184,13 @@ impl Rule {
         &self.name
     }
 
-    /// The key by which the rule counts requests.
+    /// What the rule does with the requests that it applies to.
+    #[must_use]
+    pub fn action(&self) -> Action {
+        self.action
+    }
+
+    /// The key by which the rule counts requests. A rule without limits counts by nothing.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
@@ -146,14 +202,15 @@ impl Rule {
         self.on_no_key
     }
 
-    /// The limits: one to eight. All of them must admit.
+    /// The limits: one to eight, all of which must admit; none if the [action](Self::action) is not to
+    /// limit.
     #[must_use]
     pub fn limits(&self) -> &[RuleLimit] {
         &self.limits
     }
 
     /// How many keys may be live at a time, for each limit. It is 1 for `key = "none"` unless the
-    /// file gives another number.
+    /// file gives another number, and for a rule without limits.
     ///
     /// ```
     /// # let rules = tollgate_rules::Rules::parse("rules.toml", r#"

@@ -12,6 +12,8 @@ use allocations::allocations;
 
 /// Rules that match by each part of a request.
 const MATCHES: &str = r#"rule = [
+    { name = "health", match = { path = "/health" }, action = "exempt" },
+    { name = "admin", match = { path = "/admin/**" }, action = "deny" },
     { name = "a", limits = "9/h", match = { method = "GET", ip = ["192.0.2.0/24", "::/0"],
         query = { a = "x y", c = false }, cookie = { session = "1" },
         not = [{ path = "/b/c" }, { path = "/d", ip = "192.0.2.7" }, { query = { b = "3" } }] } },
@@ -51,6 +53,8 @@ fn decisions_allocate_nothing() {
     let counted = allocations(|| {
         for _ in 0..200 {
             let _ = gate.decide(&request("HEAD", "/a/../b?%61=x+y&b=2"));
+            assert!(gate.decide(&request("GET", "/health")).exempted_by().is_some());
+            assert!(!gate.decide(&request("GET", "/admin")).is_admitted());
         }
     });
     assert!(!gate.decide(&request("HEAD", "/a/../b?%61=x+y&b=2")).is_admitted());

@@ -13,7 +13,7 @@ use pingora_proxy::Session;
 use tokio::sync::Semaphore;
 use tollgate_http::key::{ClientIp, Extractor, IpPrefix};
 use tollgate_http::{Denial, Reason, Report, denial};
-use tollgate_rules::{LiveRules, RulesLimiter};
+use tollgate_rules::{LiveRules, RulesDecision, RulesLimiter};
 
 use crate::report::report;
 use crate::request_head::RequestHead;
@@ -118,7 +118,8 @@ impl RulesFilter {
     }
 
     /// Decides the request of a session. [`denial::by_protocol`] answers a denied request: with 429 and a
-    /// body of `application/problem+json`, or `RESOURCE_EXHAUSTED` for a gRPC call. `Retry-After` and the
+    /// body of `application/problem+json`, or `RESOURCE_EXHAUSTED` for a gRPC call; with 403, or
+    /// `PERMISSION_DENIED`, if a rule has `action = "deny"`. `Retry-After` and the
     /// `RateLimit` fields are added.
     ///
     /// A request whose turn comes later waits for it here, unless 1,024 requests already wait.
@@ -128,14 +129,14 @@ impl RulesFilter {
     /// The response could not be sent.
     pub async fn ask(&self, session: &mut Session) -> Result<Answer> {
         let client = self.client(session);
-        let (report, reason) = self.decide(&RequestHead::new(session.req_header(), client));
+        let (report, reason, shadow_denied) =
+            self.decide(&RequestHead::new(session.req_header(), client));
         let reason = match reason {
             None => self.wait(&report).await.err(),
             denied => denied,
         };
         let Some(reason) = reason else {
-            let shadowed = report.shadow_denials().map(|_| 1).sum();
-            self.shadow_denied.fetch_add(shadowed, Ordering::Relaxed);
+            self.shadow_denied.fetch_add(shadow_denied, Ordering::Relaxed);
             self.admitted.fetch_add(1, Ordering::Relaxed);
             return Ok(Answer::Admitted(ResponseFields(report)));
         };
@@ -163,10 +164,15 @@ impl RulesFilter {
         client.extract(head).ok()
     }
 
-    fn decide(&self, request: &RequestHead<'_>) -> (Report, Option<Reason>) {
+    /// The report, the reason if the request is denied, and the number of denials in shadow.
+    fn decide(&self, request: &RequestHead<'_>) -> (Report, Option<Reason>, u64) {
+        let read = |decision: &RulesDecision<'_>| {
+            let (report, reason) = report(decision);
+            (report, reason, decision.shadow_denials().len() as u64)
+        };
         match &self.rules {
-            Source::Fixed(gate) => report(&gate.decide(request)),
-            Source::Live(live) => report(&live.load().decide(request)),
+            Source::Fixed(gate) => read(&gate.decide(request)),
+            Source::Live(live) => read(&live.load().decide(request)),
         }
     }
 

@@ -11,7 +11,7 @@ use tollgate_rules::{DenyReason, Outcome, Rule, RuleDenial, RuleLimit, RulesDeci
 pub(crate) fn report(decision: &RulesDecision<'_>) -> (Report, Option<Reason>) {
     let mut report = Report::default();
     for denied in decision.shadow_denials() {
-        report.note_shadow(denial(denied));
+        denial(denied).into_iter().for_each(|reading| report.note_shadow(reading));
     }
     let reason = match decision.outcome() {
         // This filter does not ask stores, so it denies requests that a store would decide.
@@ -37,10 +37,13 @@ pub(crate) fn report(decision: &RulesDecision<'_>) -> (Report, Option<Reason>) {
                 report.note_no_key(KeyError::Malformed);
                 Reason::NoKey(KeyError::Malformed)
             }
-            _ => {
-                report.note(denial(denied));
-                Reason::OverLimit
-            }
+            _ => match denial(denied) {
+                Some(reading) => {
+                    report.note(reading);
+                    Reason::OverLimit
+                }
+                None => Reason::Forbidden,
+            },
         }),
     };
     (report, reason)
@@ -51,15 +54,15 @@ fn asks_a_store(decision: &RulesDecision<'_>) -> bool {
     decision.deferred().iter().any(|asked| !asked.rule().is_shadow())
 }
 
-/// A ban is reported under the first limit of its rule.
-fn denial(denied: &RuleDenial<'_>) -> Reading {
-    let limit = denied.limit().unwrap_or(&denied.rule().limits()[0]);
+/// A ban is reported under the first limit of its rule. A rule with `action = "deny"` has none.
+fn denial(denied: &RuleDenial<'_>) -> Option<Reading> {
+    let limit = denied.limit().or(denied.rule().limits().first())?;
     let policy = policy(denied.rule(), limit);
     let mut reading = Reading::new(policy, limit.quota().limit(), denied.remaining());
     reading.reset_after = denied.reset_after();
     reading.retry_after = denied.retry_after();
     reading.denied = true;
-    reading
+    Some(reading)
 }
 
 /// The policy has the name of the rule. If the rule has several limits, the name of the limit follows.
@@ -111,6 +114,19 @@ mod tests {
         };
         assert_eq!(of(""), Some(Reason::Unavailable));
         assert_eq!(of(", shadow = true"), None);
+    }
+
+    #[test]
+    fn a_request_that_a_rule_denies_is_forbidden() {
+        let of = |more: &str| {
+            let text = format!("rule = [{{ name = \"a\", action = \"deny\"{more} }}]");
+            let gate = RulesLimiter::new(Rules::parse("rules.toml", &text).expect("rules"))
+                .expect("memory");
+            let (report, reason) = report(&gate.decide(&Request::default()));
+            (report.readings().count(), reason)
+        };
+        assert_eq!(of(""), (0, Some(Reason::Forbidden)));
+        assert_eq!(of(", shadow = true"), (0, None));
     }
 
     #[test]

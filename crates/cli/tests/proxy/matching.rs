@@ -32,3 +32,35 @@ fn the_parts_of_a_request_on_the_wire_are_matched() {
         assert_eq!(found, denials, "{matcher} {target} {headers}");
     }
 }
+
+#[test]
+fn requests_are_exempt_or_answered_403_as_the_rules_say() {
+    let rules = r#"rule = [
+        { name = "health", match = { path = "/health" }, action = "exempt" },
+        { name = "trial", match = { path = "/health/**" }, action = "deny", shadow = true },
+        { name = "trial-all", action = "deny", shadow = true },
+        { name = "admin", match = { path = "/admin/**", not = { ip = "10.0.0.0/8" } }, action = "deny" },
+        { name = "all", key = "none", limits = "2/day" },
+    ]"#;
+    let proxy = Proxy::with_rules("actions", rules);
+    let status = |path: &str| ask(proxy.listen, "GET", path, "").status;
+    assert_eq!([(); 4].map(|()| status("/health")), [200; 4]);
+    assert_eq!([(); 4].map(|()| status("/admin/users")), [403; 4]);
+    let answer = ask(proxy.listen, "GET", "/x/../admin", "");
+    assert_eq!((answer.status, answer.header("content-type")), (403, "application/problem+json"));
+    assert_eq!((answer.header("retry-after"), answer.header("ratelimit")), ("", ""));
+    assert!(answer.body.contains("\"title\":\"Forbidden\""), "{}", answer.body);
+    assert_eq!(["/", "/", "/"].map(status), [200, 200, 429]);
+    let count = |name: &str, labels: &str| proxy.metric(&format!("tollgate_{name}{{{labels}}}"));
+    for (name, labels, expected) in [
+        ("rule_admissions_total", "rule=\"health\"", 4.0),
+        ("rule_denials_total", "rule=\"admin\"", 5.0),
+        ("rule_denials_total", "rule=\"all\"", 1.0),
+        ("rule_shadow_denials_total", "rule=\"trial-all\"", 2.0),
+        ("decisions_total", "decision=\"no_rule\"", 4.0),
+        ("decisions_total", "decision=\"denied\"", 6.0),
+        ("decisions_total", "decision=\"admitted\"", 2.0),
+    ] {
+        assert!((count(name, labels) - expected).abs() < 0.5, "{name} {labels}");
+    }
+}

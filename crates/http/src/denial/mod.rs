@@ -50,11 +50,14 @@ pub enum Reason {
     NoKey(KeyError),
     /// The store of a limit cannot be reached, and the limit then denies.
     Unavailable,
+    /// The request is not allowed at all, whatever any limit has left.
+    Forbidden,
 }
 
 impl Reason {
     /// The status of a [`problem`] response: 429 over the limit, 503 if too many wait or the store is
-    /// down, 400 without a key, and 500 if the server does not provide the key.
+    /// down, 403 if it is not allowed at all, 400 without a key, and 500 if the server does not provide the
+    /// key.
     ///
     /// ```
     /// # use tollgate_http::{KeyError, Reason};
@@ -68,6 +71,7 @@ impl Reason {
             Self::QueueFull | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::NoKey(KeyError::Unavailable) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::NoKey(_) => StatusCode::BAD_REQUEST,
+            Self::Forbidden => StatusCode::FORBIDDEN,
         }
     }
 }
@@ -111,7 +115,7 @@ impl<'a> Denial<'a> {
             Reason::OverLimit | Reason::QueueFull => {
                 self.report.retry_after().map(whole_secs_from_1)
             }
-            Reason::NoKey(_) | Reason::Unavailable => None,
+            Reason::NoKey(_) | Reason::Unavailable | Reason::Forbidden => None,
         }
     }
 
@@ -188,6 +192,7 @@ pub fn problem(denial: &Denial<'_>) -> Response<Bytes> {
             "Request cannot be satisfied due to temporary server capacity constraints",
         ),
         Reason::NoKey(error) => format!("\"type\":\"about:blank\",\"title\":\"{error}\""),
+        Reason::Forbidden => "\"type\":\"about:blank\",\"title\":\"Forbidden\"".to_owned(),
     };
     members += &format!(",\"status\":{}", status.as_u16());
     if let Reason::OverLimit | Reason::QueueFull = denial.reason {
@@ -209,7 +214,8 @@ fn kind(name: &str, title: &str) -> String {
 
 /// A response for gRPC: status 200 with the headers `grpc-status` and `grpc-message`. The content type
 /// is that of the call, or `application/grpc`. Over a limit the code is `RESOURCE_EXHAUSTED`. If too
-/// many calls wait or the store is down, it is `UNAVAILABLE`.
+/// many calls wait or the store is down, it is `UNAVAILABLE`. If the call is not allowed at all, it is
+/// `PERMISSION_DENIED`.
 ///
 /// `grpc-retry-pushback-ms` (gRFC A6) tells clients that retry by themselves when to do so: the
 /// milliseconds until the same call would be admitted, rounded up. It is -1, "do not retry", if no wait
@@ -233,6 +239,7 @@ pub fn grpc(denial: &Denial<'_>) -> Response<Bytes> {
             ("13", "the server does not provide the key of the rate limit")
         }
         Reason::NoKey(_) => ("3", "the call has no valid key for the rate limit"),
+        Reason::Forbidden => ("7", "the call is not allowed"),
     };
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();

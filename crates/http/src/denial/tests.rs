@@ -53,9 +53,13 @@ fn each_reason_has_its_status_and_retry_after() {
         let body: serde_json::Value = serde_json::from_slice(response.body()).expect("JSON");
         assert_eq!(body["title"], error.to_string());
     }
-    let down = answer(Reason::Unavailable, Some(Duration::ZERO));
-    assert_eq!(down.status(), 503);
-    assert!(!down.headers().contains_key("retry-after"));
+    for (reason, status) in [(Reason::Unavailable, 503), (Reason::Forbidden, 403)] {
+        let response = answer(reason, Some(Duration::ZERO));
+        assert_eq!(response.status(), status);
+        assert!(!response.headers().contains_key("retry-after"));
+        let body: serde_json::Value = serde_json::from_slice(response.body()).expect("JSON");
+        assert_eq!((&body["status"], &body["violated-policies"]), (&status.into(), &().into()));
+    }
 }
 
 #[test]
@@ -81,7 +85,7 @@ fn grpc_pushback_is_the_wait_in_milliseconds_or_minus_one() {
         assert_eq!(pushback(Reason::QueueFull, wait).as_deref(), Some(expected), "{wait:?}");
     }
     // If no quota is the reason, the client's own rules decide about a retry.
-    for reason in [Reason::Unavailable, Reason::NoKey(KeyError::Missing)] {
+    for reason in [Reason::Unavailable, Reason::Forbidden, Reason::NoKey(KeyError::Missing)] {
         assert_eq!(pushback(reason, Some(Duration::ZERO)), None);
     }
 }
@@ -125,6 +129,7 @@ fn each_reason_has_its_grpc_status() {
         (Reason::NoKey(KeyError::Unavailable), "13"),
         (Reason::NoKey(KeyError::Missing), "3"),
         (Reason::NoKey(KeyError::Malformed), "3"),
+        (Reason::Forbidden, "7"),
     ] {
         let response = answer_by(grpc, reason, None);
         assert_eq!(response.headers()["grpc-status"], code, "{reason:?}");

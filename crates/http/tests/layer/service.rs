@@ -10,7 +10,8 @@ use http_body_util::{BodyExt, Full};
 use tollgate::{FixedWindow, LeakyQueue, Limiter, ManualClock, Quota, SlidingLog};
 use tollgate_http::key::{Header, from_fn};
 use tollgate_http::{
-    Body, Gate, Limit, OnNoKey, Policy, RateLimit, RateLimitLayer, Several, denial,
+    Body, Gate, GatePermit, Limit, OnNoKey, Policy, RateLimit, RateLimitLayer, Report, Several,
+    ShadowGate, Verdict, denial,
 };
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -118,6 +119,37 @@ async fn a_request_without_a_key_is_denied_or_admitted_as_configured() {
         assert_eq!((stats.key_missing, stats.key_malformed), (3, 1));
         assert_eq!(stats.denied_no_key, if status == 400 { 4 } else { 0 });
     }
+}
+
+/// Allows only `GET`, whatever a limit has left.
+struct ReadOnly;
+
+impl Gate for ReadOnly {
+    fn decide(&self, request: &http::request::Parts, _: &mut Report) -> Verdict {
+        match request.method {
+            Method::GET => Verdict::Admit(GatePermit::default()),
+            _ => Verdict::Forbidden,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_not_allowed_gets_403_and_costs_the_other_limits_nothing() {
+    let limit = || Limit::gcra("a", Quota::per_hour(1), key()).expect("in range").returnable();
+    let post = || {
+        let mut request = with("a", "/", &[]);
+        *request.method_mut() = Method::POST;
+        request
+    };
+    let layer = RateLimitLayer::new(Several::new().and(limit()).and(ReadOnly));
+    for _ in 0..3 {
+        let answer = send(&layer, post()).await;
+        assert_eq!((answer.status().as_u16(), field(&answer, "retry-after")), (403, ""));
+    }
+    assert_eq!(send(&layer, with("a", "/", &[])).await.status(), 200);
+    assert_eq!((layer.stats().forbidden, layer.stats().denied), (3, 0));
+    let layer = RateLimitLayer::new(ShadowGate::new(ReadOnly));
+    assert_eq!(send(&layer, post()).await.status(), 200);
 }
 
 fn preflight() -> Request<()> {

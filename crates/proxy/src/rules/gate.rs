@@ -159,7 +159,7 @@ impl RulesGate {
         let counters = self.counters.load();
         for denied in verdict.shadow_denials() {
             counters.count(denied.rule(), |counts| &counts.shadow_denied);
-            report.note_shadow(denial(&counters, denied));
+            denial(&counters, denied).into_iter().for_each(|reading| report.note_shadow(reading));
         }
         let permit = match verdict.outcome() {
             Outcome::NoRule => None,
@@ -194,7 +194,8 @@ impl RulesGate {
             report.note_no_key(error);
             return Verdict::NoKey(error);
         }
-        report.note(denial(counters, denied));
+        let Some(reading) = denial(counters, denied) else { return Verdict::Forbidden };
+        report.note(reading);
         // The limit has cells left, so the request fits but would have to wait too long.
         let fits = matches!(denied.reason(), DenyReason::Limit(..)) && denied.remaining() > 0;
         if fits { Verdict::QueueFull } else { Verdict::Deny }
@@ -286,15 +287,15 @@ fn admitted(counters: &RuleCounters, permit: &RulePermit<'_>) -> Reading {
 }
 
 /// The reading of a denial, for the headers of the response. A ban and a missing key name the rule's
-/// first limit.
-fn denial(counters: &RuleCounters, denied: &RuleDenial<'_>) -> Reading {
-    let limit = denied.limit().unwrap_or(&denied.rule().limits()[0]);
+/// first limit. A rule with `action = "deny"` has none.
+fn denial(counters: &RuleCounters, denied: &RuleDenial<'_>) -> Option<Reading> {
+    let limit = denied.limit().or(denied.rule().limits().first())?;
     let policy = counters.policy(denied.rule(), limit);
     let mut reading = Reading::new(policy, limit.quota().limit(), denied.remaining());
     reading.reset_after = denied.reset_after();
     reading.retry_after = denied.retry_after();
     reading.denied = true;
-    reading
+    Some(reading)
 }
 
 /// All mistakes, with their lines.

@@ -81,6 +81,7 @@ async fn decide(gate: &impl Gate, request: &request::Parts) -> (GateDecision, bo
         Verdict::Deny => (Err(Reason::OverLimit), false, report),
         Verdict::QueueFull => (Err(Reason::QueueFull), false, report),
         Verdict::NoKey(error) => (Err(Reason::NoKey(error)), false, report),
+        Verdict::Forbidden => (Err(Reason::Forbidden), false, report),
         Verdict::Pending(asking) => {
             let (ruling, said) = asking.await;
             assert_eq!(report.readings().count(), 0);

@@ -50,6 +50,8 @@ pub enum DenyReason<'g> {
     /// The rule applies by one reading of the path and not by another, and the file does not say
     /// which one the upstream has: see `encoded_slash` in `docs/rules.md`. A server answers 400.
     UnclearPath,
+    /// The rule has `action = "deny"`: it denies every request that it matches. A server answers 403.
+    Forbidden,
 }
 
 impl<'g> RuleDenial<'g> {
@@ -86,7 +88,7 @@ impl<'g> RuleDenial<'g> {
     fn denied(&self) -> Option<&Denied> {
         match &self.reason {
             DenyReason::Limit(_, denied) | DenyReason::Banned(denied) => Some(denied),
-            DenyReason::NoKey | DenyReason::UnclearPath => None,
+            DenyReason::NoKey | DenyReason::UnclearPath | DenyReason::Forbidden => None,
         }
     }
 

@@ -8,6 +8,8 @@ pub use deferred::Deferred;
 pub use denial::{DenyReason, RuleDenial};
 pub use permit::RulePermit;
 
+use crate::rule::Rule;
+
 /// The decision of rules about a request. It borrows from the rules, and has the data of response headers.
 ///
 /// ```
@@ -32,6 +34,7 @@ pub struct RulesDecision<'g> {
     pub(crate) outcome: Outcome<'g>,
     pub(crate) shadow_denials: Vec<RuleDenial<'g>>,
     pub(crate) deferred: Vec<Deferred<'g>>,
+    pub(crate) exempted_by: Option<&'g Rule>,
 }
 
 /// Whether the limits of this process admit a request, and which limit is the tightest.
@@ -47,7 +50,7 @@ pub struct RulesDecision<'g> {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome<'g> {
-    /// No rule applies. The request is admitted.
+    /// No rule with limits applies. The request is admitted.
     NoRule,
     /// The request is admitted. The permit is that of the limit with the fewest cells left.
     Admitted(RulePermit<'g>),
@@ -59,7 +62,7 @@ impl<'g> RulesDecision<'g> {
     /// A denial without shadow denials and deferred rules.
     pub(crate) fn denial(denial: RuleDenial<'g>) -> Self {
         let outcome = Outcome::Denied(denial);
-        Self { outcome, shadow_denials: Vec::new(), deferred: Vec::new() }
+        Self { outcome, shadow_denials: Vec::new(), deferred: Vec::new(), exempted_by: None }
     }
 
     /// Whether the request is admitted. It is `false` as long as rules are
@@ -91,6 +94,13 @@ impl<'g> RulesDecision<'g> {
             Outcome::Denied(denial) => Some(denial),
             _ => None,
         }
+    }
+
+    /// The rule that exempts the request from all rules after it: see
+    /// [`Action::Exempt`](crate::Action::Exempt). `None` if none does, or the request is denied.
+    #[must_use]
+    pub fn exempted_by(&self) -> Option<&'g Rule> {
+        self.exempted_by
     }
 
     /// The denials of the rules in shadow, in the order of the file. Rules in shadow are

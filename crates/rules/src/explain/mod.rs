@@ -9,7 +9,7 @@ use tollgate::OnFull;
 use crate::key::OnNoKey;
 use crate::limit::RuleLimit;
 use crate::path::Separator;
-use crate::rule::{Rule, Rules};
+use crate::rule::{Action, Rule, Rules};
 use crate::store::{Fallback, Store};
 use crate::words::{self, span};
 
@@ -72,7 +72,11 @@ impl Rule {
     #[must_use]
     pub fn explain(&self) -> String {
         let mut lines = vec![("matches", self.matcher.to_string())];
-        lines.push(("key", self.explain_key()));
+        match self.action {
+            Action::Limit => lines.push(("key", self.explain_key())),
+            Action::Exempt => lines.push(("exempts", "later rules do not apply".to_owned())),
+            Action::Deny => lines.push(("denies", "every such request".to_owned())),
+        }
         for limit in &self.limits {
             lines.push(("limit", limit.explain()));
         }
@@ -84,6 +88,7 @@ impl Rule {
             lines.push(("penalty", format!("after {often}, denied for {}", span(penalty.ban))));
         }
         match &self.store {
+            _ if self.limits.is_empty() => {}
             Some(store) => lines.push(("store", explain_store(store))),
             None => lines.push(("keys", self.explain_room())),
         }

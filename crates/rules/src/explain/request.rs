@@ -7,7 +7,7 @@ use crate::key::OnNoKey;
 use crate::matcher::{Conditions, Matcher, Parts, Unsplit, listed};
 use crate::path::{self, Fit, Segments, Spelling};
 use crate::request_view::RequestView;
-use crate::rule::{Apply, Rule, Rules};
+use crate::rule::{Action, Apply, Rule, Rules};
 
 impl Rules {
     /// Which rules apply to a request, and why. There is a line for each reading of its path, if it
@@ -37,19 +37,16 @@ impl Rules {
         if let Some(rule) = self.rules.first() {
             explain_path(path::of_request(request), rule.matcher.spelling, &mut text);
         }
-        let mut first: Option<&Rule> = None;
+        let mut last: Option<String> = None;
         for rule in &self.rules {
-            let (said, fit) = match first {
-                Some(first) => {
-                    (format!("is not tried, since {} is the first", first.name), Fit::None)
-                }
-                None => rule.explain_fit(request),
-            };
-            writeln!(text, "{}: {said}", rule.name).expect("a string takes everything");
-            let is_last = self.apply == Apply::First && !rule.is_shadow && fit == Fit::All;
-            if is_last && !rule.skips(request) {
-                first = Some(rule);
+            if let Some(why) = &last {
+                writeln!(text, "{}: is not tried, since {why}", rule.name)
+                    .expect("a string takes everything");
+                continue;
             }
+            let (said, fit) = rule.explain_fit(request);
+            writeln!(text, "{}: {said}", rule.name).expect("a string takes everything");
+            last = rule.ends_evaluation(self.apply, fit, request);
         }
         text
     }
@@ -76,20 +73,50 @@ fn explain_path(path: &str, spelling: Spelling, text: &mut String) {
 }
 
 impl Rule {
+    /// Why later rules are not tried, if the rule is the last one for a request that it fits so.
+    fn ends_evaluation(
+        &self,
+        apply: Apply,
+        fit: Fit,
+        request: &impl RequestView,
+    ) -> Option<String> {
+        match (self.action, fit) {
+            (_, Fit::None | Fit::Unclear) => None,
+            (Action::Exempt, _) => Some(format!("{} exempts the request", self.name)),
+            (Action::Deny, _) if self.is_shadow => None,
+            (Action::Deny, _) => Some(format!("{} denies the request", self.name)),
+            (Action::Limit, Fit::All)
+                if apply == Apply::First && !self.is_shadow && !self.skips(request) =>
+            {
+                Some(format!("{} is the first", self.name))
+            }
+            (Action::Limit, _) => None,
+        }
+    }
+
     /// Whether the rule has `on_no_key = "skip"` and the request lacks a part of the key.
     fn skips(&self, request: &impl RequestView) -> bool {
         self.on_no_key == OnNoKey::Skip && self.key.values(request, |its| its.to_string()).is_none()
     }
 
     fn explain_fit(&self, request: &impl RequestView) -> (String, Fit) {
-        let fit = self.matcher.fit_of(request);
+        let matched = self.matcher.fit_of(request);
+        let fit = self.effective(matched);
         let said = match fit {
+            Fit::None if matched != Fit::None => {
+                format!("does not exempt, since {}", self.matcher.unclear())
+            }
             Fit::None => format!("does not apply, since {}", self.matcher.why_not(request)),
             Fit::Unclear if self.is_shadow => {
                 format!("in shadow, would answer 400, since {}", self.matcher.unclear())
             }
             Fit::Unclear => format!("answers 400, since {}", self.matcher.unclear()),
-            Fit::Some | Fit::All => self.explain_key_of(request, fit),
+            Fit::Some | Fit::All => match self.action {
+                Action::Limit => self.explain_key_of(request, fit),
+                Action::Exempt => "applies; exempts the request from the rules after it".to_owned(),
+                Action::Deny if self.is_shadow => "in shadow, would answer 403".to_owned(),
+                Action::Deny => "answers 403".to_owned(),
+            },
         };
         (said, fit)
     }

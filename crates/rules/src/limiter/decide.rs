@@ -10,7 +10,7 @@ use crate::key::{Key, KeyBytes, OnNoKey};
 use crate::matcher::SplitRequest;
 use crate::path::{Fit, Segments};
 use crate::request_view::RequestView;
-use crate::rule::{Apply, Rule};
+use crate::rule::{Action, Apply, Rule};
 
 impl<C: Clock> RulesLimiter<C> {
     /// Decides a request that costs one cell.
@@ -102,8 +102,14 @@ impl<C: Clock> RulesLimiter<C> {
         let mut shadow_denials = std::mem::take(&mut found.shadow_denials);
         let deferred = std::mem::take(&mut found.deferred);
         let (enforced, shadow) = (found.enforced.as_slice(), found.shadow.as_slice());
+        let exempted_by = found.exempted_by.map(|index| &self.active[index].rule);
+        let count_exemption = || {
+            found.exempted_by.iter().for_each(|index| self.active[*index].admitted.count(true));
+        };
         if enforced.is_empty() && shadow.is_empty() {
-            return RulesDecision { outcome: Outcome::NoRule, shadow_denials, deferred };
+            count_exemption();
+            let outcome = Outcome::NoRule;
+            return RulesDecision { outcome, shadow_denials, deferred, exempted_by };
         }
         let now = self.clock.now();
         let charge = PendingCharge { keys: found.keys.as_slice(), cells, max_waiting, now };
@@ -114,6 +120,7 @@ impl<C: Clock> RulesLimiter<C> {
             Err(denial) => return RulesDecision::denial(denial),
         };
         self.count_admissions(enforced);
+        count_exemption();
         let charge = PendingCharge { max_waiting: None, ..charge };
         for hit in shadow {
             match self.charge_all(&[*hit], charge) {
@@ -121,7 +128,7 @@ impl<C: Clock> RulesLimiter<C> {
                 Err(denial) => shadow_denials.push(denial),
             }
         }
-        RulesDecision { outcome, shadow_denials, deferred }
+        RulesDecision { outcome, shadow_denials, deferred, exempted_by }
     }
 
     /// Collects the rules that apply, with their keys. Returns the denial of a rule that denies
@@ -138,12 +145,23 @@ impl<C: Clock> RulesLimiter<C> {
             if !include(index, rule) {
                 continue;
             }
-            let fit = rule.matcher.fit(&split);
+            let fit = rule.effective(rule.matcher.fit(&split));
             match fit {
                 Fit::All | Fit::Some => {}
                 Fit::None => continue,
                 Fit::Unclear => {
                     found.deny_early(RuleDenial { rule, reason: DenyReason::UnclearPath })?;
+                    continue;
+                }
+            }
+            match rule.action {
+                Action::Limit => {}
+                Action::Exempt => {
+                    found.exempted_by = Some(index);
+                    break;
+                }
+                Action::Deny => {
+                    found.deny_early(RuleDenial { rule, reason: DenyReason::Forbidden })?;
                     continue;
                 }
             }
@@ -177,6 +195,8 @@ struct Applicable<'g> {
     shadow: InlineVec<Hit, 8>,
     shadow_denials: Vec<RuleDenial<'g>>,
     deferred: Vec<Deferred<'g>>,
+    /// The index of the rule that ended the evaluation.
+    exempted_by: Option<usize>,
 }
 
 impl<'g> Applicable<'g> {
@@ -188,6 +208,7 @@ impl<'g> Applicable<'g> {
             shadow: InlineVec::new(Hit::default()),
             shadow_denials: Vec::new(),
             deferred: Vec::new(),
+            exempted_by: None,
         }
     }
 

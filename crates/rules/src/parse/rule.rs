@@ -10,7 +10,7 @@ use crate::key::{Key, OnNoKey, Part, PartSettings};
 use crate::limit::RuleLimit;
 use crate::matcher::Matcher;
 use crate::path::Spelling;
-use crate::rule::Rule;
+use crate::rule::{Action, Rule};
 
 const CAPACITY_DEFAULT: u64 = 100_000;
 const CAPACITY_MAX: u64 = 1_000_000_000;
@@ -19,6 +19,7 @@ const IPV6_PREFIX_DEFAULT: u8 = 64;
 const KEYS: &[&str] = &[
     "name",
     "match",
+    "action",
     "key",
     "ipv6_prefix",
     "on_no_key",
@@ -30,6 +31,8 @@ const KEYS: &[&str] = &[
     "penalty",
     "store",
 ];
+/// The words of `action`.
+const ACTIONS: [Action; 3] = [Action::Limit, Action::Exempt, Action::Deny];
 const ALIASES: &[(&str, &str)] = &[
     ("path", "write match = { path = … }"),
     ("method", "write match = { method = … }"),
@@ -49,6 +52,10 @@ const ALIASES: &[(&str, &str)] = &[
     ("path_case", "it is for the whole file: write it before the first rule"),
     ("audit", "write \"shadow\""),
     ("ban", "write \"penalty\""),
+    ("exempt", "write action = \"exempt\""),
+    ("allow", "write action = \"exempt\""),
+    ("deny", "write action = \"deny\""),
+    ("block", "write action = \"deny\""),
 ];
 
 /// Reads a rule. `names` are the names of the rules before it, each with its line.
@@ -68,6 +75,13 @@ pub(super) fn read<'s>(
         Some(value) => matcher::read(reader, value, spelling),
         None => Some(Matcher::default()),
     };
+    let action = match table.get("action") {
+        Some(value) => reader.one_of(value, &ACTIONS.map(|action| (action.name(), action))),
+        None => Some(Action::default()),
+    };
+    if let Some(action @ (Action::Exempt | Action::Deny)) = action {
+        return without_limits(reader, table, name, matcher, action);
+    }
     let key = read_key(reader, table, spelling);
     let words = [("shared", OnNoKey::Shared), ("skip", OnNoKey::Skip), ("deny", OnNoKey::Deny)];
     let on_no_key = match table.get("on_no_key") {
@@ -78,7 +92,11 @@ pub(super) fn read<'s>(
         Some(value) => limits::on_full(reader, value),
         None => Some(OnFull::default()),
     };
-    let limits = read_limits(reader, value, table, on_full);
+    // A rule whose action is misspelt may need none.
+    let limits = match action.is_none() && !table.contains_key("limits") {
+        true => None,
+        false => read_limits(reader, value, table, on_full),
+    };
     let capacity = match table.get("capacity") {
         Some(value) => reader.number(value, 1, CAPACITY_MAX).map(Some),
         None => Some(None),
@@ -104,6 +122,7 @@ pub(super) fn read<'s>(
     Some(Rule {
         name: name?,
         matcher: matcher?,
+        action: action?,
         key,
         on_no_key: on_no_key?,
         limits: limits?,
@@ -112,6 +131,50 @@ pub(super) fn read<'s>(
         is_shadow: is_shadow?,
         penalty: penalty?,
         store: store?,
+    })
+}
+
+/// Reads the rest of a rule that exempts or denies.
+fn without_limits<'s>(
+    reader: &mut Reader<'s>,
+    table: &DeTable<'s>,
+    name: Option<String>,
+    matcher: Option<Matcher>,
+    action: Action,
+) -> Option<Rule> {
+    let word = action.name();
+    for key in table.keys() {
+        let its: &str = key.get_ref();
+        let message = match its {
+            "shadow" if action == Action::Exempt => {
+                format!("a rule with action = \"{word}\" denies nothing: leave \"shadow\" out")
+            }
+            "limits" => format!(
+                "a rule with action = \"{word}\" has no limits: leave them out, or write action = \
+                 \"limit\""
+            ),
+            "name" | "match" | "action" | "shadow" => continue,
+            _ if !KEYS.contains(&its) => continue,
+            _ => format!("a rule with action = \"{word}\" counts nothing: leave \"{its}\" out"),
+        };
+        reader.error(key.span(), message);
+    }
+    let is_shadow = match table.get("shadow") {
+        Some(value) => reader.boolean(value),
+        None => Some(false),
+    };
+    Some(Rule {
+        name: name?,
+        matcher: matcher?,
+        action,
+        key: Key { parts: Vec::new() },
+        on_no_key: OnNoKey::default(),
+        limits: Vec::new(),
+        capacity: 1,
+        on_full: OnFull::default(),
+        is_shadow: is_shadow?,
+        penalty: None,
+        store: None,
     })
 }
 

@@ -98,12 +98,14 @@ pub(crate) fn activate<C: Clock>(
 ) -> Result<Activated<C>, RulesBuildError> {
     let admitted = before.map(|before| Arc::clone(&before.admitted)).unwrap_or_default();
     let mut warnings = Vec::new();
+    // A rule that stops or begins to limit loses no state: it has none on one side of the change.
+    let before = before.filter(|before| before.rule.action == rule.action);
     let before = before.filter(|before| {
         let changed = changed_keys(&before.rule, &rule);
         warnings.extend(changed.map(|what| ReloadWarning::keys_changed(&rule, what)));
         changed.is_none()
     });
-    if rule.store.is_some() {
+    if rule.store.is_some() || rule.limits.is_empty() {
         let active = ActiveRule { rule, buckets: Vec::new(), ban: None, admitted };
         return Ok(Activated { active, kept: 0, changes: Vec::new(), warnings });
     }

@@ -1,5 +1,6 @@
 //! Rules from text to decisions.
 
+mod actions;
 mod deciding;
 mod errors;
 mod explain;

@@ -234,3 +234,17 @@ fn a_quota_that_changes_200_times_in_a_second_grants_what_the_larger_one_does() 
     }
     assert_eq!(granted, 100);
 }
+
+#[test]
+fn a_rule_that_stops_to_limit_forgets_its_keys_without_a_warning() {
+    let mut rules = Fixture::new("actions.toml", FIVE);
+    assert_eq!(rules.admitted(9), 5);
+    assert_eq!(rules.change("rule = [{ name = \"a\", action = \"exempt\" }]"), [0, 0, 0, 1]);
+    assert_eq!(rules.admitted(9), 9);
+    assert_eq!(rules.change("rule = [{ name = \"a\", action = \"deny\" }]"), [0, 0, 0, 0]);
+    assert_eq!(rules.admitted(9), 0);
+    std::fs::write(&rules.path, FIVE).expect("the file is ours");
+    let summary = rules.file.poll().expect("a good file").expect("it has changed");
+    assert_eq!((summary.new, summary.warnings), (1, vec![]));
+    assert_eq!(rules.admitted(9), 5);
+}
