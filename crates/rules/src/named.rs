@@ -104,6 +104,17 @@ fn is_decoded(text: &str, bytes: &[u8]) -> bool {
     decoded(text).eq(bytes.iter().copied())
 }
 
+/// Whether a header or a cookie can have this name.
+pub(crate) fn is_token(name: &str) -> bool {
+    let is_tchar = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    !name.is_empty() && name.chars().all(is_tchar)
+}
+
+/// Whether a parameter of a query can have this name, decoded.
+pub(crate) fn is_parameter(name: &str) -> bool {
+    !name.is_empty() && !name.contains(char::is_control)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

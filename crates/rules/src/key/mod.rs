@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use crate::inline_vec::InlineVec;
 use crate::request_view::RequestView;
-pub(crate) use part::{FORMS, Form, Part, PartSettings};
+pub(crate) use part::{FORMS, Form, NamedForm, Part, PartSettings};
 
 /// The key by which a rule counts requests: `key` in a rules file. Each value of the key has its own bucket.
 ///
@@ -86,7 +86,7 @@ impl Key {
     }
 
     /// The parts of a request's key as text; `None` if one is missing. Two requests share a bucket if and
-    /// only if all their values are equal. In a path, a header or a cookie, `%` is written as `%25`, and
+    /// only if all their values are equal. In a path, a header, a cookie or a parameter, `%` is written as `%25`, and
     /// a byte that is no UTF-8 as `%` and two digits.
     ///
     /// `address` formats the client's address, in which only the bits that count are set.

@@ -21,6 +21,8 @@ pub(crate) enum Part {
     /// A header, by its name in lower case.
     Header(String),
     Cookie(String),
+    /// A parameter of the query, by its decoded name.
+    Query(String),
     Path(Spelling),
     Method,
     Host,
@@ -39,28 +41,58 @@ pub(crate) enum Form {
     /// As a word: `"path"`.
     Word(&'static str, fn(PartSettings) -> Part),
     /// As a word and a name: `"header:x-user"`.
-    Named(&'static str, fn(&str) -> Part),
+    Named(NamedForm),
+}
+
+/// A part that is written as a word and a name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NamedForm {
+    pub(crate) word: &'static str,
+    /// A name, for messages.
+    pub(crate) example: &'static str,
+    pub(crate) is_name: fn(&str) -> bool,
+    pub(crate) part: fn(&str) -> Part,
 }
 
 /// Every part that a rules file can write, in the order in which messages list them.
 pub(crate) const FORMS: &[Form] = &[
     Form::Word("ip", |settings| Part::Ip { ipv6_prefix: settings.ipv6_prefix }),
-    Form::Named("header", |name| Part::Header(name.to_ascii_lowercase())),
-    Form::Named("cookie", |name| Part::Cookie(name.to_owned())),
+    Form::Named(NamedForm {
+        word: "header",
+        example: "x-user",
+        is_name: named::is_token,
+        part: |name| Part::Header(name.to_ascii_lowercase()),
+    }),
+    Form::Named(NamedForm {
+        word: "cookie",
+        example: "session",
+        is_name: named::is_token,
+        part: |name| Part::Cookie(name.to_owned()),
+    }),
+    Form::Named(NamedForm {
+        word: "query",
+        example: "user",
+        is_name: named::is_parameter,
+        part: |name| Part::Query(name.to_owned()),
+    }),
     Form::Word("path", |settings| Part::Path(settings.spelling)),
     Form::Word("method", |_| Part::Method),
     Form::Word("host", |_| Part::Host),
 ];
 
 impl Part {
-    /// The value that the part reads from a request; `None` if the request lacks it. A header, cookie or host
-    /// that is empty counts as missing.
+    /// The value that the part reads from a request; `None` if the request lacks it. A header, cookie,
+    /// parameter or host that is empty counts as missing.
     pub(super) fn value<'v>(&self, request: &'v impl RequestView) -> Option<Value<'v>> {
         let text = |bytes: &'v [u8]| (!bytes.is_empty()).then_some(Value::Bytes(bytes));
         match self {
             Self::Ip { ipv6_prefix } => Some(Value::address(request.peer()?, *ipv6_prefix)),
             Self::Header(name) => text(request.header(name, 0)?),
             Self::Cookie(name) => text(named::cookies(request, name).next()?),
+            Self::Query(name) => {
+                let value = named::parameters(request, name).next()?;
+                (!value.is_empty()).then_some(Value::Parameter(value))
+            }
             Self::Path(spelling) => Some(Value::Path(path::of_request(request), *spelling)),
             Self::Method => Some(Value::Bytes(request.method().as_bytes())),
             Self::Host => Value::host(request.host()?),
@@ -72,7 +104,7 @@ impl Part {
         match self {
             Self::Header(name) => Some(name),
             Self::Cookie(_) => Some("cookie"),
-            Self::Ip { .. } | Self::Path(_) | Self::Method | Self::Host => None,
+            Self::Ip { .. } | Self::Query(_) | Self::Path(_) | Self::Method | Self::Host => None,
         }
     }
 }
@@ -84,6 +116,7 @@ impl fmt::Display for Part {
             Self::Ip { ipv6_prefix } => write!(f, "ip (IPv6 by /{ipv6_prefix})"),
             Self::Header(name) => write!(f, "header {name}"),
             Self::Cookie(name) => write!(f, "cookie {name}"),
+            Self::Query(name) => write!(f, "query parameter {name}"),
             Self::Path(_) => f.write_str("path"),
             Self::Method => f.write_str("method"),
             Self::Host => f.write_str("host"),

@@ -85,6 +85,22 @@ fn a_cookie_is_found_in_any_cookie_header_quoted_or_not() {
 }
 
 #[test]
+fn a_parameter_has_one_key_in_all_its_spellings_and_counts_by_its_first_value() {
+    let of = |path| key(&[Part::Query("k".into())], &Request { path, ..Request::default() });
+    let one = of("/?k=a+1");
+    assert!(one.is_some());
+    for alike in ["/?x=2&k=a%201", "/?%6b=%61+1", "/b?k=a+1&k=2", "/?k=a+1#x"] {
+        assert_eq!(of(alike), one, "{alike}");
+    }
+    for other in ["/?k=a%2B1", "/?k=A+1", "/?k=2&k=a+1", "/?k=a%2520"] {
+        assert!(of(other).is_some_and(|other| Some(other) != one), "{other}");
+    }
+    for none in ["/", "/?", "/?k", "/?k=", "/?K=a", "/?kk=a", "/k=a"] {
+        assert_eq!(of(none), None, "{none}");
+    }
+}
+
+#[test]
 fn paths_of_different_bytes_have_different_texts() {
     let spelling = Spelling { encoded_slash: Separator::Never, ..Spelling::default() };
     let key = Key { parts: vec![Part::Path(spelling)] };
@@ -100,7 +116,7 @@ fn paths_of_different_bytes_have_different_texts() {
     assert_eq!(text("/%c3%a9"), "/\u{e9}");
 }
 
-fn key_of_five_parts() -> Key {
+fn key_of_six_parts() -> Key {
     let header = Part::Header("a".to_owned());
     let cookie = Part::Cookie("c".to_owned());
     Key {
@@ -110,6 +126,7 @@ fn key_of_five_parts() -> Key {
             Part::Host,
             header,
             cookie,
+            Part::Query("q".to_owned()),
         ],
     }
 }
@@ -118,7 +135,7 @@ proptest! {
     #[test]
     fn requests_have_equal_key_bytes_if_and_only_if_they_have_equal_key_text(
         requests in prop::collection::vec(
-            ("(::[12]|1:0:0:[12]::1|7\\.7\\.7\\.[12])", "[/abA.%25f?;]{0,6}", "(A|a|b:1|)",
+            ("(::[12]|1:0:0:[12]::1|7\\.7\\.7\\.[12])", "[/abA.%25f;]{0,6}(\\?[q=&+1%25]{0,6})?", "(A|a|b:1|)",
              "[xy]?", "(c=1|c=\"1\"|d=2|)"), 1..40),
     ) {
         let mut texts = HashMap::new();
@@ -129,8 +146,8 @@ proptest! {
             let peer = peer.parse().ok();
             let request = Request { peer, path, host, headers: &headers, ..Request::default() };
             let mut bytes = KeyBytes::new(0);
-            let written = key_of_five_parts().write(&request, &mut bytes);
-            let values = key_of_five_parts().values(&request, |its| its.to_string());
+            let written = key_of_six_parts().write(&request, &mut bytes);
+            let values = key_of_six_parts().values(&request, |its| its.to_string());
             prop_assert_eq!(written, values.is_some());
             let Some(values) = values else { continue };
             let bytes = bytes.as_slice().to_vec();

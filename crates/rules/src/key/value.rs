@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use super::KeyBytes;
 use crate::host;
+use crate::named;
 use crate::path::{self, Reading, Segments, Spelling};
 
 /// The value that a key part reads from a request, normalised: all spellings of one thing are one value.
@@ -16,6 +17,8 @@ pub(super) enum Value<'v> {
     Address(IpAddr),
     /// Bytes that are compared as the client sent them.
     Bytes(&'v [u8]),
+    /// A value of the query, still encoded.
+    Parameter(&'v str),
     /// A name that is compared in any case.
     HostName(&'v str),
     HostAddress(Ipv6Addr),
@@ -52,6 +55,10 @@ impl<'v> Value<'v> {
                 write_sized(&six.octets(), out);
             }
             Self::Bytes(bytes) => write_sized(bytes, out),
+            Self::Parameter(text) => {
+                write_count(named::decoded(text).count(), out);
+                named::decoded(text).for_each(|byte| out.push(byte));
+            }
             Self::HostName(name) => {
                 write_count(name.len(), out);
                 name.bytes().for_each(|byte| out.push(byte.to_ascii_lowercase()));
@@ -73,6 +80,7 @@ impl<'v> Value<'v> {
         match self {
             Self::Address(its) => address(its),
             Self::Bytes(bytes) => escape(bytes, &['%']),
+            Self::Parameter(text) => escape(&named::decoded(text).collect::<Vec<_>>(), &['%']),
             Self::HostName(name) => name.to_ascii_lowercase(),
             Self::HostAddress(six) => format!("[{six}]"),
             Self::Path(path, spelling) => {

@@ -1,14 +1,13 @@
 //! `key`: what a rule counts requests by.
 
 use super::fields::{Reader, Value, quoted_list};
-use super::matcher::is_token;
-use crate::key::{FORMS, Form, Key, Part, PartSettings};
+use crate::key::{FORMS, Form, Key, NamedForm, Part, PartSettings};
 
 /// The forms of a part, as messages list them.
 fn needed() -> String {
     let form = |form: &Form| match form {
         Form::Word(word, _) => (*word).to_owned(),
-        Form::Named(word, _) => format!("{word}:NAME"),
+        Form::Named(NamedForm { word, .. }) => format!("{word}:NAME"),
     };
     let forms: Vec<String> = FORMS.iter().map(form).chain(["none".to_owned()]).collect();
     quoted_list(&forms.iter().map(String::as_str).collect::<Vec<_>>())
@@ -44,10 +43,11 @@ fn part(text: &str, settings: PartSettings) -> Result<Part, String> {
     for form in FORMS {
         match (form, name) {
             (Form::Word(its, build), None) if *its == word => return Ok(build(settings)),
-            (Form::Named(its, build), name) if *its == word => {
-                let named = name.filter(|name| is_token(name)).map(build);
+            (Form::Named(its), name) if its.word == word => {
+                let named = name.filter(|name| (its.is_name)(name)).map(its.part);
+                let example = its.example;
                 return named.ok_or_else(|| {
-                    format!("the name of a {word} is needed, as in \"{word}:x-user\"")
+                    format!("the name of a {word} is needed, as in \"{word}:{example}\"")
                 });
             }
             _ => {}

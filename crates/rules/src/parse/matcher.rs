@@ -8,7 +8,7 @@ use super::fields::{Reader, Value};
 use crate::matcher::{
     Conditions, EXCEPTIONS_MAX, Matcher, Network, Networks, ValueCondition, ValueTest,
 };
-use crate::named::Named;
+use crate::named::{self, Named};
 use crate::path::Spelling;
 use crate::pattern::{Pattern, Wrong};
 
@@ -33,21 +33,21 @@ const NAMED: [Kind; 3] = [
         key: "header",
         needed: "a table is needed, as in header = { x-plan = \"free\", x-debug = true }",
         wrong_name: "not the name of a header: write one such as x-plan",
-        is_name: is_token,
+        is_name: named::is_token,
         named: |name| Named::Header(name.to_ascii_lowercase()),
     },
     Kind {
         key: "query",
         needed: "a table is needed, as in query = { page = true, format = \"json\" }",
         wrong_name: "not the name of a parameter: write one such as page, decoded",
-        is_name: is_parameter,
+        is_name: named::is_parameter,
         named: |name| Named::Query(name.to_owned()),
     },
     Kind {
         key: "cookie",
         needed: "a table is needed, as in cookie = { session = true, plan = \"free\" }",
         wrong_name: "not the name of a cookie: write one such as session",
-        is_name: is_token,
+        is_name: named::is_token,
         named: |name| Named::Cookie(name.to_owned()),
     },
 ];
@@ -246,15 +246,4 @@ fn test<'s>(reader: &mut Reader<'s>, value: &Value<'s>, of: &Named) -> Option<Va
             None
         }
     }
-}
-
-/// Whether a header or a cookie can have this name.
-pub(super) fn is_token(name: &str) -> bool {
-    let is_tchar = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-    !name.is_empty() && name.chars().all(is_tchar)
-}
-
-/// Whether a parameter of a query can have this name, decoded.
-pub(super) fn is_parameter(name: &str) -> bool {
-    !name.is_empty() && !name.contains(char::is_control)
 }

@@ -13,8 +13,7 @@ fn with(line: &str) -> String {
 }
 
 /// The text that replaces `{KEY PARTS}` in errors.txt.
-const KEY_PARTS: &str =
-    "\"ip\", \"header:NAME\", \"cookie:NAME\", \"path\", \"method\", \"host\" or \"none\"";
+const KEY_PARTS: &str = "\"ip\", \"header:NAME\", \"cookie:NAME\", \"query:NAME\", \"path\", \"method\", \"host\" or \"none\"";
 
 fn said(text: &str) -> String {
     Rules::parse("r.toml", text).expect_err(text).to_string()

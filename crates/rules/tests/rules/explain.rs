@@ -45,6 +45,7 @@ fn the_key_and_requests_without_it_are_explained() {
         ("[\"ip\", \"header:X-User\"]", "ip (IPv6 by /64) and header x-user"),
         ("[\"cookie:session\", \"path\"]", "cookie session and path"),
         ("[\"method\", \"host\"]", "method and host"),
+        ("\"query:user\"", "query parameter user"),
     ] {
         for (word, without) in [
             ("shared", "requests without it share one bucket"),
