@@ -17,7 +17,7 @@ pub(crate) fn explained(args: &CheckArgs) -> Result<Result<String, String>> {
     let rules = match Rules::parse(file, &text) {
         Ok(rules) => rules,
         Err(mistakes) => {
-            let count = mistakes.errors().len();
+            let count = mistakes.errors().len() + mistakes.left_out();
             let summary = counted(count, "mistake", "mistakes");
             return Ok(Err(format!("{}\n{file}: {summary}\n", mistakes.with_source())));
         }
@@ -33,6 +33,15 @@ pub(crate) fn explained(args: &CheckArgs) -> Result<Result<String, String>> {
     };
     let count = counted(rules.rules().len(), "rule", "rules");
     let mut report = format!("{file}: {count}; {apply}\n");
+    for warning in rules.warnings() {
+        writeln!(
+            report,
+            "\nwarning: {}\n --> {file}:{}:{}",
+            warning.message(),
+            warning.line(),
+            warning.column()
+        )?;
+    }
     let paths = rules.explain_paths();
     // The tables are reserved but not touched, so they take no memory.
     let gate = match RulesLimiter::new(rules) {

@@ -45,6 +45,7 @@ mod named;
 mod parse;
 mod path;
 mod pattern;
+mod reach;
 mod reload;
 mod request_view;
 mod requirements;
@@ -53,7 +54,7 @@ mod store;
 mod words;
 
 pub use decision::{Deferred, DenyReason, Outcome, RuleDenial, RulePermit, RulesDecision};
-pub use error::{ReloadError, RuleError, RulesBuildError, RulesError};
+pub use error::{ReloadError, RuleError, RuleWarning, RulesBuildError, RulesError};
 pub use file::{LiveRules, RulesFile, RulesGuard};
 pub use key::{Key, OnNoKey};
 pub use limit::{Penalty, RuleLimit};

@@ -99,6 +99,36 @@ impl Pattern {
         Ok(Self { pieces, text: text.to_owned() })
     }
 
+    /// Whether the pattern fits all that another one fits. Each piece of the other one must be covered: a
+    /// `**` by a `**`, and a `*` by a `*` or a `**`.
+    pub(crate) fn includes(&self, other: &Self, keeps_case: bool) -> bool {
+        let same = |one: &[u8], other: &[u8]| match keeps_case {
+            true => one == other,
+            false => one.eq_ignore_ascii_case(other),
+        };
+        // Whether the pieces before the current one cover the first pieces of the other pattern, for each
+        // number of those.
+        let mut covered = vec![false; other.pieces.len() + 1];
+        covered[0] = true;
+        for piece in &self.pieces {
+            let mut next = vec![false; covered.len()];
+            for count in 0..covered.len() {
+                let covers_last = |last: &Piece| match (piece, last) {
+                    (Piece::Any, _) | (Piece::One, Piece::One | Piece::Literal(_)) => true,
+                    (Piece::Literal(its), Piece::Literal(literal)) => same(its, literal),
+                    _ => false,
+                };
+                let is_covered = count > 0 && covers_last(&other.pieces[count - 1]);
+                next[count] = match piece {
+                    Piece::Any => covered[count] || (is_covered && next[count - 1]),
+                    _ => is_covered && covered[count - 1],
+                };
+            }
+            covered = next;
+        }
+        covered[other.pieces.len()]
+    }
+
     /// Whether the segments of a path fit, in at most `segments * pieces` comparisons. Unless
     /// `is_encoded`, no segment has a `%`.
     pub(crate) fn fits_path(&self, segments: &[&str], is_encoded: bool, keeps_case: bool) -> bool {
@@ -272,6 +302,25 @@ mod tests {
     }
 
     proptest! {
+        /// With two letters and paths of up to five segments, what fits is found by trying all paths.
+        #[test]
+        fn a_pattern_that_includes_another_fits_all_that_the_other_fits(
+            one in "(/(\\*|\\*\\*|a|b)){0,4}", other in "(/(\\*|\\*\\*|a|b)){0,4}",
+        ) {
+            let pattern = |text: &str| Pattern::of_path(&format!("/{text}"), Spelling::default()).unwrap();
+            let (one, other) = (pattern(&one), pattern(&other));
+            let paths = (0..6_u32).flat_map(|length| (0..1_u32 << length).map(move |bits| {
+                (0..length).map(|nth| if bits >> nth & 1 == 0 { "a" } else { "c" }).collect::<Vec<_>>()
+            }));
+            let mut only_other = paths.filter(|path| {
+                other.fits_path(path, false, true) && !one.fits_path(path, false, true)
+            });
+            if one.includes(&other, true) {
+                prop_assert_eq!(only_other.next(), None);
+            }
+            prop_assert!(one.includes(&one, true));
+        }
+
         #[test]
         fn greedy_matching_equals_the_definition(
             pattern in "(/(\\*|\\*\\*|a|b)){0,7}",

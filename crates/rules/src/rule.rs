@@ -2,7 +2,7 @@
 
 use tollgate::OnFull;
 
-use crate::error::RulesError;
+use crate::error::{RuleWarning, RulesError};
 use crate::key::{Key, OnNoKey};
 use crate::limit::{Penalty, RuleLimit};
 use crate::matcher::Matcher;
@@ -35,6 +35,7 @@ use crate::store::Store;
 pub struct Rules {
     pub(crate) apply: Apply,
     pub(crate) rules: Vec<Rule>,
+    pub(crate) warnings: Vec<RuleWarning>,
 }
 
 impl Rules {
@@ -67,6 +68,13 @@ impl Rules {
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// Rules that no request can reach, in the order of the file; at most 100. A rule that two earlier ones
+    /// make superfluous together is not found.
+    #[must_use]
+    pub fn warnings(&self) -> &[RuleWarning] {
+        &self.warnings
     }
 
     /// The same rules with all limits kept in this process, for example to replay a log.

@@ -83,6 +83,22 @@ error: a whole number, where true or false is needed
 }
 
 #[test]
+fn a_rule_that_no_request_reaches_is_warned_about() {
+    let text =
+        "rule = [{ name = \"a\", action = \"exempt\" },\n{ name = \"b\", limits = \"5/s\" }]\n";
+    let file = scratch("unreached.toml", text);
+    let (code, out, err) = check(&file);
+    assert_eq!((code, err.as_str()), (0, ""));
+    let expected = format!(
+        "{file}: 2 rules; all that match a request must admit it\n\n\
+         warning: rule \"b\" is never reached, since \"a\" on line 1 exempts all that it matches: put it \
+         before, or leave it out\n --> {file}:2:10\n\na\n  matches  every request\n  exempts  later rules do \
+         not apply\n\nb\n"
+    );
+    assert!(out.starts_with(&expected), "{out}");
+}
+
+#[test]
 fn a_missing_file_is_an_error() {
     let (code, out, err) = check("no/such/file.toml");
     assert_eq!((code, out.as_str()), (2, ""));

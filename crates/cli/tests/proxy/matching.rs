@@ -1,6 +1,6 @@
 //! `match` by method, address, query and cookie, on the wire.
 
-use crate::support::{Proxy, ask};
+use crate::support::{Proxy, ask, eventually, scratch};
 
 /// How many of three requests a rule with this match denies: it admits one.
 fn denied(name: &str, matcher: &str, method: &str, target: &str, headers: &str) -> usize {
@@ -63,4 +63,24 @@ fn requests_are_exempt_or_answered_403_as_the_rules_say() {
     ] {
         assert!((count(name, labels) - expected).abs() < 0.5, "{name} {labels}");
     }
+}
+
+#[test]
+fn rules_that_no_request_reaches_are_logged_and_mistakes_are_logged_in_part() {
+    let rule = |nth: usize| format!("{{ name = \"r{nth}\", limits = \"5/s\" }},\n");
+    let rules: String = (0..9).map(rule).collect();
+    let rules = format!("rule = [{{ name = \"all\", action = \"exempt\" }},\n{rules}]");
+    let proxy = Proxy::with_rules("unreached", &rules);
+    let first = "rule \"r0\" is never reached, since \"all\" on line 1 exempts all that it matches";
+    let more = "4 more rules are never reached: `tollgate check` shows them";
+    eventually("it is logged", || proxy.stderr().contains(first) && proxy.stderr().contains(more));
+    // A broken file of 300 kB takes a few lines of the log.
+    let before = proxy.stderr().len();
+    let broken: String = (0..20_000).map(|nth| format!("key{nth} = nothing\n")).collect();
+    scratch("unreached.toml", &broken);
+    proxy.signal("HUP");
+    let more = "and 19995 more: `tollgate check";
+    eventually("it is logged", || proxy.stderr().contains(more));
+    assert!(proxy.stderr().len() - before < 4_000, "{}", proxy.stderr());
+    assert_eq!(ask(proxy.listen, "GET", "/", "").status, 200);
 }

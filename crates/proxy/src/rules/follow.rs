@@ -48,7 +48,7 @@ impl RulesFollower {
                 for warning in &summary.warnings {
                     log::warn(warning);
                 }
-                self.gate.warn_about_hosts();
+                self.gate.warn_about_rules();
                 log::flush(LOG_FLUSH_TIMEOUT);
                 self.gate.note_reload(true);
             }
@@ -98,9 +98,9 @@ fn first_mistakes(error: &ReloadError) -> String {
     let mut text: Vec<String> = shown
         .map(|error| format!("{file}:{}:{}: {}", error.line(), error.column(), error.message()))
         .collect();
-    if errors.len() > MISTAKES_LOGGED {
-        let more = errors.len() - MISTAKES_LOGGED;
-        text.push(format!("and {more} more: `tollgate check {file}` shows all of them"));
+    let more = errors.len().saturating_sub(MISTAKES_LOGGED) + wrong.left_out();
+    if more > 0 {
+        text.push(format!("and {more} more: `tollgate check {file}` shows them"));
     }
     text.join("\n")
 }

@@ -21,6 +21,9 @@ use crate::metrics::{Decision, Metrics};
 use crate::rule_counters::RuleCounters;
 use crate::stores::{PendingDecision, PendingRule, StoreLimits};
 
+/// The number of rules that no request reaches that are logged.
+const WARNINGS_LOGGED: usize = 5;
+
 /// The gate of the proxy for the layer of `tollgate-http`.
 #[derive(Debug)]
 pub(crate) struct RulesGate {
@@ -64,12 +67,25 @@ impl RulesGate {
             gate.read(|gate| StoreLimits::new(gate.rules(), &StoreLimits::default()));
         gate.store_limits.store(Arc::new(store_limits.map_err(|why| anyhow!(why))?));
         gate.renew_counters();
-        gate.warn_about_hosts();
+        gate.warn_about_rules();
         Ok((gate, file))
     }
 
-    /// Warns about rules that a client can evade by sending another host, which the upstream does not see.
-    pub(super) fn warn_about_hosts(&self) {
+    /// Warns about rules that no request reaches, and about rules that a client can evade by sending another
+    /// host, which the upstream does not see.
+    pub(super) fn warn_about_rules(&self) {
+        self.read(|gate| {
+            let warnings = gate.warnings();
+            for warning in warnings.iter().take(WARNINGS_LOGGED) {
+                log::warn(warning.message());
+            }
+            if let Some(more) = warnings.len().checked_sub(WARNINGS_LOGGED + 1) {
+                log::warn(format_args!(
+                    "{} more rules are never reached: `tollgate check` shows them",
+                    more + 1
+                ));
+            }
+        });
         if self.preserves_host {
             return;
         }

@@ -1,16 +1,21 @@
 //! Mistakes in a rules file, and where they are.
 
 mod reload;
+mod warning;
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::ops::Range;
 
 pub use reload::{ReloadError, RulesBuildError};
+pub use warning::RuleWarning;
 
 /// How many characters of a line are shown before a mistake, at most.
 const SHOWN_CHARS: usize = 120;
 /// The longest message, in characters.
 const MESSAGE_CHARS: usize = 600;
+/// Of more mistakes, only the number is kept.
+const MISTAKES_MAX: usize = 100;
 
 /// One mistake in a rules file.
 ///
@@ -52,17 +57,18 @@ impl RuleError {
         &self.message
     }
 
-    /// A mistake at these bytes of a text.
-    pub(crate) fn at(text: &str, span: Range<usize>, message: String) -> Self {
+    /// A mistake at these bytes of a text. It reads the text up to them.
+    pub(super) fn at(text: &str, span: Range<usize>, message: String) -> Self {
         let start = floor_boundary(text, span.start);
         let end = floor_boundary(text, span.end).max(start);
         let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
-        let line_end = text[start..].find(['\r', '\n']).map_or(text.len(), |at| start + at);
+        // A line can be as long as the file, so it is not searched beyond the mistake.
+        let within_line = text[start..end].find(['\r', '\n']).map_or(end, |at| start + at);
         Self {
             line: text[..start].matches('\n').count() + 1,
             column: text[line_start..start].chars().count() + 1,
-            width: text[start..end.min(line_end).max(start)].chars().count().max(1),
-            message: printable(&message),
+            width: text[start..within_line].chars().count().max(1),
+            message,
         }
     }
 }
@@ -87,7 +93,8 @@ fn floor_boundary(text: &str, at: usize) -> usize {
     at
 }
 
-/// All mistakes in a rules file, in the order of the file.
+/// All mistakes in a rules file, in the order of the file. Of more than 100, the first 100 are kept, and the
+/// number of the others.
 ///
 /// `Display` writes a line for each: `file:line:column: what is wrong: what to write`.
 ///
@@ -110,13 +117,44 @@ pub struct RulesError {
     file: String,
     text: String,
     errors: Vec<RuleError>,
+    left_out: usize,
+}
+
+/// Mistakes as they are found, in any order. It keeps the first ones of the file.
+#[derive(Debug, Default)]
+pub(crate) struct Mistakes {
+    /// Messages and where they end, by where they begin and how many were found before.
+    kept: BTreeMap<(usize, usize), (usize, String)>,
+    found: usize,
+}
+
+impl Mistakes {
+    /// Adds a mistake at these bytes of the text.
+    pub(crate) fn add(&mut self, span: Range<usize>, message: &str) {
+        let key = (span.start, self.found);
+        self.found += 1;
+        let is_full = self.kept.len() == MISTAKES_MAX;
+        if is_full && self.kept.last_key_value().is_some_and(|(last, _)| *last < key) {
+            return;
+        }
+        self.kept.insert(key, (span.end, printable(message)));
+        if is_full {
+            self.kept.pop_last();
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.found == 0
+    }
 }
 
 impl RulesError {
-    pub(crate) fn new(file: &str, text: &str, mut errors: Vec<RuleError>) -> Self {
-        assert!(!errors.is_empty(), "there is something wrong");
-        errors.sort_by_key(|error| (error.line, error.column));
-        Self { file: file.to_owned(), text: text.to_owned(), errors }
+    pub(crate) fn new(file: &str, text: &str, mistakes: Mistakes) -> Self {
+        assert!(!mistakes.is_empty(), "there is something wrong");
+        let left_out = mistakes.found - mistakes.kept.len();
+        let error = |((start, _), (end, message))| RuleError::at(text, start..end, message);
+        let errors = mistakes.kept.into_iter().map(error).collect();
+        Self { file: file.to_owned(), text: text.to_owned(), errors, left_out }
     }
 
     /// The file, as the caller named it.
@@ -125,10 +163,28 @@ impl RulesError {
         &self.file
     }
 
-    /// The mistakes, at least one.
+    /// The mistakes, at least one and at most 100.
     #[must_use]
     pub fn errors(&self) -> &[RuleError] {
         &self.errors
+    }
+
+    /// How many more mistakes there are.
+    ///
+    /// ```
+    /// let text = "limits = 1\n".to_owned() + &"[[rule]]\n".repeat(70);
+    /// let errors = tollgate_rules::Rules::parse("r.toml", &text).unwrap_err();
+    /// assert_eq!((errors.errors().len(), errors.left_out()), (100, 41)); // 1 + 2 * 70
+    /// ```
+    #[must_use]
+    pub fn left_out(&self) -> usize {
+        self.left_out
+    }
+
+    /// `and 41 more mistakes`.
+    fn more(&self) -> Option<String> {
+        let noun = if self.left_out == 1 { "mistake" } else { "mistakes" };
+        (self.left_out > 0).then(|| format!("and {} more {noun}", self.left_out))
     }
 
     /// All mistakes, each with its line of the file and carets under the place.
@@ -139,8 +195,9 @@ impl RulesError {
     /// ```
     #[must_use]
     pub fn with_source(&self) -> String {
-        let shown: Vec<String> = self.errors.iter().map(|error| self.shown(error)).collect();
-        shown.join("\n")
+        let shown = self.errors.iter().map(|error| self.shown(error));
+        let more = self.more().map(|more| format!("{more}\n"));
+        shown.chain(more).collect::<Vec<_>>().join("\n")
     }
 
     fn shown(&self, error: &RuleError) -> String {
@@ -177,7 +234,7 @@ impl fmt::Display for RulesError {
             let end = if index == 0 { "" } else { "\n" };
             write!(f, "{end}{}:{line}:{column}: {message}", self.file)?;
         }
-        Ok(())
+        self.more().map_or(Ok(()), |more| write!(f, "\n{more}"))
     }
 }
 
@@ -192,8 +249,9 @@ mod tests {
         for place in [1, 90, 130, 1 << 19] {
             let (begin, end) = ("x".repeat(place - 1), "z".repeat(1 << 20));
             let text = format!("{begin}{}{end}", "y".repeat(300));
-            let error = RuleError::at(&text, place - 1..place + 299, text.clone());
-            let shown = RulesError::new("r.toml", &text, vec![error]).with_source();
+            let mut mistakes = Mistakes::default();
+            mistakes.add(place - 1..place + 299, &text);
+            let shown = RulesError::new("r.toml", &text, mistakes).with_source();
             assert!(shown.len() < 1_500, "{} of {place}", shown.len());
             let [.., source, carets] = shown.lines().collect::<Vec<_>>()[..] else { panic!() };
             let at = carets.find('^').expect("a caret");

@@ -14,7 +14,7 @@ use tollgate::Clock;
 use tollgate::clock::QuantaClock;
 use tollgate::stats::DecisionCount;
 
-use crate::error::RulesBuildError;
+use crate::error::{RuleWarning, RulesBuildError};
 use crate::matcher::Needs;
 use crate::reload;
 use crate::rule::{Apply, Rule, Rules};
@@ -62,6 +62,7 @@ pub struct RulesLimiter<C: Clock = QuantaClock> {
     needs: Needs,
     pub(crate) active: Vec<ActiveRule<C>>,
     pub(crate) clock: Arc<C>,
+    warnings: Vec<RuleWarning>,
 }
 
 /// A rule with its limiters.
@@ -118,12 +119,22 @@ impl<C: Clock> RulesLimiter<C> {
     pub fn with_clock(rules: Rules, clock: Arc<C>) -> Result<Self, RulesBuildError> {
         let build = |rule| reload::activate(rule, None, &clock).map(|activated| activated.active);
         let active = rules.rules.into_iter().map(build).collect::<Result<_, _>>()?;
-        Ok(Self::from_parts(rules.apply, active, clock))
+        Ok(Self::from_parts(rules.apply, active, rules.warnings, clock))
     }
 
-    pub(crate) fn from_parts(apply: Apply, active: Vec<ActiveRule<C>>, clock: Arc<C>) -> Self {
+    pub(crate) fn from_parts(
+        apply: Apply,
+        active: Vec<ActiveRule<C>>,
+        warnings: Vec<RuleWarning>,
+        clock: Arc<C>,
+    ) -> Self {
         let needs = active.iter().fold(Needs::default(), |needs, its| needs.and(&its.rule.matcher));
-        Self { apply, needs, active, clock }
+        Self { apply, needs, active, clock, warnings }
+    }
+
+    /// The warnings about the rules: see [`Rules::warnings`].
+    pub fn warnings(&self) -> &[RuleWarning] {
+        &self.warnings
     }
 
     /// The rules, in the order of the file.

@@ -55,11 +55,12 @@ impl Conditions {
 
     /// A server answers `HEAD` as it answers `GET`, so a rule for `GET` must not miss it.
     pub(crate) fn fits_method(&self, parts: &impl Parts) -> bool {
-        self.methods.is_empty() || {
-            let method = parts.request().method();
-            let fits = |its: &String| its == method || (method == "HEAD" && its == "GET");
-            self.methods.iter().any(fits)
-        }
+        self.methods.is_empty() || self.allows(parts.request().method())
+    }
+
+    /// Whether one of the methods is this one, or includes it.
+    pub(crate) fn allows(&self, method: &str) -> bool {
+        self.methods.iter().any(|its| its == method || (method == "HEAD" && its == "GET"))
     }
 
     pub(crate) fn fits_client(&self, parts: &impl Parts) -> bool {

@@ -140,6 +140,17 @@ impl Networks {
     }
 }
 
+impl Networks {
+    /// Whether every client in the other networks is in these. No network at all means any client.
+    pub(crate) fn includes(&self, other: &Self) -> bool {
+        if self.is_empty() || other.is_empty() {
+            return self.is_empty();
+        }
+        other.four.iter().all(|range| holds_range(&self.four, *range))
+            && other.six.iter().all(|range| holds_range(&self.six, *range))
+    }
+}
+
 /// Adds a range, unless it is within the last one.
 fn add<T: Ord>(ranges: &mut Vec<(T, T)>, range: (T, T)) {
     if ranges.last().is_none_or(|(_, last)| range.0 > *last) {
@@ -147,9 +158,14 @@ fn add<T: Ord>(ranges: &mut Vec<(T, T)>, range: (T, T)) {
     }
 }
 
-fn holds<T: Ord>(ranges: &[(T, T)], address: T) -> bool {
-    let after = ranges.partition_point(|(first, _)| *first <= address);
-    after.checked_sub(1).is_some_and(|at| address <= ranges[at].1)
+fn holds<T: Ord + Copy>(ranges: &[(T, T)], address: T) -> bool {
+    holds_range(ranges, (address, address))
+}
+
+/// Whether one of the ranges holds another range.
+fn holds_range<T: Ord + Copy>(ranges: &[(T, T)], (begin, end): (T, T)) -> bool {
+    let after = ranges.partition_point(|(first, _)| *first <= begin);
+    after.checked_sub(1).is_some_and(|at| end <= ranges[at].1)
 }
 
 impl fmt::Display for Networks {

@@ -7,7 +7,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::spot::{spot, word_at};
-use crate::error::RuleError;
+use crate::error::Mistakes;
 
 pub(super) type Value<'s> = Spanned<DeValue<'s>>;
 
@@ -15,16 +15,16 @@ pub(super) type Value<'s> = Spanned<DeValue<'s>>;
 #[derive(Debug)]
 pub(super) struct Reader<'s> {
     pub(super) text: &'s str,
-    pub(super) errors: Vec<RuleError>,
+    pub(super) mistakes: Mistakes,
 }
 
 impl<'s> Reader<'s> {
     pub(super) fn new(text: &'s str) -> Self {
-        Self { text, errors: Vec::new() }
+        Self { text, mistakes: Mistakes::default() }
     }
 
     pub(crate) fn error(&mut self, span: Range<usize>, message: String) {
-        self.errors.push(RuleError::at(self.text, span, message));
+        self.mistakes.add(span, &message);
     }
 
     /// An error about all of a string's content.

@@ -8,16 +8,22 @@ mod rule;
 mod spot;
 mod store;
 
+use std::collections::HashMap;
+use std::ops::Range;
+
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::error::RulesError;
+use crate::error::{RuleWarning, RulesError};
 use crate::path::{Separator, Spelling};
-use crate::rule::{Apply, Rule, Rules};
+use crate::reach::{self, Unreached};
+use crate::rule::{Action, Apply, Rule, Rules};
 use fields::{Reader, Value};
 
 /// Each rule is tried on every request, so their number is bounded.
 const RULES_MAX: usize = 256;
+/// More warnings are left out.
+const WARNINGS_MAX: usize = 100;
 
 const KEYS: &[&str] = &["apply", "encoded_slash", "backslash", "path_params", "path_case", "rule"];
 const ALIASES: &[(&str, &str)] = &[
@@ -37,11 +43,11 @@ pub(crate) fn rules(file: &str, text: &str) -> Result<Rules, RulesError> {
             let span = error.span().unwrap_or(0..0);
             reader.error(span, format!("not TOML: {}", error.message()));
         }
-        return Err(RulesError::new(file, text, reader.errors));
+        return Err(RulesError::new(file, text, reader.mistakes));
     }
     match read(&mut reader, &root) {
-        Some(rules) if reader.errors.is_empty() => Ok(rules),
-        _ => Err(RulesError::new(file, text, reader.errors)),
+        Some(rules) if reader.mistakes.is_empty() => Ok(rules),
+        _ => Err(RulesError::new(file, text, reader.mistakes)),
     }
 }
 
@@ -60,7 +66,9 @@ fn read<'s>(reader: &mut Reader<'s>, root: &Spanned<DeTable<'s>>) -> Option<Rule
         return None;
     };
     let rules = all_rules(reader, value, spelling);
-    Some(Rules { apply: apply?, rules: rules? })
+    let (apply, (rules, places)) = (apply?, rules?);
+    let warnings = warnings(reader.text, apply, &rules, &places);
+    Some(Rules { apply, rules, warnings })
 }
 
 /// How the upstream reads paths.
@@ -83,7 +91,7 @@ fn all_rules<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
     spelling: Spelling,
-) -> Option<Vec<Rule>> {
+) -> Option<(Vec<Rule>, Vec<Range<usize>>)> {
     let DeValue::Array(items) = value.get_ref() else {
         reader.wrong_type(value, "a list of rules is needed: begin each with a line [[rule]]");
         return None;
@@ -92,11 +100,49 @@ fn all_rules<'s>(
         let message = format!("a file has 1 to {RULES_MAX} rules; this one has {}", items.len());
         reader.error(value.span(), message);
     }
-    let mut names: Vec<(String, usize)> = Vec::new();
+    let mut names = HashMap::new();
     let mut rules = Vec::new();
     for item in items.iter().take(RULES_MAX) {
-        let rule = rule::read(reader, item, spelling, &mut names);
-        rules.push(rule);
+        rules.push(rule::read(reader, item, spelling, &mut names));
     }
-    rules.into_iter().collect()
+    let rules: Vec<Rule> = rules.into_iter().collect::<Option<_>>()?;
+    let places = rules.iter().map(|rule| names[&rule.name].clone()).collect();
+    Some((rules, places))
+}
+
+/// Warnings about rules that no request reaches. `places` has the name of each rule.
+fn warnings(text: &str, apply: Apply, rules: &[Rule], places: &[Range<usize>]) -> Vec<RuleWarning> {
+    let unreached = reach::unreached(apply, rules).into_iter().take(WARNINGS_MAX);
+    let warning = |(index, why): (usize, Unreached)| {
+        let name = &rules[index].name;
+        let message = match why {
+            Unreached::Excluded => format!(
+                "rule \"{name}\" is never reached, since its \"not\" excludes all that it matches: leave it out"
+            ),
+            Unreached::Covered(by) => {
+                let (first, line) = (&rules[by], line_of(text, &places[by]));
+                let does = match first.action {
+                    Action::Limit => "goes first for",
+                    Action::Exempt => "exempts",
+                    Action::Deny => "denies",
+                };
+                let readings = match first.action != Action::Deny && first.matcher.uses_path() {
+                    true => ", by every reading of the path",
+                    false => "",
+                };
+                format!(
+                    "rule \"{name}\" is never reached, since \"{}\" on line {line} {does} all that it \
+                     matches{readings}: put it before, or leave it out",
+                    first.name
+                )
+            }
+        };
+        RuleWarning::at(text, places[index].clone(), name, &message)
+    };
+    unreached.map(warning).collect()
+}
+
+/// The line of a place, counted from 1.
+fn line_of(text: &str, place: &Range<usize>) -> usize {
+    text[..place.start].matches('\n').count() + 1
 }

@@ -1,5 +1,8 @@
 //! One `[[rule]]`.
 
+use std::collections::HashMap;
+use std::ops::Range;
+
 use tollgate::OnFull;
 use toml::de::{DeTable, DeValue};
 
@@ -58,12 +61,12 @@ const ALIASES: &[(&str, &str)] = &[
     ("block", "write action = \"deny\""),
 ];
 
-/// Reads a rule. `names` are the names of the rules before it, each with its line.
+/// Reads a rule. `names` are the names of the rules before it, each with its place.
 pub(super) fn read<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
     spelling: Spelling,
-    names: &mut Vec<(String, usize)>,
+    names: &mut HashMap<String, Range<usize>>,
 ) -> Option<Rule> {
     let DeValue::Table(table) = value.get_ref() else {
         reader.wrong_type(value, "a rule is needed: begin each with a line [[rule]]");
@@ -182,7 +185,7 @@ fn name<'s>(
     reader: &mut Reader<'s>,
     rule: &Value<'s>,
     table: &DeTable<'s>,
-    names: &mut Vec<(String, usize)>,
+    names: &mut HashMap<String, Range<usize>>,
 ) -> Option<String> {
     let Some(value) = table.get("name") else {
         let message = "the rule has no name: write, for example, name = \"logins\"".to_owned();
@@ -190,13 +193,13 @@ fn name<'s>(
         return None;
     };
     let name = limits::name_of(reader, value, "rule")?;
-    let line = reader.text[..value.span().start].matches('\n').count() + 1;
-    if let Some((_, first)) = names.iter().find(|(other, _)| *other == name) {
-        let message = format!("the rule on line {first} has this name: give each its own");
+    if let Some(first) = names.get(&name) {
+        let line = super::line_of(reader.text, first);
+        let message = format!("the rule on line {line} has this name: give each its own");
         reader.error_in(value, message);
         return None;
     }
-    names.push((name.clone(), line));
+    names.insert(name.clone(), value.span());
     Some(name)
 }
 

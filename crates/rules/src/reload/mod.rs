@@ -71,7 +71,8 @@ pub(crate) fn carry_over<C: Clock>(
         |active: &[ActiveRule<C>]| active.iter().map(|its| its.buckets.len()).sum::<usize>();
     summary.new = count(&active) - summary.kept - summary.inherited;
     summary.dropped = count(&old.active) - summary.kept - summary.inherited;
-    Ok((RulesLimiter::from_parts(rules.apply, active, Arc::clone(&old.clock)), summary))
+    let clock = Arc::clone(&old.clock);
+    Ok((RulesLimiter::from_parts(rules.apply, active, rules.warnings, clock), summary))
 }
 
 /// A limit of which only the quota has changed, by its index in its rule.

@@ -159,3 +159,81 @@ fn files_of_256_rules_and_rules_of_8_limits_parse_and_larger_ones_do_not() {
     let more = said(&limits(9));
     assert!(more.contains("a rule has 1 to 8 limits; this one has 9"), "{more}");
 }
+
+#[test]
+fn of_very_many_mistakes_the_first_100_are_kept_and_the_others_counted() {
+    let of = |text: &str| {
+        let error = Rules::parse("r.toml", text).expect_err("mistakes");
+        let shown = (error.to_string().len(), error.with_source().len());
+        assert!(shown.0 < 70_000 && shown.1 < 120_000, "{shown:?}");
+        let lines: Vec<usize> = error.errors().iter().map(|its| its.line()).collect();
+        (lines, error.left_out(), error.to_string())
+    };
+    // One mistake in each of 20,000 lines, and one in the first line for the missing rules.
+    let lines: String = (0..20_000).map(|nth| format!("key{nth} = {}\n", "x".repeat(9))).collect();
+    let (places, left_out, _) = of(&lines.replace("xxxxxxxxx", "1"));
+    assert_eq!((places, left_out), ([&[1], &(1..100).collect::<Vec<_>>()[..]].concat(), 19_901));
+    // A mebibyte that is no TOML at all.
+    let (places, left_out, _) = of(&lines);
+    assert_eq!((places.len(), left_out), (100, 19_900));
+    // A list of a mebibyte, and an entry as long.
+    let networks: Vec<String> = (0..50_000).map(|nth| format!("\"{nth}.0.0.1/8\"")).collect();
+    let (_, left_out, text) = of(&with(&format!("match = {{ ip = [{}] }}", networks.join(", "))));
+    assert!(left_out > 40_000 && text.ends_with(&format!("\nand {left_out} more mistakes")));
+    of(&with(&format!(
+        "match = {{ ip = \"{}\", {} = 1 }}",
+        "1".repeat(500_000),
+        "y".repeat(500_000)
+    )));
+}
+
+#[test]
+fn rules_that_no_request_reaches_are_warned_about_with_their_place() {
+    let text = "\
+apply = \"first\"
+
+[[rule]]
+name = \"api\"
+match = { path = \"/api/**\" }
+limits = \"9/s\"
+
+[[rule]]
+name = \"posts\"
+match = { path = \"/api/posts\", method = \"POST\" }
+limits = \"5/s\"
+
+[[rule]]
+name = \"bad\"
+match = { ip = \"192.0.2.0/24\" }
+action = \"deny\"
+
+[[rule]]
+name = \"worse\"
+match = { ip = \"192.0.2.7\" }
+action = \"exempt\"
+
+[[rule]]
+name = \"none\"
+match = { path = \"/b\", not = { path = \"/**\" } }
+limits = \"5/s\"
+";
+    let rules = Rules::parse("r.toml", text).expect("no mistakes");
+    let warnings: Vec<String> = rules.warnings().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        [
+            "9:8: rule \"posts\" is never reached, since \"api\" on line 4 goes first for all that it \
+             matches, by every reading of the path: put it before, or leave it out",
+            "19:8: rule \"worse\" is never reached, since \"bad\" on line 14 denies all that it matches: put \
+             it before, or leave it out",
+            "24:8: rule \"none\" is never reached, since its \"not\" excludes all that it matches: leave it \
+             out",
+        ]
+    );
+    let all = text.replace("\"first\"", "\"all\"");
+    let rules = Rules::parse("r.toml", &all).expect("no mistakes");
+    let names: Vec<_> = rules.warnings().iter().map(|its| its.rule()).collect();
+    assert_eq!(names, ["worse", "none"]);
+    let example = include_str!("../../../../rules/example.toml");
+    assert_eq!(Rules::parse("r.toml", example).expect("no mistakes").warnings(), []);
+}

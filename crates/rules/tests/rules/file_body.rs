@@ -102,7 +102,10 @@ fn is_pointed_out(text: &str, error: &RulesError) {
         let part: String = printed.chars().skip(skipped).take(SHOWN_CHARS * 3 / 2).collect();
         assert_eq!(quoted.strip_prefix(&number), Some(part.trim_end()));
     }
-    assert_eq!(shown.next(), None, "each shown error is in the list");
+    let more = shown.next().map(|more| more.split(' ').nth(1).and_then(|count| count.parse().ok()));
+    let left_out = error.left_out();
+    assert_eq!(more, (left_out > 0).then_some(Some(left_out)), "each shown error is in the list");
+    assert!(error.errors().len() == 100 || left_out == 0);
 }
 
 /// Line, column and message.

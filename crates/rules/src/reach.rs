@@ -1,0 +1,191 @@
+//! Rules that no request can reach, because an earlier rule ends the evaluation of all that they match.
+//!
+//! The check is sound and not complete: a rule that is reported is never reached, and some that are never
+//! reached are not reported, such as one that two earlier rules cover together.
+
+use crate::key::OnNoKey;
+use crate::matcher::{Conditions, Matcher, ValueCondition, ValueTest};
+use crate::pattern::Pattern;
+use crate::rule::{Action, Apply, Rule};
+
+/// At most so many patterns are compared, so that the check of a file takes milliseconds.
+const COMPARISONS_MAX: usize = 2_000_000;
+
+/// Why no request reaches a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unreached {
+    /// Its own exceptions exclude all that it matches.
+    Excluded,
+    /// The earlier rule with this index ends the evaluation.
+    Covered(usize),
+}
+
+/// The rules, by their indexes, that no request reaches.
+pub(crate) fn unreached(apply: Apply, rules: &[Rule]) -> Vec<(usize, Unreached)> {
+    let mut check = Check { comparisons: 0 };
+    let mut found = Vec::new();
+    let mut last_rules: Vec<usize> = Vec::new();
+    for (index, rule) in rules.iter().enumerate() {
+        let its = &rule.matcher;
+        if its.exceptions.iter().any(|exception| check.includes(exception, &its.conditions, its)) {
+            found.push((index, Unreached::Excluded));
+            continue;
+        }
+        let covering = last_rules.iter().find(|last| check.covers(&rules[**last].matcher, its));
+        if let Some(last) = covering {
+            found.push((index, Unreached::Covered(*last)));
+        } else if ends_evaluation(apply, rule) {
+            last_rules.push(index);
+        }
+    }
+    found
+}
+
+/// Whether no later rule is tried for a request that the rule matches by every reading of its path.
+fn ends_evaluation(apply: Apply, rule: &Rule) -> bool {
+    match rule.action {
+        Action::Exempt => true,
+        Action::Deny => !rule.is_shadow,
+        Action::Limit => {
+            apply == Apply::First && !rule.is_shadow && rule.on_no_key != OnNoKey::Skip
+        }
+    }
+}
+
+struct Check {
+    comparisons: usize,
+}
+
+impl Check {
+    /// Whether `all` matches every request that `some` matches.
+    fn covers(&mut self, all: &Matcher, some: &Matcher) -> bool {
+        all.exceptions.iter().all(|its| some.exceptions.contains(its))
+            && self.includes(&all.conditions, &some.conditions, some)
+    }
+
+    /// Whether `all` holds for every request for which `some` holds.
+    fn includes(&mut self, all: &Conditions, some: &Conditions, matcher: &Matcher) -> bool {
+        let methods = all.methods.is_empty()
+            || !some.methods.is_empty() && some.methods.iter().all(|its| all.allows(its));
+        methods
+            && all.networks.includes(&some.networks)
+            && all.values.iter().all(|its| some.values.iter().any(|other| implies(other, its)))
+            && self.patterns(&all.hosts, &some.hosts, false)
+            && self.patterns(&all.paths, &some.paths, matcher.spelling.keeps_case)
+    }
+
+    /// Whether one of `all` fits all that any of `some` fits. No pattern at all fits everything.
+    fn patterns(&mut self, all: &[Pattern], some: &[Pattern], keeps_case: bool) -> bool {
+        if all.is_empty() || some.is_empty() {
+            return all.is_empty();
+        }
+        self.comparisons = self.comparisons.saturating_add(all.len().saturating_mul(some.len()));
+        self.comparisons <= COMPARISONS_MAX
+            && some.iter().all(|its| all.iter().any(|other| other.includes(its, keeps_case)))
+    }
+}
+
+/// Whether a condition holds wherever `known` holds.
+fn implies(known: &ValueCondition, other: &ValueCondition) -> bool {
+    let is_present = matches!((&known.test, &other.test), (ValueTest::Is(_), ValueTest::Present));
+    known == other || (known.of == other.of && is_present)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::Rules;
+
+    fn found(text: &str) -> Vec<(usize, Unreached)> {
+        let rules = Rules::parse("r.toml", text).unwrap_or_else(|error| panic!("{error}"));
+        unreached(rules.apply(), rules.rules())
+    }
+
+    /// Whether a rule that exempts what `first` matches covers a rule that matches `second`.
+    fn is_covered(first: &str, second: &str) -> bool {
+        let text = format!(
+            "rule = [{{ name = \"a\", match = {first}, action = \"exempt\" }},
+                     {{ name = \"b\", match = {second}, limits = \"1/s\" }}]"
+        );
+        match found(&text)[..] {
+            [] => false,
+            [(1, Unreached::Covered(0))] => true,
+            ref other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_match_is_covered_by_one_with_weaker_conditions() {
+        for (first, second, covered) in [
+            ("{}", "{ path = \"/a\" }", true),
+            ("{ path = \"/a\" }", "{}", false),
+            ("{ path = \"/a\" }", "{ path = \"/A\" }", true),
+            ("{ path = \"/a/**\" }", "{ path = [\"/a\", \"/a/b/*\"] }", true),
+            ("{ path = \"/a/**\" }", "{ path = [\"/a\", \"/b\"] }", false),
+            ("{ path = \"/a/*\" }", "{ path = \"/a/**\" }", false),
+            ("{ path = \"/a/*\" }", "{ path = \"/a/*\", method = \"GET\" }", true),
+            ("{ path = \"/**\" }", "{ path = \"/a/*/b\" }", true),
+            ("{ path = \"/**/b\" }", "{ path = \"/a/*/b\" }", true),
+            ("{ path = \"/a/**/b\" }", "{ path = \"/a/b/**\" }", false),
+            ("{ method = \"GET\" }", "{ method = [\"HEAD\", \"GET\"] }", true),
+            ("{ method = \"HEAD\" }", "{ method = \"GET\" }", false),
+            ("{ method = [\"GET\", \"POST\"] }", "{}", false),
+            ("{ host = \"*.a.com\" }", "{ host = \"b.A.com\" }", true),
+            ("{ host = \"a.com\" }", "{ host = \"*.com\" }", false),
+            ("{ ip = \"10.0.0.0/8\" }", "{ ip = [\"10.1.0.0/16\", \"10.2.3.4\"] }", true),
+            ("{ ip = \"10.1.0.0/16\" }", "{ ip = \"10.0.0.0/8\" }", false),
+            ("{ ip = \"10.0.0.0/8\" }", "{ ip = [\"10.0.0.0/9\", \"::1\"] }", false),
+            ("{ ip = \"0.0.0.0/0\" }", "{}", false),
+            ("{ header = { a = true } }", "{ header = { a = \"1\" } }", true),
+            ("{ header = { a = \"1\" } }", "{ header = { a = true } }", false),
+            ("{ header = { a = true } }", "{ cookie = { a = true } }", false),
+            ("{ query = { a = \"1\" } }", "{ query = { a = \"1\", b = true } }", true),
+            ("{ not = { path = \"/b\" } }", "{ path = \"/a\" }", false),
+            ("{ not = { path = \"/b\" } }", "{ path = \"/a\", not = { path = \"/b\" } }", true),
+            ("{ path = \"/a\" }", "{ path = \"/a\", not = { method = \"GET\" } }", true),
+        ] {
+            assert_eq!(is_covered(first, second), covered, "{first} {second}");
+        }
+    }
+
+    #[test]
+    fn only_a_rule_that_ends_the_evaluation_covers_later_ones() {
+        let after = |apply: &str, first: &str| {
+            found(&format!(
+                "apply = \"{apply}\"
+                 rule = [{{ name = \"a\", {first} }}, {{ name = \"b\", limits = \"1/s\" }}]"
+            ))
+            .len()
+        };
+        for (first, all, by_first) in [
+            ("action = \"exempt\"", 1, 1),
+            ("action = \"deny\"", 1, 1),
+            ("action = \"deny\", shadow = true", 0, 0),
+            ("limits = \"1/s\"", 0, 1),
+            ("limits = \"1/s\", shadow = true", 0, 0),
+            ("limits = \"1/s\", key = \"header:a\", on_no_key = \"skip\"", 0, 0),
+            ("limits = \"1/s\", key = \"header:a\", on_no_key = \"deny\"", 0, 1),
+        ] {
+            assert_eq!((after("all", first), after("first", first)), (all, by_first), "{first}");
+        }
+    }
+
+    #[test]
+    fn a_rule_that_excludes_all_that_it_matches_is_found() {
+        let excluded = |matcher: &str| {
+            let text = format!("rule = [{{ name = \"a\", match = {matcher}, limits = \"1/s\" }}]");
+            found(&text) == [(0, Unreached::Excluded)]
+        };
+        assert!(excluded(
+            "{ path = \"/a/b\", not = [{ method = \"GET\" }, { path = \"/a/**\" }] }"
+        ));
+        assert!(!excluded("{ path = \"/a/**\", not = { path = \"/a/b\" } }"));
+    }
+
+    #[test]
+    fn many_patterns_are_compared_in_bounded_time() {
+        let paths: Vec<String> = (0..3_000).map(|nth| format!("\"/{nth}\"")).collect();
+        let matcher = format!("{{ path = [{}] }}", paths.join(", "));
+        assert!(!is_covered(&matcher, &matcher), "nine million comparisons are too many");
+    }
+}
