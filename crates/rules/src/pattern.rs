@@ -99,6 +99,14 @@ impl Pattern {
         Ok(Self { pieces, text: text.to_owned() })
     }
 
+    /// The literal segments that it begins with, decoded.
+    pub(crate) fn literal_prefix(&self) -> impl Iterator<Item = &[u8]> {
+        self.pieces.iter().map_while(|piece| match piece {
+            Piece::Literal(literal) => Some(&**literal),
+            Piece::One | Piece::Any => None,
+        })
+    }
+
     /// Whether the pattern fits all that another one fits. Each piece of the other one must be covered: a
     /// `**` by a `**`, and a `*` by a `*` or a `**`.
     pub(crate) fn includes(&self, other: &Self, keeps_case: bool) -> bool {

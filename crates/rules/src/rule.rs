@@ -9,6 +9,9 @@ use crate::matcher::Matcher;
 use crate::parse;
 use crate::store::Store;
 
+/// A file has at most so many rules.
+pub(crate) const RULES_MAX: usize = 2_048;
+
 /// The rules of a file, checked.
 ///
 /// Every rule of a `Rules` can be enforced: its patterns are valid, and the algorithm of each limit

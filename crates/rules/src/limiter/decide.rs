@@ -3,6 +3,7 @@
 use tollgate::Clock;
 
 use super::charge::{Hit, PendingCharge};
+use super::index::RuleSet;
 use super::{ActiveRule, RulesLimiter};
 use crate::decision::{Deferred, DenyReason, Outcome, RuleDenial, RulesDecision};
 use crate::inline_vec::InlineVec;
@@ -38,7 +39,7 @@ impl<C: Clock> RulesLimiter<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn decide_n(&self, request: &impl RequestView, cells: u64) -> RulesDecision<'_> {
-        self.decide_among(request, cells, |_, _| true)
+        self.decide_with(request, (cells, None), Tried::Candidates, |_, _| true)
     }
 
     /// Decides a request that costs one cell and may wait in a queue. At most `max_waiting` requests
@@ -61,13 +62,13 @@ impl<C: Clock> RulesLimiter<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn decide_queued(&self, request: &impl RequestView, max_waiting: u64) -> RulesDecision<'_> {
-        self.decide_with(request, (1, Some(max_waiting)), |_, _| true)
+        self.decide_with(request, (1, Some(max_waiting)), Tried::Candidates, |_, _| true)
     }
 
     /// [`decide_n`](Self::decide_n) by only those rules for which `include` returns `true`.
     ///
     /// The limiter calls `include` for each rule, with its index in the file, before it tries the
-    /// rule. With `apply = "first"`, it stops at the first rule that applies. A replay uses this to
+    /// rule. So all rules are tried, without the index. With `apply = "first"`, it stops at the first rule that applies. A replay uses this to
     /// leave out rules that require what its log does not have.
     ///
     /// ```
@@ -86,17 +87,18 @@ impl<C: Clock> RulesLimiter<C> {
         cells: u64,
         include: impl FnMut(usize, &Rule) -> bool,
     ) -> RulesDecision<'_> {
-        self.decide_with(request, (cells, None), include)
+        self.decide_with(request, (cells, None), Tried::All, include)
     }
 
     fn decide_with(
         &self,
         request: &impl RequestView,
         (cells, max_waiting): (u64, Option<u64>),
+        tried: Tried,
         include: impl FnMut(usize, &Rule) -> bool,
     ) -> RulesDecision<'_> {
         let mut found = Applicable::new(cells);
-        if let Err(denial) = self.find_applicable(request, include, &mut found) {
+        if let Err(denial) = self.find_applicable(request, tried, include, &mut found) {
             return RulesDecision::denial(denial);
         }
         let mut shadow_denials = std::mem::take(&mut found.shadow_denials);
@@ -136,12 +138,18 @@ impl<C: Clock> RulesLimiter<C> {
     fn find_applicable<'g>(
         &'g self,
         request: &impl RequestView,
+        tried: Tried,
         mut include: impl FnMut(usize, &Rule) -> bool,
         found: &mut Applicable<'g>,
     ) -> Result<(), RuleDenial<'g>> {
         let (mut path, mut host) = (Segments::new(""), Segments::new(""));
         let split = SplitRequest::new(request, self.needs, &mut path, &mut host);
-        for (index, ActiveRule { rule, .. }) in self.active.iter().enumerate() {
+        let rules = match tried {
+            Tried::All => RuleSet::all(self.active.len()),
+            Tried::Candidates => self.index.candidates(&split),
+        };
+        for index in rules {
+            let ActiveRule { rule, .. } = &self.active[index];
             if !include(index, rule) {
                 continue;
             }
@@ -184,6 +192,14 @@ impl<C: Clock> RulesLimiter<C> {
         }
         Ok(())
     }
+}
+
+/// The rules that are tried.
+#[derive(Clone, Copy, Debug)]
+enum Tried {
+    All,
+    /// Those that may match.
+    Candidates,
 }
 
 /// The rules that apply to a request.
@@ -232,5 +248,21 @@ impl<'g> Applicable<'g> {
             (None, true) => self.shadow.push(hit),
             (None, false) => self.enforced.push(hit),
         }
+    }
+}
+
+#[cfg(test)]
+impl<C: Clock> RulesLimiter<C> {
+    /// The rules that apply to a request and their keys, or the denial before any charge, as text.
+    pub(super) fn applicable(&self, request: &impl RequestView, by_index: bool) -> String {
+        let tried = if by_index { Tried::Candidates } else { Tried::All };
+        let mut found = Applicable::new(1);
+        let denial = self.find_applicable(request, tried, |_, _| true, &mut found).err();
+        let shadow: Vec<_> =
+            found.shadow_denials.iter().map(|its| (its.rule().name(), its.reason())).collect();
+        let denial = denial.map(|denial| format!("{} {:?}", denial.rule().name(), denial.reason()));
+        let (enforced, in_shadow) = (found.enforced.as_slice(), found.shadow.as_slice());
+        let keys = found.keys.as_slice();
+        format!("{enforced:?} {in_shadow:?} {keys:?} {shadow:?} {:?} {denial:?}", found.exempted_by)
     }
 }

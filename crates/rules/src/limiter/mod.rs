@@ -6,6 +6,7 @@
 pub(crate) mod bucket;
 mod charge;
 mod decide;
+mod index;
 mod stats;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use crate::matcher::Needs;
 use crate::reload;
 use crate::rule::{Apply, Rule, Rules};
 use bucket::{Ban, Bucket};
+use index::RuleIndex;
 pub use stats::{LimitStats, RuleStats};
 
 /// A set of rules with a limiter for each limit.
@@ -31,9 +33,9 @@ pub use stats::{LimitStats, RuleStats};
 /// decision takes no lock. It allocates nothing unless a path has more than 16 segments, the keys
 /// have more than 256 bytes, more than 8 rules or limits apply, or a rule in shadow would deny.
 ///
-/// **Cost.** A decision tries the rules in the order of the file. A rule that does not match costs
-/// some nanoseconds, and a limit that is checked some tens: see
-/// `docs/rules.md`.
+/// **Cost.** An index finds the rules that may match by the path's first segments, the client's network
+/// and the method. Each of these is tried, in the order of the file. A rule that is tried and does not match
+/// costs some nanoseconds, and a limit that is checked some tens: see `docs/rules.md`.
 ///
 /// **Not guaranteed.**
 ///
@@ -63,6 +65,7 @@ pub struct RulesLimiter<C: Clock = QuantaClock> {
     pub(crate) active: Vec<ActiveRule<C>>,
     pub(crate) clock: Arc<C>,
     warnings: Vec<RuleWarning>,
+    index: RuleIndex,
 }
 
 /// A rule with its limiters.
@@ -129,7 +132,8 @@ impl<C: Clock> RulesLimiter<C> {
         clock: Arc<C>,
     ) -> Self {
         let needs = active.iter().fold(Needs::default(), |needs, its| needs.and(&its.rule.matcher));
-        Self { apply, needs, active, clock, warnings }
+        let index = RuleIndex::new(active.iter().map(|its| &its.rule.matcher));
+        Self { apply, needs, active, clock, warnings, index }
     }
 
     /// The warnings about the rules: see [`Rules::warnings`].

@@ -10,7 +10,7 @@ use crate::inline_vec::InlineVec;
 use crate::path::{Fit, Spelling};
 use crate::request_view::RequestView;
 pub(crate) use conditions::{Conditions, ValueCondition, ValueTest};
-pub(crate) use network::{Network, Networks};
+pub(crate) use network::{Network, Networks, masked};
 pub(crate) use parts::{Needs, Parts, SplitRequest, Unsplit};
 
 /// A rule has at most so many exceptions.

@@ -68,7 +68,7 @@ impl Network {
 }
 
 /// The address, with only its first `bits` bits.
-fn masked(address: IpAddr, bits: u8) -> IpAddr {
+pub(crate) fn masked(address: IpAddr, bits: u8) -> IpAddr {
     let rest = |width: u8| u32::from(width.saturating_sub(bits));
     match address {
         IpAddr::V4(four) => {
@@ -129,6 +129,11 @@ impl Networks {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.networks.is_empty()
+    }
+
+    /// The address and the length of each.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (IpAddr, u8)> {
+        self.networks.iter().map(|its| (its.address, its.bits))
     }
 
     /// Whether an address is in one of the networks. An IPv4 address must not be mapped into IPv6.

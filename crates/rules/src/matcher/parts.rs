@@ -43,6 +43,21 @@ impl<'s> SplitPath<'s> {
         Self { path, segments: segments.as_slice(), is_encoded, spelling, odd }
     }
 
+    pub(crate) fn is_encoded(&self) -> bool {
+        self.is_encoded
+    }
+
+    /// Visits the segments of each reading. Returns `false` and visits none if there are too many.
+    pub(crate) fn visit(&self, mut visit: impl FnMut(&[&str])) -> bool {
+        match self.odd.any() {
+            true => self.odd.visit(self.path, visit),
+            false => {
+                visit(self.segments);
+                true
+            }
+        }
+    }
+
     /// In how many readings of the path `fits` holds for its segments.
     pub(super) fn fit(&self, fits: impl Fn(&[&str]) -> bool) -> Fit {
         match self.odd.any() {
@@ -81,6 +96,12 @@ impl<'s, R: RequestView> SplitRequest<'s, R> {
         let host = has_host.then_some(host.as_slice());
         let client = needs.client.then(|| client(request)).flatten();
         Self { request, path, host, client }
+    }
+}
+
+impl<R> SplitRequest<'_, R> {
+    pub(crate) fn split_path(&self) -> SplitPath<'_> {
+        self.path
     }
 }
 

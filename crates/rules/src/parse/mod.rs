@@ -17,11 +17,9 @@ use toml::de::{DeTable, DeValue};
 use crate::error::{RuleWarning, RulesError};
 use crate::path::{Separator, Spelling};
 use crate::reach::{self, Unreached};
-use crate::rule::{Action, Apply, Rule, Rules};
+use crate::rule::{Action, Apply, RULES_MAX, Rule, Rules};
 use fields::{Reader, Value};
 
-/// Each rule is tried on every request, so their number is bounded.
-const RULES_MAX: usize = 256;
 /// More warnings are left out.
 const WARNINGS_MAX: usize = 100;
 

@@ -91,6 +91,18 @@ impl Oddities {
         }
     }
 
+    /// Visits the segments of each reading. Returns `false` and visits none if there are too many.
+    #[cold]
+    pub(crate) fn visit(&self, path: &str, mut visit: impl FnMut(&[&str])) -> bool {
+        let Some(bases) = self.bases() else { return false };
+        for base in bases.as_slice() {
+            for reading in self.variants(*base).as_slice() {
+                visit(reading.of(path).as_slice());
+            }
+        }
+        true
+    }
+
     /// All readings; `None` if there are too many.
     pub(crate) fn readings(&self) -> Option<Vec<Reading>> {
         let bases = self.bases()?;

@@ -41,7 +41,7 @@ fn each_mistake_in_one_line_has_its_place_and_message() {
 fn each_mistake_of_a_whole_file_has_its_place_and_message() {
     for (text, expected) in [
         ("", "r.toml:1:1: the file has no rules: begin each with a line [[rule]]"),
-        ("rule = []", "r.toml:1:8: a file has 1 to 256 rules; this one has 0"),
+        ("rule = []", "r.toml:1:8: a file has 1 to 2048 rules; this one has 0"),
         (
             "[rule]\nname = \"a\"",
             "r.toml:1:1: a table, where a list of rules is needed: begin each with a line [[rule]]",
@@ -143,13 +143,13 @@ fn carets_are_under_the_mistake_whatever_characters_come_before() {
 }
 
 #[test]
-fn files_of_256_rules_and_rules_of_8_limits_parse_and_larger_ones_do_not() {
+fn files_of_2048_rules_and_rules_of_8_limits_parse_and_larger_ones_do_not() {
     let file = |count: usize| -> String {
         (0..count).map(|nth| format!("[[rule]]\nname = \"r{nth}\"\nlimits = \"5/s\"\n")).collect()
     };
-    assert_eq!(Rules::parse("r.toml", &file(256)).map(|rules| rules.rules().len()), Ok(256));
-    let more = said(&file(257));
-    assert!(more.contains("a file has 1 to 256 rules; this one has 257"), "{more}");
+    assert_eq!(Rules::parse("r.toml", &file(2_048)).map(|rules| rules.rules().len()), Ok(2_048));
+    let more = said(&file(2_049));
+    assert!(more.contains("a file has 1 to 2048 rules; this one has 2049"), "{more}");
 
     let limits = |count: usize| {
         let limits: Vec<String> = (1..=count).map(|nth| format!("\"{nth}/s\"")).collect();
