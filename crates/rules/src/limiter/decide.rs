@@ -68,8 +68,8 @@ impl<C: Clock> RulesLimiter<C> {
     /// [`decide_n`](Self::decide_n) by only those rules for which `include` returns `true`.
     ///
     /// The limiter calls `include` for each rule, with its index in the file, before it tries the
-    /// rule. So all rules are tried, without the index. With `apply = "first"`, it stops at the first rule that applies. A replay uses this to
-    /// leave out rules that require what its log does not have.
+    /// rule. So all rules are tried, without the index. With `apply = "first"`, it stops at the first
+    /// rule that applies. A replay uses this to leave out rules that require what its log does not have.
     ///
     /// ```
     /// # use tollgate_rules::{RulesLimiter, Request, Rules};
