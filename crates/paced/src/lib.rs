@@ -1,0 +1,23 @@
+#![cfg_attr(feature = "http-body", doc = include_str!("../README.md"))]
+#![cfg_attr(
+    not(feature = "http-body"),
+    doc = "Paces the bytes of tokio streams by tollgate's limiters: see the README."
+)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "http-body")]
+mod body;
+mod bucket;
+mod chunk;
+mod direction;
+mod error;
+mod pace;
+mod stream;
+
+#[cfg(feature = "http-body")]
+pub use body::PacedBody;
+pub use bucket::TokenBucket;
+pub use error::PaceError;
+pub use pace::Pace;
+pub use stream::Paced;
