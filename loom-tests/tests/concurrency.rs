@@ -90,7 +90,7 @@ fn with_a_stale_revision_an_entry_is_lost() {
     catch_two("concurrency: stale revision", || enter_and_leave(3, 2));
 }
 
-/// Threads that want a key nobody has entered are admitted up to the limit, exactly.
+/// Threads that enter a key without a slot are admitted up to the limit, exactly.
 fn several_want_the_last(threads: usize) {
     let gate = gate(threads as u64 - 1);
     let entered = each_of(threads, &gate, |gate, _| stay(gate, KEY));
@@ -182,7 +182,7 @@ fn a_guard_dropped_after_a_reset_changes_nothing() {
     });
 }
 
-/// The planted fault: a guard gives its cells to whoever has the slot by then. Both entries fall into one
+/// The planted fault: a guard gives its cells back to the key that has the slot by then. Both entries fall into one
 /// unit of time, so that the stamp does not tell them apart either.
 #[test]
 #[should_panic(expected = "the late guard took nothing from it")]

@@ -12,9 +12,9 @@ use crate::time::{Clock, Tick, saturating_nanos};
 /// Its origin is the moment it was made. Clones share one time. On processors without such a counter it
 /// is the system's monotonic clock.
 ///
-/// A reading costs the counter and six loads. The thread that finds the last correction older than half a
-/// second makes the next one, which takes it a few readings of the system's clock, some hundred
-/// nanoseconds; there is no other thread. The first corrections come after 1, 8 and 64 milliseconds.
+/// A reading costs the counter and six loads. No thread runs in the background: the caller that finds the
+/// last correction older than half a second makes the next one, by a few readings of the system's clock,
+/// some hundred nanoseconds. The first corrections come after 1, 8 and 64 milliseconds.
 ///
 /// **Guarantee**, for any pattern of calls, whatever the error of the first calibration up to 1,000 parts
 /// in a million:

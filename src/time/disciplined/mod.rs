@@ -1,5 +1,5 @@
-//! A counter that follows the system's clock: whoever finds that the last correction is old makes
-//! the next one.
+//! A counter that follows the system's clock. The thread that finds the last correction old makes the next
+//! one.
 //!
 //! # Protocol
 //!

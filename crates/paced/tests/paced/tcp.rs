@@ -1,4 +1,4 @@
-//! Real sockets and real time: what is sent arrives, whoever paces.
+//! Real sockets and real time: what is sent arrives, whichever end is paced.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::time::{Duration, Instant};
