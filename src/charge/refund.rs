@@ -27,7 +27,7 @@ pub enum RefundableCharge {
     Slot(Probe, ChargeReceipt),
     /// A charge of the only bucket, or of the bucket that keys without a slot share.
     Bucket(ChargeReceipt),
-    /// No charge: the key found no slot, and was admitted without one.
+    /// Nothing to refund: the key found no slot and was admitted without one, or the charge is final.
     Nothing,
 }
 

@@ -6,10 +6,10 @@ use core::borrow::Borrow;
 use core::hash::Hash;
 use core::marker::PhantomData;
 
-use super::member::{KeyFn, Member, Target};
+use super::member::{KeyFn, Member, Taken, Target};
 use crate::charge::refund::RefundableCharge;
 use crate::concurrency::{ConcurrencyLimiter, DirectConcurrency};
-use crate::decision::{Decision, Denied, Permit};
+use crate::decision::{Decision, Denied};
 use crate::time::{Clock, Tick};
 
 /// A count for each key.
@@ -51,25 +51,8 @@ where
         self.limiter.borrow().precheck(target.probe, target.now)
     }
 
-    /// Enters, and leaves at once.
-    fn check(&self, target: Target, _: u64, _: Option<Tick>) -> Decision {
-        let limiter = self.limiter.borrow();
-        let (charge, permit) = limiter.take_one(target.probe, target.now)?;
-        limiter.give_back(&charge);
-        Ok(permit)
-    }
-
-    fn take(&self, target: Target, _: u64) -> Result<(RefundableCharge, Permit), Denied> {
+    fn take(&self, target: Target, _: u64) -> Taken {
         self.limiter.borrow().take_one(target.probe, target.now)
-    }
-
-    fn take_last(
-        &self,
-        target: Target,
-        n: u64,
-        _: Option<Tick>,
-    ) -> Result<(RefundableCharge, Permit), Denied> {
-        Member::<R>::take(self, target, n)
     }
 
     fn refund(&self, taken: &RefundableCharge, _: Option<Tick>) {
@@ -117,25 +100,8 @@ where
         self.limiter.borrow().peek_at(target.now, 1).map(drop)
     }
 
-    /// Enters, and leaves at once.
-    fn check(&self, target: Target, _: u64, _: Option<Tick>) -> Decision {
-        let limiter = self.limiter.borrow();
-        let (charge, permit) = limiter.take_one(target.now)?;
-        limiter.give_back(&charge);
-        Ok(permit)
-    }
-
-    fn take(&self, target: Target, _: u64) -> Result<(RefundableCharge, Permit), Denied> {
+    fn take(&self, target: Target, _: u64) -> Taken {
         self.limiter.borrow().take_one(target.now)
-    }
-
-    fn take_last(
-        &self,
-        target: Target,
-        n: u64,
-        _: Option<Tick>,
-    ) -> Result<(RefundableCharge, Permit), Denied> {
-        Member::<R>::take(self, target, n)
     }
 
     fn refund(&self, taken: &RefundableCharge, _: Option<Tick>) {

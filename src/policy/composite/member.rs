@@ -20,6 +20,14 @@ pub(super) struct Target {
     pub(super) now: Tick,
 }
 
+/// A charge that can be refunded, and what is left.
+pub(super) type Taken = Result<(RefundableCharge, Permit), Denied>;
+
+/// A charge that is never refunded.
+fn final_charge(decision: Decision) -> Taken {
+    decision.map(|permit| (RefundableCharge::Nothing, permit))
+}
+
 /// One limit of a [`Composite`](super::Composite). It hides the types of key, algorithm and clock.
 pub(super) trait Member<R: ?Sized>: Send + Sync {
     /// Whether charges can be refunded.
@@ -38,21 +46,14 @@ pub(super) trait Member<R: ?Sized>: Send + Sync {
     /// and remembered like that of a check. `is_last`: `check` will be called next, not `take`.
     fn precheck(&self, target: Target, n: u64, is_last: bool) -> Result<(), Denied>;
 
-    /// Decides as the limiter itself does.
-    fn check(&self, target: Target, n: u64, given: Option<Tick>) -> Decision;
-
     /// Charges `n` cells in a form that can be refunded. The limit must be refundable.
-    fn take(&self, target: Target, n: u64) -> Result<(RefundableCharge, Permit), Denied>;
+    fn take(&self, target: Target, n: u64) -> Taken;
 
-    /// Charges as the last of the limits: what no later limit can make refund, unless a guard gives it
-    /// back.
-    fn take_last(
-        &self,
-        target: Target,
-        n: u64,
-        given: Option<Tick>,
-    ) -> Result<(RefundableCharge, Permit), Denied> {
-        self.check(target, n, given).map(|permit| (RefundableCharge::Nothing, permit))
+    /// Decides as the limiter itself does, as the last of the limits: nothing is refunded later, but a guard
+    /// may give back a request in flight.
+    fn take_last(&self, target: Target, n: u64, given: Option<Tick>) -> Taken {
+        let _ = given;
+        self.take(target, n)
     }
 
     /// Refunds what time has not restored of a charge, at the given time or now.
@@ -132,22 +133,23 @@ where
         self.limiter.borrow().precheck(target.probe, n, target.now, is_last)
     }
 
-    fn check(&self, Target { probe, now }: Target, n: u64, given: Option<Tick>) -> Decision {
-        let limiter = self.limiter.borrow();
-        match limiter.shares() {
-            // The expiry of a lease needs a time that is not behind: read the clock again.
-            Some(_) => limiter.decide_leasing(probe, n, || limiter.or_now(given)),
-            None => limiter.decide_begun(probe, n, now),
-        }
-    }
-
-    fn take(&self, target: Target, n: u64) -> Result<(RefundableCharge, Permit), Denied> {
+    fn take(&self, target: Target, n: u64) -> Taken {
         let limiter = self.limiter.borrow();
         let taken = limiter.take(target.probe, n, target.now);
         if taken.is_err() {
             limiter.count(false);
         }
         taken
+    }
+
+    fn take_last(&self, Target { probe, now }: Target, n: u64, given: Option<Tick>) -> Taken {
+        let limiter = self.limiter.borrow();
+        let decision = match limiter.shares() {
+            // The expiry of a lease needs a time that is not behind: read the clock again.
+            Some(_) => limiter.decide_leasing(probe, n, || limiter.or_now(given)),
+            None => limiter.decide_begun(probe, n, now),
+        };
+        final_charge(decision)
     }
 
     fn refund(&self, taken: &RefundableCharge, given: Option<Tick>) {
@@ -196,12 +198,12 @@ where
         self.limiter.borrow().precheck(n, target.now)
     }
 
-    fn check(&self, target: Target, n: u64, _: Option<Tick>) -> Decision {
-        self.limiter.borrow().decide_at(n, target.now)
+    fn take(&self, target: Target, n: u64) -> Taken {
+        self.limiter.borrow().take(n, target.now)
     }
 
-    fn take(&self, target: Target, n: u64) -> Result<(RefundableCharge, Permit), Denied> {
-        self.limiter.borrow().take(n, target.now)
+    fn take_last(&self, target: Target, n: u64, _: Option<Tick>) -> Taken {
+        final_charge(self.limiter.borrow().decide_at(n, target.now))
     }
 
     fn refund(&self, taken: &RefundableCharge, given: Option<Tick>) {
