@@ -12,6 +12,9 @@ use crate::headers::INTEGER_MAX;
 /// The longest name of a policy, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
+/// The quota unit of requests in flight.
+const IN_FLIGHT: &str = "concurrent-requests";
+
 /// The name and quota of a limit, as responses show them: an item of the `RateLimit-Policy` field.
 ///
 /// `q` is the quota's [limit](Quota::limit) and `w` its period in seconds. The field can express only
@@ -41,6 +44,8 @@ struct Texts {
     quoted: Box<str>,
     item: HeaderValue,
     quota: Quota,
+    /// It counts requests in flight: when one ends is not known.
+    in_flight: bool,
 }
 
 impl Policy {
@@ -88,12 +93,12 @@ impl Policy {
     /// # Ok::<(), tollgate_http::PolicyError>(())
     /// ```
     pub fn of_requests_in_flight(name: &str, limit: u64) -> Result<Self, PolicyError> {
-        Self::with_unit(name, &Quota::new(limit, Duration::ZERO), Some("concurrent-requests"))
+        Self::with_unit(name, &Quota::new(limit, Duration::ZERO), Some(IN_FLIGHT))
     }
 
     /// Whether the time until cells come back is known.
     pub(crate) fn has_time(&self) -> bool {
-        !self.0.quota.period().is_zero()
+        !self.0.in_flight
     }
 
     fn with_unit(name: &str, quota: &Quota, unit: Option<&str>) -> Result<Self, PolicyError> {
@@ -111,7 +116,9 @@ impl Policy {
             let _ = write!(item, ";w={}", period.as_secs());
         }
         let item = HeaderValue::try_from(item).expect("printable ASCII");
-        Ok(Self(Arc::new(Texts { name: name.into(), quoted: quoted.into(), item, quota: *quota })))
+        let in_flight = unit == Some(IN_FLIGHT);
+        let (name, quoted) = (name.into(), quoted.into());
+        Ok(Self(Arc::new(Texts { name, quoted, item, quota: *quota, in_flight })))
     }
 
     /// The name.
