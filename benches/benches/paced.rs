@@ -76,7 +76,7 @@ fn main() {
     rates(&options, &runtime);
 }
 
-/// What a write costs that goes nowhere: the pacing alone.
+/// Writes to a sink, which cost nothing themselves: the time of the pacing alone.
 fn calls(options: &Options, runtime: &Runtime) {
     let kinds = [Kind::Unpaced, Kind::Own, Kind::Keyed, Kind::Three, Kind::SpeedLimit];
     let mut nanos = vec![Vec::new(); kinds.len()];

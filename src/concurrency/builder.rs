@@ -7,6 +7,7 @@ use core::time::Duration;
 use crate::algo::StateMachine;
 use crate::algo::in_flight::{Holds, InFlight};
 use crate::cell::DirectCell;
+use crate::concurrency::counting::Counting;
 use crate::concurrency::direct::DirectConcurrency;
 use crate::concurrency::error::ConcurrencyError;
 use crate::concurrency::{ConcurrencyLimiter, WhenFull};
@@ -194,10 +195,8 @@ impl<K: ?Sized, C: Clock> ConcurrencyBuilder<K, C> {
         let seeds = self.seeds.unwrap_or_else(Seeds::random);
         Ok(ConcurrencyLimiter::from_parts(
             table,
-            holds,
-            self.limit,
+            Counting::new(holds, self.limit, self.clock.into_clock()),
             seeds.hasher(),
-            self.clock.into_clock(),
             when_full,
             self.count_decisions.then(Tally::new),
         ))

@@ -4,14 +4,13 @@ use core::fmt;
 
 use crossbeam_utils::CachePadded;
 
-use crate::algo::in_flight::{Holds, InFlight};
+use crate::algo::in_flight::Holds;
 use crate::cell::DirectCell;
-use crate::concurrency::builder::{DirectConcurrencyBuilder, check_limit};
-use crate::concurrency::enter::{in_flight_after, without};
+use crate::concurrency::builder::DirectConcurrencyBuilder;
+use crate::concurrency::counting::Counting;
 use crate::concurrency::error::{ConcurrencyDenied, ConcurrencyError};
 use crate::concurrency::guard::{Entry, Guard, sealed};
 use crate::limiter::ask::{Ask, sealed::Gate};
-use crate::sync::SharedLimit;
 use crate::time::quanta_clock::QuantaClock;
 use crate::time::{Clock, Tick};
 
@@ -37,9 +36,7 @@ use crate::time::{Clock, Tick};
 /// ```
 pub struct DirectConcurrency<C = QuantaClock> {
     cell: CachePadded<DirectCell>,
-    holds: Holds,
-    limit: SharedLimit,
-    clock: C,
+    counting: Counting<C>,
 }
 
 impl DirectConcurrency {
@@ -103,7 +100,7 @@ impl<C: Clock> DirectConcurrency<C> {
     /// The cells that may be in flight.
     #[must_use]
     pub fn limit(&self) -> u64 {
-        self.limit.read()
+        self.counting.limit()
     }
 
     /// Changes the limit: see [`ConcurrencyLimiter::set_limit`](super::ConcurrencyLimiter::set_limit).
@@ -112,9 +109,7 @@ impl<C: Clock> DirectConcurrency<C> {
     ///
     /// The limit is 0, or above what a state can count to. The old one stays.
     pub fn set_limit(&self, limit: u64) -> Result<(), ConcurrencyError> {
-        check_limit(limit, &self.holds)?;
-        self.limit.set(limit);
-        Ok(())
+        self.counting.set_limit(limit)
     }
 
     /// Forgets the requests that are in flight. Their guards give nothing back.
@@ -122,30 +117,24 @@ impl<C: Clock> DirectConcurrency<C> {
         self.cell.reset();
     }
 
-    /// The time by which a request is counted. Without a longest hold no answer depends on it.
-    #[inline]
+    /// The time by which a request is counted.
     pub(crate) fn now(&self, at: Option<Tick>) -> Tick {
-        match at {
-            Some(now) => now,
-            None if self.holds.expire() => self.clock.now(),
-            None => Tick::ZERO,
-        }
+        self.counting.if_needed(at)
     }
 }
 
 impl<C> DirectConcurrency<C> {
     pub(super) fn from_parts(holds: Holds, limit: u64, clock: C) -> Self {
-        let cell = DirectCell::new(&InFlight { holds: &holds, limit });
-        Self { cell: CachePadded::new(cell), holds, limit: SharedLimit::new(limit), clock }
+        let counting = Counting::new(holds, limit, clock);
+        Self { cell: CachePadded::new(DirectCell::new(&counting.machine())), counting }
     }
 
     pub(super) fn cell(&self) -> &DirectCell {
         &self.cell
     }
 
-    #[inline]
-    pub(super) fn machine(&self) -> InFlight<'_> {
-        InFlight { holds: &self.holds, limit: self.limit.read() }
+    pub(super) fn counting(&self) -> &Counting<C> {
+        &self.counting
     }
 }
 
@@ -166,14 +155,15 @@ impl<C: Clock> sealed::Enter for DirectConcurrency<C> {
         cells: u64,
         at: Option<Tick>,
     ) -> Result<Entry, ConcurrencyDenied> {
-        let paid = self.cell.charge(&self.machine(), self.now(at), cells)?;
+        let paid =
+            self.cell.charge(&self.counting.machine(), self.counting.if_needed(at), cells)?;
         Ok(Entry::in_bucket(paid))
     }
 
     #[inline(always)]
     fn leave(&self, entry: &Entry) {
         let paid = entry.receipt();
-        self.cell.revise_charged(&paid, |state| without(&self.holds, state, &paid));
+        self.cell.revise_charged(&paid, |state| self.counting.without(state, &paid));
     }
 }
 
@@ -183,18 +173,18 @@ impl<C: Clock> sealed::Count for DirectConcurrency<C> {
     }
 
     fn in_flight_after(&self, entry: &Entry) -> u64 {
-        in_flight_after(&self.holds, entry)
+        self.counting.in_flight_after(entry)
     }
 
     fn cells_in_flight(&self, (): &(), at: Option<Tick>) -> u64 {
-        self.cell.read(&self.machine(), self.now(at), 0).all()
+        self.cell.read(&self.counting.machine(), self.now(at), 0).all()
     }
 }
 
 impl<C> fmt::Debug for DirectConcurrency<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DirectConcurrency")
-            .field("limit", &self.limit.read())
+            .field("limit", &self.counting.limit())
             .field("cell", &*self.cell)
             .finish_non_exhaustive()
     }

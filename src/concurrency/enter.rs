@@ -2,12 +2,9 @@
 
 use core::hash::Hash;
 
-use crate::algo::Refund;
-use crate::algo::in_flight::{Holds, InFlight};
 use crate::cell::{ChargeReceipt, Request};
 use crate::concurrency::guard::Entry;
 use crate::concurrency::{ConcurrencyDenied, ConcurrencyLimiter, WhenFull};
-use crate::sync::{Fault, planted};
 use crate::table::{Charged, Event, KeyRequest, Probe};
 use crate::time::{Clock, Tick};
 
@@ -19,7 +16,7 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
 
     #[inline]
     pub(crate) fn or_now(&self, at: Option<Tick>) -> Tick {
-        at.unwrap_or_else(|| self.clock.now())
+        self.counting.or_now(at)
     }
 
     /// Enters a key.
@@ -30,12 +27,8 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
         cells: u64,
         at: Option<Tick>,
     ) -> Result<Entry, ConcurrencyDenied> {
-        let machine = self.machine();
-        // Where nothing expires, only a key without a slot needs the time.
-        let now = match at {
-            None if !self.holds.expire() => Tick::ZERO,
-            _ => self.or_now(at),
-        };
+        let machine = self.counting.machine();
+        let now = self.counting.if_needed(at);
         let asked = KeyRequest { probe, machine: &machine, request: Request { now, cells } };
         // Each way makes its answer by itself, so that it is not copied through memory.
         match self.table.charge_found(asked) {
@@ -61,7 +54,7 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
         cells: u64,
         at: Option<Tick>,
     ) -> Result<Entry, ConcurrencyDenied> {
-        let machine = self.machine();
+        let machine = self.counting.machine();
         let request = Request { now: self.or_now(at), cells };
         let entry = match self.table.charge(&KeyRequest { probe, machine: &machine, request }) {
             // A key that asks for nothing may have no slot.
@@ -86,12 +79,12 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
                 Ok(Entry::uncounted(cells))
             }
             WhenFull::Deny => {
-                counters.count(Event::DeniedFull);
-                Err(ConcurrencyDenied::no_slot(self.limit.read()))
+                self.count_denied_full();
+                Err(ConcurrencyDenied::no_slot(self.counting.limit()))
             }
             WhenFull::Share(shared) => {
                 counters.count(Event::Overflowed);
-                let machine = InFlight { holds: &self.holds, limit: shared.0 };
+                let machine = self.counting.machine_of(shared.0);
                 let now = self.or_now(at);
                 Ok(Entry::in_bucket(shared.1.charge(&machine, now, cells)?))
             }
@@ -107,24 +100,5 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
 
     pub(super) fn count_denied_full(&self) {
         self.table.counters().count(Event::DeniedFull);
-    }
-}
-
-/// The state after the cells of an entry were given back.
-#[inline(always)]
-pub(super) fn without(holds: &Holds, state: u64, paid: &ChargeReceipt) -> u64 {
-    let machine = InFlight { holds, limit: 0 };
-    let mut receipt = paid.charge;
-    if planted(Fault::ExpiredGivesBack) {
-        receipt.next = state;
-    }
-    machine.refund(state, &receipt, Tick::ZERO, receipt.cells)
-}
-
-/// The cells in flight right after an entry.
-pub(super) fn in_flight_after(holds: &Holds, entry: &Entry) -> u64 {
-    match entry.is_counted() {
-        true => InFlight { holds, limit: 0 }.in_word(entry.receipt().charge.next),
-        false => entry.cells,
     }
 }

@@ -5,28 +5,17 @@ use core::hash::Hash;
 
 use crate::algo::StateMachine;
 use crate::charge::refund::RefundableCharge;
+use crate::concurrency::counting::Taken;
 use crate::concurrency::direct::DirectConcurrency;
-use crate::concurrency::guard::{
-    Entry,
-    sealed::{Count as _, Enter as _},
-};
+use crate::concurrency::guard::{Entry, sealed::Enter as _};
 use crate::concurrency::{ConcurrencyDenied, ConcurrencyLimiter, WhenFull};
-use crate::decision::{Decision, Denied, Permit};
+use crate::decision::{Decision, Denied};
 use crate::table::Probe;
 use crate::time::{Clock, Tick};
 
-type Taken = Result<(RefundableCharge, Permit), Denied>;
-
 impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
     pub(crate) fn take_one(&self, probe: Probe, now: Tick) -> Taken {
-        let machine = self.machine();
-        match self.enter_probe(probe, 1, Some(now)) {
-            Ok(entry) => {
-                let permit = machine.permit_of(self.in_flight_after(&entry));
-                Ok((entry.charge(probe), permit))
-            }
-            Err(denied) => Err(machine.denied_at(denied.in_flight())),
-        }
+        self.counting.taken(self.enter_probe(probe, 1, Some(now)), probe)
     }
 
     pub(crate) fn give_back(&self, charge: &RefundableCharge) {
@@ -34,7 +23,7 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
     }
 
     pub(crate) fn peek_probe(&self, probe: Probe, now: Tick, n: u64) -> Decision {
-        let machine = self.machine();
+        let machine = self.counting.machine();
         let view = self.table.peek(probe, &machine, now, n);
         machine.answer(view.unwrap_or_else(|| machine.unseen()), now, n)
     }
@@ -47,7 +36,7 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
             if denied.found_no_slot {
                 self.count_denied_full();
             }
-            self.machine().denied_at(denied.in_flight)
+            self.counting.machine().denied_at(denied.in_flight)
         })
     }
 
@@ -58,7 +47,7 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
         now: Tick,
         n: u64,
     ) -> Result<(), ConcurrencyDenied> {
-        let machine = self.machine();
+        let machine = self.counting.machine();
         let view = self.table.peek(probe, &machine, now, n);
         machine.answer(view.unwrap_or_else(|| machine.unseen()), now, n).map(drop)?;
         let wants_slot = view.is_none() && n > 0 && matches!(self.when_full, WhenFull::Deny);
@@ -71,14 +60,7 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
 
 impl<C: Clock> DirectConcurrency<C> {
     pub(crate) fn take_one(&self, now: Tick) -> Taken {
-        let machine = self.machine();
-        match self.enter_cells(&(), 1, Some(now)) {
-            Ok(entry) => {
-                let permit = machine.permit_of(self.in_flight_after(&entry));
-                Ok((entry.charge(Probe::default()), permit))
-            }
-            Err(ConcurrencyDenied { in_flight, .. }) => Err(machine.denied_at(in_flight)),
-        }
+        self.counting().taken(self.enter_cells(&(), 1, Some(now)), Probe::default())
     }
 
     pub(crate) fn give_back(&self, charge: &RefundableCharge) {
@@ -86,7 +68,7 @@ impl<C: Clock> DirectConcurrency<C> {
     }
 
     pub(crate) fn peek_at(&self, now: Tick, n: u64) -> Decision {
-        let machine = self.machine();
+        let machine = self.counting().machine();
         machine.answer(self.cell().read(&machine, now, n), now, n)
     }
 }

@@ -13,6 +13,7 @@
 //! `table`.
 
 mod builder;
+mod counting;
 mod direct;
 mod enter;
 mod error;
@@ -29,16 +30,13 @@ use core::hash::Hash;
 use core::marker::PhantomData;
 
 use ahash::RandomState;
-use builder::check_limit;
-use enter::{in_flight_after, without};
+use counting::Counting;
 use guard::Entry;
 pub(crate) use guard::sealed;
 
-use crate::algo::in_flight::{Holds, InFlight};
 use crate::cell::DirectCell;
 use crate::limiter::ask::{Ask, sealed::Gate};
 use crate::limiter::stats::Stats;
-use crate::sync::SharedLimit;
 use crate::table::{Probe, Table, Tally};
 use crate::time::quanta_clock::QuantaClock;
 use crate::time::{Clock, Tick};
@@ -86,10 +84,8 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 /// ```
 pub struct ConcurrencyLimiter<K: ?Sized, C = QuantaClock> {
     table: Table,
-    holds: Holds,
-    limit: SharedLimit,
+    counting: Counting<C>,
     hasher: RandomState,
-    clock: C,
     when_full: WhenFull,
     tally: Option<Tally>,
     key: PhantomData<fn(&K)>,
@@ -173,7 +169,7 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
     /// The cells of a key that may be in flight.
     #[must_use]
     pub fn limit(&self) -> u64 {
-        self.limit.read()
+        self.counting.limit()
     }
 
     /// Changes the limit, of all keys. A request that begins to enter after this has returned obeys it; one
@@ -194,9 +190,7 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_limit(&self, limit: u64) -> Result<(), ConcurrencyError> {
-        check_limit(limit, &self.holds)?;
-        self.limit.set(limit);
-        Ok(())
+        self.counting.set_limit(limit)
     }
 
     /// Forgets the requests of `key` that are in flight. Their guards give nothing back.
@@ -229,7 +223,8 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
     /// ```
     #[must_use]
     pub fn len(&self) -> usize {
-        self.table.estimate_live(&self.machine(), self.clock.now(), LEN_SAMPLE_BUCKETS)
+        let now = self.counting.if_needed(None);
+        self.table.estimate_live(&self.counting.machine(), now, LEN_SAMPLE_BUCKETS)
     }
 
     /// Whether [`len`](Self::len) is zero.
@@ -264,20 +259,12 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
 impl<K: ?Sized, C> ConcurrencyLimiter<K, C> {
     fn from_parts(
         table: Table,
-        holds: Holds,
-        limit: u64,
+        counting: Counting<C>,
         hasher: RandomState,
-        clock: C,
         when_full: WhenFull,
         tally: Option<Tally>,
     ) -> Self {
-        let (limit, key) = (SharedLimit::new(limit), PhantomData);
-        Self { table, holds, limit, hasher, clock, when_full, tally, key }
-    }
-
-    #[inline]
-    fn machine(&self) -> InFlight<'_> {
-        InFlight { holds: &self.holds, limit: self.limit.read() }
+        Self { table, counting, hasher, when_full, tally, key: PhantomData }
     }
 }
 
@@ -304,7 +291,7 @@ impl<K: Hash + ?Sized, C: Clock> sealed::Enter for ConcurrencyLimiter<K, C> {
     #[inline(always)]
     fn leave(&self, entry: &Entry) {
         let paid = entry.receipt();
-        let next = |state| without(&self.holds, state, &paid);
+        let next = |state| self.counting.without(state, &paid);
         if !entry.is_counted() {
             return;
         }
@@ -319,23 +306,23 @@ impl<K: Hash + ?Sized, C: Clock> sealed::Enter for ConcurrencyLimiter<K, C> {
 
 impl<K: Hash + ?Sized, C: Clock> sealed::Count for ConcurrencyLimiter<K, C> {
     fn would_enter(&self, key: &K, cells: u64, at: Option<Tick>) -> Result<(), ConcurrencyDenied> {
-        self.would_enter(self.probe(key), self.or_now(at), cells)
+        self.would_enter(self.probe(key), self.counting.if_needed(at), cells)
     }
 
     fn in_flight_after(&self, entry: &Entry) -> u64 {
-        in_flight_after(&self.holds, entry)
+        self.counting.in_flight_after(entry)
     }
 
     fn cells_in_flight(&self, key: &K, at: Option<Tick>) -> u64 {
-        let now = self.or_now(at);
-        self.table.peek(self.probe(key), &self.machine(), now, 0).map_or(0, |counted| counted.all())
+        let (machine, now) = (self.counting.machine(), self.counting.if_needed(at));
+        self.table.peek(self.probe(key), &machine, now, 0).map_or(0, |counted| counted.all())
     }
 }
 
 impl<K: ?Sized, C> fmt::Debug for ConcurrencyLimiter<K, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConcurrencyLimiter")
-            .field("limit", &self.limit.read())
+            .field("limit", &self.counting.limit())
             .field("table", &self.table)
             .finish_non_exhaustive()
     }

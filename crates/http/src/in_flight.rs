@@ -105,7 +105,7 @@ where
         Self { on_no_key: choice, ..self }
     }
 
-    /// Puts the limit in shadow: see [`ShadowGate`]. What it admits is in flight in shadow.
+    /// Puts the limit in shadow: see [`ShadowGate`]. It still counts the requests that it would admit.
     pub fn shadow(self) -> ShadowGate<Self> {
         ShadowGate::new(self)
     }

@@ -49,7 +49,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 continue;
             }
         };
-        // What the client sends is not paced here.
+        // Bytes from the client are not paced.
         let pace = Pace::keyed(&clients, peer.ip())?.and(&all);
         let mut stream = Paced::new(stream, Pace::unlimited(), pace);
         let upstream = upstream.clone();

@@ -40,7 +40,7 @@ pin_project! {
         #[pin]
         inner: B,
         direction: Direction,
-        // What has not passed of the last frame.
+        // The rest of the last frame, which has not passed yet.
         rest: Option<B::Data>,
     }
 }

@@ -22,7 +22,7 @@ const TURN_MAX_NANOS: u64 = 100_000_000;
 /// hold a debt of 16.
 const BACKLOG_BURSTS: u64 = 8;
 
-/// What a bucket says to a request for some bytes.
+/// A bucket's answer to a request for some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reading {
     pub(crate) burst: u64,
@@ -105,10 +105,10 @@ pub(crate) struct Ahead {
 impl Ahead {
     /// How many of the cells are still good at `now`.
     ///
-    /// Had the cells not been charged, the bucket would have filled up after its turn, and could have
-    /// been full before `now`. What it would have lost then is not good: it was charged in vain. So
-    /// a charge is good as long as the bytes and what the rate has carried since their turn fit in the burst;
-    /// then it is equal to a charge at `now`.
+    /// A bucket that was not charged ahead would have filled up after the turn. If it was full before `now`, it
+    /// lost cells from then on. The charge covered as many in vain, and these are not good. So all cells are
+    /// good as long as they and the cells that came back since their turn fit in the burst: the charge then
+    /// equals one made at `now`.
     pub(crate) fn good(&self, now: Tick) -> u64 {
         let late_nanos = nanos(now.since(self.turn));
         if late_nanos == 0 {

@@ -8,7 +8,7 @@
 //! 2. **A bucket lacks them.** A chunk is charged ahead, as a debt, to all buckets, and the direction
 //!    sleeps until the last of them has paid. Streams that share a bucket so have their turns in the order of
 //!    their charges, each a chunk, and each is woken once for it.
-//! 3. **The turn comes.** The chunk passes. What does not pass is refunded in the same poll.
+//! 3. **The turn comes.** The chunk passes. Bytes that do not pass are refunded in the same poll.
 //!
 //! A direction that is dropped while it waits refunds its chunk. A task that runs late may find its cells no
 //! longer good ([`Ahead::good`]): it refunds what is, and charges the chunk again by the present time.
@@ -36,21 +36,21 @@ const ATTEMPTS: usize = 3;
 
 /// The buckets of one direction, and its timer.
 pub(crate) struct Direction {
-    accounts: Vec<Account>,
+    buckets: Vec<PacedBucket>,
     /// Bytes that were charged ahead; 0 if none.
     ahead: u64,
     timer: Timer,
 }
 
 /// A bucket, and what this direction has charged to it ahead.
-struct Account {
+struct PacedBucket {
     bucket: Arc<dyn Bucket>,
     ahead: Option<Ahead>,
     /// When the poll that is under way charged it.
     charged: Tick,
 }
 
-/// What to do where a bucket lacks cells.
+/// The next step of a poll for which a bucket lacks cells.
 enum Step {
     /// So many bytes may pass now.
     Try(u64),
@@ -62,10 +62,11 @@ enum Step {
 
 impl Direction {
     pub(crate) fn new(pace: Pace) -> Self {
-        let accounts = pace.into_buckets().into_iter();
-        let accounts =
-            accounts.map(|bucket| Account { bucket, ahead: None, charged: Tick::ZERO }).collect();
-        Self { accounts, ahead: 0, timer: Timer { sleep: None, is_set: false } }
+        let buckets = pace.into_buckets().into_iter();
+        let buckets = buckets
+            .map(|bucket| PacedBucket { bucket, ahead: None, charged: Tick::ZERO })
+            .collect();
+        Self { buckets, ahead: 0, timer: Timer { sleep: None, is_set: false } }
     }
 
     /// Calls `pass` with the number of bytes that may pass now, of at most `max`. It returns how many
@@ -76,7 +77,7 @@ impl Direction {
         max: usize,
         pass: impl FnOnce(&mut Context<'_>, usize) -> (usize, Poll<R>),
     ) -> Poll<R> {
-        if self.accounts.is_empty() || max == 0 {
+        if self.buckets.is_empty() || max == 0 {
             return pass(context, max).1;
         }
         let max = (max as u64).min(CHUNK_MAX);
@@ -118,7 +119,7 @@ impl Direction {
             let Err(denied) = self.check(bytes) else {
                 let passed = pass(bytes);
                 if passed < bytes {
-                    self.accounts.iter().for_each(|account| account.refund(bytes, passed));
+                    self.buckets.iter().for_each(|paced| paced.refund(bytes, passed));
                 }
                 return Step::Try(bytes);
             };
@@ -132,24 +133,24 @@ impl Direction {
 
     /// Charges bytes to all buckets, or to none.
     fn check(&mut self, bytes: u64) -> Result<(), Denied> {
-        for index in 0..self.accounts.len() {
-            let account = &mut self.accounts[index];
-            account.charged = account.bucket.now();
-            if let Err(denied) = account.bucket.check(bytes, account.charged) {
-                self.accounts[..index].iter().for_each(|account| account.refund(bytes, 0));
+        for index in 0..self.buckets.len() {
+            let paced = &mut self.buckets[index];
+            paced.charged = paced.bucket.now();
+            if let Err(denied) = paced.bucket.check(bytes, paced.charged) {
+                self.buckets[..index].iter().for_each(|paced| paced.refund(bytes, 0));
                 return Err(denied);
             }
         }
         Ok(())
     }
 
-    /// What to do after a request for `asked` bytes was denied.
+    /// The next step after a request for `asked` bytes was denied.
     fn next_step(&self, asked: u64, denied: &Denied) -> Step {
-        let bursts = self.accounts.iter().map(|account| account.peek(1).burst);
+        let bursts = self.buckets.iter().map(|paced| paced.peek(1).burst);
         let max = bursts.fold(asked, |bytes, burst| bytes.min(half(burst)));
         let (mut chunk, mut available) = (max, max);
         let mut wait = None;
-        for seen in self.accounts.iter().map(|account| account.peek(max)) {
+        for seen in self.buckets.iter().map(|paced| paced.peek(max)) {
             if seen.is_denied {
                 chunk = chunk.min(seen.chunk(max));
                 wait = wait.max(seen.backlog_wait());
@@ -171,8 +172,8 @@ impl Direction {
 
     /// Charges a chunk to all buckets, whatever they have.
     fn charge_ahead(&mut self, bytes: u64) {
-        for account in &mut self.accounts {
-            account.charge_ahead(bytes);
+        for paced in &mut self.buckets {
+            paced.charge_ahead(bytes);
         }
         self.ahead = bytes;
     }
@@ -185,7 +186,7 @@ impl Direction {
                 return Poll::Ready(());
             }
             // Clocks may differ, and the timer has a bound: so the buckets are asked.
-            let waits = self.accounts.iter().filter_map(Account::wait);
+            let waits = self.buckets.iter().filter_map(PacedBucket::wait);
             match waits.max().filter(|wait| !wait.is_zero()) {
                 Some(wait) => self.timer.set(wait),
                 None => return Poll::Ready(()),
@@ -196,25 +197,25 @@ impl Direction {
     /// Charges again where cells are no longer good.
     fn renew(&mut self) {
         let bytes = self.ahead;
-        for account in &mut self.accounts {
-            let Some(ahead) = account.ahead else { continue };
-            let now = account.bucket.now();
+        for paced in &mut self.buckets {
+            let Some(ahead) = paced.ahead else { continue };
+            let now = paced.bucket.now();
             let good = ahead.good(now);
             if good < bytes {
-                account.bucket.refund(good, now);
-                account.charge_ahead(bytes);
+                paced.bucket.refund(good, now);
+                paced.charge_ahead(bytes);
             }
         }
     }
 
     /// Refunds what was charged ahead beyond `passed` bytes, as far as it is good.
     fn refund_all_but(&mut self, passed: u64) {
-        for account in &mut self.accounts {
-            let Some(ahead) = account.ahead.take() else { continue };
+        for paced in &mut self.buckets {
+            let Some(ahead) = paced.ahead.take() else { continue };
             let unused = ahead.bytes.saturating_sub(passed);
             if unused > 0 {
-                let now = account.bucket.now();
-                account.bucket.refund(unused.min(ahead.good(now)), now);
+                let now = paced.bucket.now();
+                paced.bucket.refund(unused.min(ahead.good(now)), now);
             }
         }
         self.ahead = 0;
@@ -230,14 +231,14 @@ impl Drop for Direction {
 impl fmt::Debug for Direction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Direction")
-            .field("buckets", &self.accounts.len())
+            .field("buckets", &self.buckets.len())
             .field("ahead", &self.ahead)
             .field("waits", &self.timer.is_set)
             .finish()
     }
 }
 
-impl Account {
+impl PacedBucket {
     fn peek(&self, bytes: u64) -> Reading {
         Reading::new(&self.bucket.peek(bytes, self.bucket.now()), bytes)
     }

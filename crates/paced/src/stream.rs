@@ -27,7 +27,7 @@ pin_project! {
     ///
     /// **Guarantee.** A bucket is charged for each byte that passes, before it does. At most
     /// `burst + rate * (span + u)` bytes pass in any span, where `u` is a time unit, less than 5 us: see
-    /// [`Gcra`](tollgate::Gcra). What is charged and does not pass is refunded: by a poll that is pending, by
+    /// [`Gcra`](tollgate::Gcra). Bytes that are charged and do not pass are refunded: by a poll that is pending, by
     /// a partial read or write, by an error, and by a stream that is dropped while it waits.
     ///
     /// **Not guaranteed.**
@@ -91,12 +91,12 @@ impl<T> Paced<T> {
         &self.inner
     }
 
-    /// The stream within. What is read or written there is not charged.
+    /// The stream within. Reads and writes of it are not charged.
     pub const fn get_mut(&mut self) -> &mut T {
         &mut self.inner
     }
 
-    /// The stream within, when it is pinned. What is read or written there is not charged.
+    /// The stream within, when it is pinned. Reads and writes of it are not charged.
     pub fn get_pin_mut(self: Pin<&mut Self>) -> Pin<&mut T> {
         self.project().inner
     }

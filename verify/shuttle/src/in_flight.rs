@@ -13,8 +13,8 @@ use tollgate::concurrency::{ConcurrencyDenied, ConcurrencyLimiter, DirectConcurr
 use tollgate::{Clock, Tick};
 
 use crate::explore::{History, Played};
-use crate::linear::{Spec, is_linearizable};
-use crate::record::{Call, Recorder, any_overlap};
+use crate::linear::{Spec, is_linearizable, only_if_equal};
+use crate::record::{Call, Recorder, any_overlap, listing};
 use crate::script::Draw;
 
 /// A request to a concurrency limiter.
@@ -88,8 +88,7 @@ impl Spec for Count {
         if *reply == Reply::NoSlot {
             return if self.all() == 0 { vec![self.clone()] } else { vec![] };
         }
-        let (next, answer) = self.answer(*op);
-        if answer == *reply { vec![next] } else { vec![] }
+        only_if_equal(self.answer(*op), reply)
     }
 
     fn mark(&self) -> String {
@@ -272,14 +271,9 @@ impl<'a, G: Gate> Caller<'a, G> {
 }
 
 fn explain(key: u64, calls: &[KeyCall]) -> Result<(), String> {
-    let mut of_key: Vec<_> = calls.iter().filter(|(of, _)| *of == key).map(|(_, c)| c).collect();
+    let of_key: Vec<_> = calls.iter().filter(|(of, _)| *of == key).map(|(_, c)| c).collect();
     if is_linearizable(&Count { entered: Vec::new() }, &of_key) {
         return Ok(());
     }
-    of_key.sort_by_key(|call| call.begun);
-    let row = |call: &&InFlightCall| {
-        let Call { thread, op, answer, begun, returned } = call;
-        format!("{begun:>3}..{returned:<3} thread {thread} {op:?} -> {answer:?}\n")
-    };
-    Err(format!("no order explains key {key}\n{}", of_key.iter().map(row).collect::<String>()))
+    Err(format!("no order explains key {key}\n{}", listing(of_key)))
 }

@@ -22,6 +22,11 @@ pub trait Spec: Clone {
     fn mark(&self) -> String;
 }
 
+/// [`Spec::after`] of a specification that has only one answer, and one state after it.
+pub fn only_if_equal<S, A: PartialEq>((next, answer): (S, A), given: &A) -> Vec<S> {
+    if answer == *given { vec![next] } else { vec![] }
+}
+
 /// The maximum number of calls in one search: the set of placed calls is a word of 64 bits.
 pub const CALLS_MAX: usize = 64;
 

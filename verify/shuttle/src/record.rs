@@ -1,5 +1,6 @@
 //! The calls of a history, and their order.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -44,6 +45,18 @@ impl Recorder {
     fn next(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed)
     }
+}
+
+/// The calls as text, a line each, in the order of their beginnings.
+pub fn listing<'a, O: Debug + 'a, A: Debug + 'a>(
+    calls: impl IntoIterator<Item = &'a Call<O, A>>,
+) -> String {
+    let mut calls: Vec<_> = calls.into_iter().collect();
+    calls.sort_by_key(|call| call.begun);
+    let row = |Call { thread, op, answer, begun, returned }: &Call<O, A>| {
+        format!("{begun:>3}..{returned:<3} thread {thread} {op:?} -> {answer:?}\n")
+    };
+    calls.into_iter().map(row).collect()
 }
 
 /// Whether any two calls overlap, by their [spans](Call::span): neither returned before the other

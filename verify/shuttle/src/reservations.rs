@@ -12,9 +12,9 @@ use tollgate::reservation::Reservation;
 use tollgate::{Decision, Gcra};
 
 use crate::explore::{History, Played};
-use crate::linear::{Spec, is_linearizable};
+use crate::linear::{Spec, is_linearizable, only_if_equal};
 use crate::play::{Bare, Keyed};
-use crate::record::{Call, Recorder, any_overlap};
+use crate::record::{Call, Recorder, any_overlap, listing};
 use crate::script::{BEGIN, Draw, at};
 
 /// A request to such a bucket.
@@ -107,8 +107,7 @@ impl Spec for Count {
     type Answer = Reply;
 
     fn after(&self, op: &ReservationOp, reply: &Reply) -> Vec<Self> {
-        let (next, answer) = self.answer(*op);
-        if answer == *reply { vec![next] } else { vec![] }
+        only_if_equal(self.answer(*op), reply)
     }
 
     fn mark(&self) -> String {
@@ -274,10 +273,5 @@ fn explain(cells: u64, mut calls: Vec<ReservationCall>, last: ReservationCall) -
     if is_linearizable(&spec, &calls.iter().collect::<Vec<_>>()) {
         return Ok(History { overlaps });
     }
-    calls.sort_by_key(|call| call.begun);
-    let row = |call: &ReservationCall| {
-        let Call { thread, op, answer, begun, returned } = call;
-        format!("{begun:>3}..{returned:<3} thread {thread} {op:?} -> {answer:?}\n")
-    };
-    Err(format!("no order explains\n{}", calls.iter().map(row).collect::<String>()))
+    Err(format!("no order explains\n{}", listing(&calls)))
 }

@@ -177,7 +177,7 @@ impl http_body::Body for Channel {
     }
 }
 
-/// A server that sends a part of each body, and the rest when it is told to.
+/// A server that sends the first part of each body. The bodies end when the test calls `end_all_bodies`.
 struct Server {
     address: SocketAddr,
     limiter: Arc<ConcurrencyLimiter<IpAddr>>,

@@ -1,4 +1,4 @@
-//! What is charged and does not pass is refunded.
+//! Bytes that are charged and do not pass are refunded.
 
 use std::io::{ErrorKind, IoSlice};
 use std::time::Duration;

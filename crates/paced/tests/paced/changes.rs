@@ -23,7 +23,7 @@ async fn a_new_rate_holds_from_the_next_chunk_on() {
     let mut old_chunk = 1_024;
     for rate in [1_000_000, 10_000, 3_000_000, 1_000, 200_000] {
         gate.set_quota(quota(rate), Inherit::AsIs).expect("in range");
-        // What was charged ahead by the old rate passes first.
+        // Bytes that were charged ahead by the old rate pass first.
         tokio::time::sleep(Duration::from_millis(200)).await;
         let before = log.lock().expect("no panic").bytes;
         tokio::time::sleep(Duration::from_secs(10)).await;

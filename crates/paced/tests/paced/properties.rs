@@ -41,6 +41,13 @@ fn quotas() -> impl Strategy<Value = Quota> {
     })
 }
 
+/// Runs a future on a runtime whose time stands still unless all of it waits.
+fn with_paused_time(future: impl Future<Output = ()>) {
+    let builder = &mut tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_time().start_paused(true).build().expect("a runtime");
+    runtime.block_on(future);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
@@ -53,12 +60,7 @@ proptest! {
         uses in prop::collection::vec(step(), 1..60),
         reads: bool,
     ) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .expect("a runtime");
-        runtime.block_on(async {
+        with_paused_time(async {
             let gate = gate(quota);
             let pace = Pace::shared(&gate).expect("a large burst");
             let inner = Scripted::new(quota, script);
@@ -97,12 +99,7 @@ proptest! {
             2..5,
         ),
     ) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .expect("a runtime");
-        runtime.block_on(async {
+        with_paused_time(async {
             let pace = Pace::shared(&gate(quota)).expect("a large burst");
             let log = Scripted::new(quota, []).log;
             log.lock().expect("no panic").more =
