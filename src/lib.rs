@@ -186,7 +186,7 @@ pub mod dynamic {
 pub mod internals {
     pub use crate::algo::*;
     #[cfg(tollgate_loom)]
-    pub use crate::cell::{Busy, VersionedCell};
+    pub use crate::cell::{AdaptiveCell, AdaptivePlan, Busy, VersionedCell};
     #[cfg(feature = "std")]
     pub use crate::policy::dynamic::DynamicGcraParams;
     #[cfg(any(tollgate_loom, tollgate_shuttle))]

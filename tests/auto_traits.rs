@@ -9,6 +9,10 @@ use tollgate::clock::{CoarseClock, QuantaClock, TieredClock};
 use tollgate::composite::{
     Composite, CompositeBuilder, CompositeDenied, CompositeError, CompositePermit,
 };
+use tollgate::concurrency::adaptive::{
+    AdaptiveBuilder, AdaptiveError, AdaptiveGuard, AdaptiveLimit, AdaptiveReading, Aimd,
+    Controller, Gradient, MinLatency, OwnedAdaptiveGuard,
+};
 use tollgate::concurrency::{
     ConcurrencyBuilder, ConcurrencyDenied, ConcurrencyError, ConcurrencyLimiter, DirectConcurrency,
     DirectConcurrencyBuilder, Guard, OwnedGuard, WhenNoSlot,
@@ -16,6 +20,7 @@ use tollgate::concurrency::{
 use tollgate::decision::DecisionParts;
 use tollgate::dynamic::{DynamicGcra, Inherit};
 use tollgate::internals::DynamicGcraParams;
+use tollgate::internals::adaptive::{LimitRange, State, WindowWord};
 use tollgate::internals::any::{AnyParams, AnyView};
 use tollgate::internals::dynamic_gcra::GcraEpoch;
 use tollgate::internals::fixed_window::FixedWindowParams;
@@ -82,6 +87,11 @@ const _: () = {
     shared::<Guard<'static, ConcurrencyLimiter<Rc<str>>>>();
     shared::<OwnedGuard<DirectConcurrency>>();
 
+    shared::<(AdaptiveLimit, AdaptiveBuilder, AdaptiveError, AdaptiveReading)>();
+    shared::<(AdaptiveGuard<'static>, OwnedAdaptiveGuard<ManualClock>)>();
+    shared::<(Controller, Aimd, Gradient, MinLatency)>();
+    shared::<(LimitRange, State, WindowWord)>();
+
     // Where keys are kept, they are shared.
     shared::<(TopKeys<String>, TopKey<String>)>();
     shared::<(Stats, Occupancy, DecisionCount)>();
@@ -108,7 +118,9 @@ const _: () = {
 };
 
 /// Types that the source declares public, and that no other crate can name.
-const NOT_EXPORTED: [&str; 15] = [
+const NOT_EXPORTED: [&str; 17] = [
+    "AdaptiveCell",
+    "AdaptivePlan",
     "Busy",
     "ChargeReceipt",
     "CompositeEntry",

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tollgate::algorithm::Algorithm;
 use tollgate::composite::Composite;
+use tollgate::concurrency::adaptive::{AdaptiveLimit, Aimd, Controller, Gradient, MinLatency};
 use tollgate::concurrency::{ConcurrencyLimiter, DirectConcurrency, WhenNoSlot};
 use tollgate::limiter::SlotLayout;
 use tollgate::penalty::Penalties;
@@ -196,6 +197,31 @@ fn entering_and_leaving_allocates_nothing_after_the_build() {
             }
         });
         assert_eq!(counted, 0, "{policy:?}");
+    }
+}
+
+#[test]
+fn an_adaptive_limit_allocates_nothing_after_the_build() {
+    for controller in
+        [Controller::from(Aimd::new()), Gradient::new().into(), MinLatency::new().into()]
+    {
+        let clock = ManualClock::new();
+        let limit = AdaptiveLimit::builder(controller).clock(clock.clone()).build();
+        let limit = limit.expect("in range");
+        let counted = allocations(|| {
+            for turn in 0..20_000_u64 {
+                clock.advance(Duration::from_millis(1));
+                match limit.enter() {
+                    Ok(guard) if turn % 9 == 0 => guard.failed(),
+                    Ok(guard) => guard.succeeded(),
+                    Err(denied) => {
+                        let _ = std::hint::black_box(denied);
+                    }
+                }
+            }
+        });
+        assert_eq!(counted, 0, "{controller:?}");
+        assert!(limit.reading().expect("no thread steps").windows > 100);
     }
 }
 

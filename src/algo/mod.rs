@@ -30,6 +30,8 @@
 //! Instants are in units of the algorithm's [`Grid`]. An idle state needs no sweeping: its word
 //! shows that it has ended, and it means the same as no state at all.
 
+#[cfg(feature = "std")]
+pub mod adaptive;
 pub mod any;
 pub mod dynamic_gcra;
 pub mod fixed_window;

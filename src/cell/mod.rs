@@ -2,8 +2,10 @@
 //!
 //! [`StateCell`] is the retry loop of a decision, written once for both kinds of state word: the
 //! [`Head`] of a wide slot, and the [`CompactWord`] that holds its key too. A [`SlotRing`] is the
-//! words beside a head; a [`VersionedCell`] holds a quota that changes.
+//! words beside a head; a [`VersionedCell`] holds a quota that changes; an [`AdaptiveCell`] collects
+//! samples and holds a controller's state.
 
+mod adaptive_cell;
 mod backoff;
 mod compact_word;
 mod direct;
@@ -17,6 +19,10 @@ mod state_word;
 pub(crate) mod tests;
 mod versioned;
 
+#[cfg(not(tollgate_loom))]
+pub(crate) use adaptive_cell::{AdaptiveCell, AdaptivePlan};
+#[cfg(tollgate_loom)]
+pub use adaptive_cell::{AdaptiveCell, AdaptivePlan};
 pub(crate) use compact_word::{CompactCell, CompactWord, Fingerprint};
 pub(crate) use direct::DirectCell;
 pub(crate) use head::{GENERATION_BITS, Head, HeadCell};

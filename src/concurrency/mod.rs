@@ -4,7 +4,7 @@
 //! the other half of what protects an upstream: nginx has it as `limit_conn`, Traefik as `inFlightReq`.
 //!
 //! [`ConcurrencyLimiter`] counts by key, [`DirectConcurrency`] counts all. Either gives a request that may
-//! enter a [`Guard`]; the request is in flight until that is dropped.
+//! enter a [`Guard`]; the request is in flight until that is dropped. An [`adaptive`] limit finds itself.
 //!
 //! # Guarded by
 //!
@@ -12,6 +12,7 @@
 //! `ci/check.sh shuttle`. A count is one state word of a slot, so the protocols are those of `cell` and
 //! `table`.
 
+pub mod adaptive;
 mod builder;
 mod counting;
 mod direct;

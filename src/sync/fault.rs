@@ -47,6 +47,10 @@ pub enum Fault {
     TornLine,
     /// A thread corrects the clock by a sample that is older than the line in force.
     SampleStale,
+    /// A thread that closes a window of samples reads it, and empties it afterwards.
+    WindowTakenByStore,
+    /// A thread that may make a step does not check again whether the window is still due.
+    WindowNotChecked,
     /// A thread takes a slot without seeing what the last owner wrote.
     ThreadSlotsUnordered,
     /// A composite charges its first limits without a peek at the later ones.

@@ -263,6 +263,7 @@ impl core::fmt::Debug for SharedNanos {
 ///
 /// Relaxed: a decision depends on the value that it has read, and on no other memory written before that.
 #[cfg(feature = "std")]
+#[derive(Debug)]
 pub(crate) struct SharedLimit(AtomicU64);
 
 #[cfg(feature = "std")]

@@ -3,6 +3,7 @@
 //! The tables here have 16 to 40 slots, so that keys compete for slots all the time. With 16 slots
 //! (two buckets) every slot is a candidate for every key, so the outcome can be predicted.
 
+mod adaptive;
 mod asks;
 mod batch;
 #[path = "../bodies/mod.rs"]

@@ -3,6 +3,7 @@
 //! Each test starts its threads at a barrier and compares totals after joining them, so that no
 //! result depends on their speed.
 
+mod adaptive;
 mod composite;
 mod concurrency;
 mod direct;

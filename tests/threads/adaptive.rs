@@ -1,0 +1,62 @@
+//! Limits that find themselves: samples are counted once, and no entry is above the range.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tollgate::ManualClock;
+use tollgate::concurrency::adaptive::{AdaptiveLimit, Aimd, Controller, Gradient, MinLatency};
+
+use super::together;
+
+const THREADS: u64 = 8;
+const ROUNDS: u64 = 20_000;
+/// Samples that a window has at least.
+const WINDOW: u64 = 16;
+
+#[test]
+fn threads_that_report_are_all_counted_and_never_exceed_the_largest_limit() {
+    let controllers =
+        [Controller::from(Aimd::new()), Gradient::new().into(), MinLatency::new().into()];
+    for controller in controllers {
+        let clock = ManualClock::new();
+        let limit = AdaptiveLimit::builder(controller)
+            .limits(2, 6)
+            .window(Duration::from_millis(1))
+            .min_samples(WINDOW)
+            .clock(clock.clone())
+            .build()
+            .expect("in range");
+        let (inside, most) = (AtomicU64::new(0), AtomicU64::new(0));
+        let reported = together(THREADS, |_| {
+            let mut reported = 0;
+            for round in 0..ROUNDS {
+                clock.advance(Duration::from_micros(100));
+                let Ok(guard) = limit.enter() else { continue };
+                most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                inside.fetch_sub(1, Ordering::SeqCst);
+                match round % 50 {
+                    0 => guard.ignored(),
+                    1 => {
+                        guard.failed();
+                        reported += 1;
+                    }
+                    _ => {
+                        guard.succeeded();
+                        reported += 1;
+                    }
+                }
+            }
+            reported
+        });
+        let reported: u64 = reported.iter().sum();
+        let reading = limit.reading().expect("no thread steps");
+        assert!(most.into_inner() <= 6, "{controller:?}");
+        assert_eq!(limit.in_flight(), 0, "{controller:?}");
+        assert!(reading.samples <= reported, "{controller:?}: {reading:?} of {reported}");
+        assert!((2..=6).contains(&limit.limit()) && reading.windows > 0, "{reading:?}");
+        // A measurement leaves out requests that began before it.
+        if !matches!(controller, Controller::MinLatency(_)) {
+            assert!(reading.samples > reported / 2, "{controller:?}: {reading:?} of {reported}");
+        }
+    }
+}
