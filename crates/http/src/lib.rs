@@ -5,6 +5,7 @@
 //! | [`RateLimitLayer`] | the layer, for axum, hyper, tonic and every other service of tower and `http` |
 //! | [`Limit`] | a limiter, a [key] for each request, and the cost of a request |
 //! | [`InFlightLimit`] | how many requests of a key may be in flight |
+//! | [`AdaptiveInFlightLimit`] | how many requests may be in flight, found by how the responses come |
 //! | [`Penalized`] | a limit that bans a key for failures, such as wrong passwords |
 //! | [`Several`] | several limits, all of which must admit |
 //! | [`ShadowGate`] | a limit that is decided but not enforced |
@@ -32,6 +33,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+mod adaptive;
 mod body;
 mod builder;
 pub mod denial;
@@ -52,6 +54,7 @@ mod several;
 mod shadow;
 mod stats;
 
+pub use adaptive::AdaptiveInFlightLimit;
 pub use body::Body;
 pub use builder::LayerBuilder;
 pub use denial::{Denial, Reason};

@@ -1,5 +1,6 @@
 //! The layer with real services, and over real connections.
 
+mod adaptive;
 mod bans;
 mod grpc;
 mod in_flight;

@@ -1,0 +1,99 @@
+//! A limit of requests in flight that finds itself by the responses.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use tollgate::ManualClock;
+use tollgate::concurrency::adaptive::{AdaptiveLimit, Aimd};
+use tollgate_http::{AdaptiveInFlightLimit, Body, RateLimitLayer};
+use tower::{Layer, ServiceExt, service_fn};
+
+use super::volume::{Chunks, body};
+
+type Gate = AdaptiveInFlightLimit<ManualClock>;
+
+/// A limit of 10, to 20, whose windows last a second and have a sample.
+fn limit() -> (Arc<AdaptiveLimit<ManualClock>>, ManualClock) {
+    let clock = ManualClock::new();
+    let limit = AdaptiveLimit::builder(Aimd::new().max_latency(Duration::from_millis(100)))
+        .limits(1, 20)
+        .initial(1)
+        .window(Duration::from_secs(1))
+        .min_samples(1)
+        .clock(clock.clone())
+        .build();
+    (Arc::new(limit.expect("in range")), clock)
+}
+
+fn layer(limit: &Arc<AdaptiveLimit<ManualClock>>) -> RateLimitLayer<Gate> {
+    RateLimitLayer::new(AdaptiveInFlightLimit::new("load", Arc::clone(limit)).expect("a name"))
+}
+
+/// One request, of which the head comes after `millis`, in a window of its own.
+async fn send(
+    layer: &RateLimitLayer<Gate>,
+    clock: &ManualClock,
+    millis: u64,
+    status: StatusCode,
+) -> Response<Body<Chunks>> {
+    clock.advance(Duration::from_secs(1));
+    let clock = clock.clone();
+    let service = service_fn(move |_: Request<()>| {
+        clock.advance(Duration::from_millis(millis));
+        let mut response = body(2);
+        *response.status_mut() = status;
+        async move { Ok::<_, Infallible>(response) }
+    });
+    let response = layer.clone().layer(service).oneshot(Request::new(())).await;
+    response.expect("served")
+}
+
+#[tokio::test]
+async fn good_responses_raise_the_limit_and_slow_or_failed_ones_lower_it() {
+    let (limit, clock) = limit();
+    let layer = layer(&limit);
+    for expected in [2, 3] {
+        drop(send(&layer, &clock, 20, StatusCode::OK).await);
+        assert_eq!(limit.limit(), expected);
+    }
+    drop(send(&layer, &clock, 20, StatusCode::NOT_FOUND).await);
+    assert_eq!(limit.limit(), 3, "one of three in flight is no load, and 404 no failure");
+    drop(send(&layer, &clock, 200, StatusCode::OK).await);
+    assert_eq!(limit.limit(), 2, "slow");
+    for status in [500, 502, 503, 504] {
+        drop(send(&layer, &clock, 1, StatusCode::from_u16(status).expect("a status")).await);
+    }
+    assert_eq!(limit.limit(), 1, "failed");
+    assert_eq!(limit.reading().expect("no thread steps").samples, 8);
+}
+
+#[tokio::test]
+async fn a_request_is_in_flight_until_its_body_ends_and_its_latency_is_that_of_the_head() {
+    let (limit, clock) = limit();
+    let layer = layer(&limit);
+    let response = send(&layer, &clock, 20, StatusCode::OK).await;
+    assert_eq!(limit.in_flight(), 1);
+    let denied = send(&layer, &clock, 20, StatusCode::OK).await;
+    assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(denied.headers()["retry-after"], "1");
+    assert_eq!(denied.headers()["ratelimit-policy"], r#""load";q=20;qu="concurrent-requests""#);
+    clock.advance(Duration::from_secs(10));
+    drop(response);
+    assert_eq!((limit.in_flight(), limit.limit()), (0, 2), "10 s of body are no latency");
+}
+
+#[tokio::test]
+async fn a_request_without_a_response_is_no_sample() {
+    let (limit, clock) = limit();
+    let layer = layer(&limit);
+    clock.advance(Duration::from_secs(1));
+    let service = service_fn(|_: Request<()>| async {
+        Err::<Response<Full<bytes::Bytes>>, &str>("the service is gone")
+    });
+    assert!(layer.layer(service).oneshot(Request::new(())).await.is_err());
+    assert_eq!((limit.in_flight(), limit.limit()), (0, 1));
+    assert_eq!(limit.reading().expect("no thread steps").samples, 0);
+}
