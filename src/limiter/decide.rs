@@ -177,7 +177,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     }
 
     /// Decides where a request accepts no longer delay than `max_delay`.
-    pub(super) fn decide_within(
+    pub(crate) fn decide_within(
         &self,
         algo: &A::Params,
         probe: Probe,
@@ -280,7 +280,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     }
 
     /// The same, where a request accepts no longer delay than `max_delay`.
-    pub(super) fn peek_within(
+    pub(crate) fn peek_within(
         &self,
         algo: &A::Params,
         probe: Probe,

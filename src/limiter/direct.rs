@@ -169,7 +169,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     }
 
     /// Decides where a request accepts no longer delay than `max_delay`.
-    pub(super) fn decide_within(&self, n: u64, now: Tick, max_delay: Duration) -> Decision {
+    pub(crate) fn decide_within(&self, n: u64, now: Tick, max_delay: Duration) -> Decision {
         self.cell.check(&WithinDelay::new(&self.params, max_delay), now, n)
     }
 
@@ -194,7 +194,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     }
 
     /// The same, where a request accepts no longer delay than `max_delay`.
-    pub(super) fn answer_within(&self, n: u64, now: Tick, max_delay: Duration) -> Decision {
+    pub(crate) fn answer_within(&self, n: u64, now: Tick, max_delay: Duration) -> Decision {
         self.cell.peek(&WithinDelay::new(&self.params, max_delay), now, n)
     }
 

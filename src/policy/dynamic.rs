@@ -17,6 +17,7 @@ use crate::limiter::Limiter;
 use crate::limiter::direct::Direct;
 use crate::quota::{Quota, QuotaError};
 use crate::time::{Clock, Tick};
+use crate::wait::AsksAgain;
 
 /// Words of the published quota: the parameters, and the quota's limit and period in nanoseconds.
 const WORDS: usize = GCRA_EPOCH_WORDS + 2;
@@ -105,6 +106,8 @@ impl DynamicGcra {
 }
 
 impl Sealed for DynamicGcra {}
+
+impl AsksAgain for DynamicGcra {}
 
 impl Algorithm for DynamicGcra {
     type Params = DynamicGcraParams;

@@ -59,8 +59,9 @@ pub enum WaitError {
         wait: Duration,
     },
     /// The waiter was in the queue, and requests outside the queue took the cells first, so that
-    /// its turn would now come too late. Other waiters never cause this error, however late they
-    /// are woken.
+    /// its turn would now come too late. With a token bucket, other waiters never cause this error,
+    /// however late they are woken. With other algorithms, a waiter before this one that is woken late may
+    /// cause it, and so may a queue that holds more than the limit.
     Overtaken {
         /// The time until that turn, from now.
         wait: Duration,

@@ -5,6 +5,7 @@ mod blocking;
 mod error;
 mod future;
 mod queue;
+mod retry;
 mod source;
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;
@@ -18,6 +19,7 @@ use ahash::RandomState;
 pub use error::{WaitError, Waited};
 pub use future::Wait;
 use queue::KeyQueue;
+pub(crate) use retry::AsksAgain;
 pub use source::Waitable;
 use source::sealed::LimiterOps;
 pub use timer::{Sleep, Timer};
@@ -30,18 +32,21 @@ const MAX_WAITERS_DEFAULT: usize = 1_024;
 
 /// A FIFO queue in front of a limiter: a caller that cannot have its cells now waits for its turn.
 ///
-/// The queue takes a [`Limiter`](crate::Limiter) or a [`Direct`](crate::Direct) with a token bucket
-/// ([`Gcra`](crate::Gcra)), by value, by reference or in an `Arc`. Each key has a queue of its own;
-/// the key of a `Direct` is `()`. A request is made by [`ask`](Self::ask): a thread ends it by
+/// The queue takes a [`Limiter`](crate::Limiter) or a [`Direct`](crate::Direct) with any algorithm, by
+/// value, by reference or in an `Arc`. Each key has a queue of its own; the key of a `Direct` is `()`. A request is made by [`ask`](Self::ask): a thread ends it by
 /// [`wait`](crate::Ask::wait), and a task awaits [`wait_async`](crate::Ask::wait_async) on any
 /// executor. The queue starts no thread and needs no runtime.
 ///
-/// The first waiter of a key is *booked*: its cells are charged now, ahead of time, and it goes
+/// With a token bucket ([`Gcra`](crate::Gcra)) the first waiter of a key is *booked*: its cells are charged now, ahead of time, and it goes
 /// ahead when its turn comes. Until then the key owes more than its burst, so no other caller can
 /// take cells. The other waiters are charged nothing until they are first. (A state can owe a
 /// limited amount, in most cases sixteen times the burst. If other callers have overdrawn the key
 /// by so much that the first waiter's turn lies beyond that limit, the first waiter is not booked
 /// either until its turn is near enough.)
+///
+/// Other algorithms cannot be charged ahead of time. With them the first waiter asks again at the time
+/// that its denial told, and the others wait behind it. What differs is listed
+/// [below](Self#other-algorithms-than-the-token-bucket).
 ///
 /// The queue takes a lock. Decisions of the limiter never take it, so callers that do not wait are
 /// not slowed down.
@@ -86,6 +91,39 @@ const MAX_WAITERS_DEFAULT: usize = 1_024;
 /// - Keys that [find no slot](crate::OnFull) do not wait: the limiter's policy admits or denies
 ///   them.
 /// - With [`CoarseClock`](crate::clock::CoarseClock) a turn comes when that clock shows it.
+///
+/// # Other algorithms than the token bucket
+///
+/// Waiters of a key are granted their cells in the order of their arrival, each as soon as the limiter
+/// admits it, and never more than the limiter admits. The first waiter wakes exactly when its denial says
+/// that it would be admitted. Beyond that, less is promised:
+///
+/// - A caller that asks the limiter directly may take the cells for which the first waiter waits. The
+///   waiter then waits for the next ones. Under a steady stream of such callers it may wait for ever,
+///   unless it has a deadline. Callers of this queue never overtake one another.
+/// - A waiter that is not the first is denied at once only if the cells before it and its own, up to the
+///   limit, cannot be there before its deadline. Others learn that later, as
+///   [`Overtaken`](WaitError::Overtaken), and at their deadline at the latest. Deadlines do not move back
+///   when another waiter is woken late.
+/// - A future that is dropped after its turn came, and that was not polled since, has spent its cells. A
+///   waiter that leaves earlier has spent none.
+/// - A key that finds no slot under [`OnFull::Deny`](crate::OnFull::Deny) waits until it is told to return.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::wait::WaitQueue;
+/// use tollgate::{Direct, Quota, SlidingLog};
+///
+/// // The provider counts requests in any 100 ms.
+/// let quota = Quota::new(3, Duration::from_millis(100));
+/// let queue = WaitQueue::new(Direct::builder(quota).algorithm(SlidingLog::new()).build()?);
+/// for _request in 0..5 {
+///     queue.ask(&()).wait()?;
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Example
 ///
 /// ```
 /// use std::time::Duration;

@@ -25,6 +25,9 @@
 //! have overdrawn the key, or charged it by a clock far ahead), the first waiter stays unbooked,
 //! like those behind it, until its turn is near enough.
 //!
+//! Algorithms other than the token bucket cannot be charged ahead ([`retry`](super::retry)): no waiter is
+//! booked, the first asks again at the time that it is told, and the others wait behind it.
+//!
 //! Every poll, of any waiter in any order, advances the queue: a booking whose turn has come is
 //! granted, and the next waiter is booked. Every waiter polls at its own expected turn, so the
 //! queue does not depend on any one of them being polled. A waiter is woken if its turn becomes
@@ -343,7 +346,7 @@ fn book(call: &Call<'_, impl LimiterOps>, request: Request) -> Result<Booking, W
 
 /// The time from which a state can owe enough to be charged for this turn.
 fn bookable_from(ops: &impl LimiterOps, turn: Tick) -> Tick {
-    turn.saturating_sub(ops.algo().ahead_max())
+    turn.saturating_sub(ops.ahead_max())
 }
 
 /// The same error, for a waiter that had been accepted into the queue.

@@ -16,8 +16,8 @@ use crate::table::Probe;
 use crate::time::{Clock, Tick};
 
 /// A limiter that a [`WaitQueue`](crate::wait::WaitQueue) can serve. The trait is sealed: it is
-/// implemented for [`Limiter`] and [`Direct`] with a token bucket ([`Gcra`]), for references to
-/// them, and for them in an [`Arc`]. The key of a `Direct` is `()`.
+/// implemented for [`Limiter`] and [`Direct`] with any algorithm, for references to them, and for them in
+/// an [`Arc`]. The key of a `Direct` is `()`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -46,12 +46,18 @@ impl KeyProbe {
     pub(super) fn hash(self) -> u64 {
         self.0.hash()
     }
+
+    pub(super) fn of(probe: Probe) -> Self {
+        Self(probe)
+    }
+
+    pub(super) fn probe(self) -> Probe {
+        self.0
+    }
 }
 
 pub(super) mod sealed {
-    use super::{
-        Cell, ChargeReceipt, Decision, Denied, Duration, GcraParams, KeyProbe, TURNS_ROUNDED, Tick,
-    };
+    use super::{ChargeReceipt, Decision, Denied, Duration, KeyProbe, Tick};
 
     /// Access to the limiter itself, through references and `Arc`s.
     pub trait Sealed {
@@ -68,9 +74,10 @@ pub(super) mod sealed {
 
         fn probe(&self, key: &Self::Key) -> KeyProbe;
         fn now(&self) -> Tick;
-        fn algo(&self) -> &GcraParams;
-        /// The key's state; a fresh one if the key has none.
-        fn state(&self, probe: KeyProbe, now: Tick) -> u64;
+        /// The most cells that a key may ever have at once, if `n` are more.
+        fn never_fits(&self, probe: KeyProbe, n: u64, now: Tick) -> Option<u64>;
+        /// How long before its turn a request can be charged.
+        fn ahead_max(&self) -> Duration;
         /// Charges cells whose turn comes within `wait`, and returns how long until then.
         /// `Err(None)`: the key finds no slot.
         fn book(
@@ -82,24 +89,12 @@ pub(super) mod sealed {
         ) -> Result<(ChargeReceipt, Duration), Option<Denied>>;
         /// Refunds a booking, less what time has restored since its turn.
         fn refund_booking(&self, probe: KeyProbe, paid: &ChargeReceipt, now: Tick);
-        /// Replaces the state that was charged, if it still belongs to the same life of the slot.
-        fn revise(&self, probe: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64);
         /// Decides without waiting.
         fn ask(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision;
-
-        fn burst(&self) -> u64 {
-            self.algo().burst()
-        }
-
-        /// How long until the turn of `cells` more cells.
-        fn turn_behind(&self, probe: KeyProbe, cells: u64, now: Tick) -> Duration {
-            self.algo().turn_behind(self.state(probe, now), now, cells)
-        }
-
+        /// How long until the turn of `cells` more cells, or less.
+        fn turn_behind(&self, probe: KeyProbe, cells: u64, now: Tick) -> Duration;
         /// The turn of the cells that were charged last. If it has passed, any time up to it.
-        fn turn_of_last(&self, probe: KeyProbe, now: Tick) -> Tick {
-            self.algo().turn_of_last(self.state(probe, now), now)
-        }
+        fn turn_of_last(&self, probe: KeyProbe, now: Tick) -> Tick;
 
         /// Makes a booking count as charged at `now`, which is after its turn, as far as that makes
         /// the state worse. Returns by how much the turns behind it may move back for it: zero if
@@ -107,21 +102,92 @@ pub(super) mod sealed {
         ///
         /// A later refund of the booking counts from its turn, or later by as much as this makes
         /// the state worse: see `refund` of the token bucket.
-        fn defer(&self, probe: KeyProbe, paid: &mut ChargeReceipt, now: Tick) -> Duration {
-            let (algo, cells, worse) = (self.algo(), paid.cells(), Cell::new(Duration::ZERO));
-            self.revise(probe, paid, &|word| {
-                let (next, by) = algo.deferred(word, cells, now);
-                worse.set(by);
-                next
-            });
-            let late = now.since(paid.charge.at);
-            paid.charge.at = paid.charge.at.saturating_add(worse.get()).min(now);
-            if worse.get().is_zero() { Duration::ZERO } else { late.saturating_add(TURNS_ROUNDED) }
-        }
+        fn defer(&self, probe: KeyProbe, paid: &mut ChargeReceipt, now: Tick) -> Duration;
     }
 }
 
-impl<K: Hash + ?Sized, C: Clock> sealed::LimiterOps for Limiter<K, Gcra, C> {
+/// A limiter with a token bucket, which can be charged ahead of time.
+pub trait Bookable {
+    type Key: ?Sized;
+
+    fn probe(&self, key: &Self::Key) -> KeyProbe;
+    fn now(&self) -> Tick;
+    fn algo(&self) -> &GcraParams;
+    /// The key's state; a fresh one if the key has none.
+    fn state(&self, probe: KeyProbe, now: Tick) -> u64;
+    fn book(
+        &self,
+        probe: KeyProbe,
+        n: u64,
+        now: Tick,
+        wait: Duration,
+    ) -> Result<(ChargeReceipt, Duration), Option<Denied>>;
+    fn refund_booking(&self, probe: KeyProbe, paid: &ChargeReceipt, now: Tick);
+    /// Replaces the state that was charged, if it still belongs to the same life of the slot.
+    fn revise(&self, probe: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64);
+    fn ask(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision;
+}
+
+impl<B: Bookable> sealed::LimiterOps for B {
+    type Key = B::Key;
+
+    fn probe(&self, key: &B::Key) -> KeyProbe {
+        Bookable::probe(self, key)
+    }
+
+    fn now(&self) -> Tick {
+        Bookable::now(self)
+    }
+
+    fn never_fits(&self, _: KeyProbe, n: u64, _: Tick) -> Option<u64> {
+        let burst = self.algo().burst();
+        (n > burst).then_some(burst)
+    }
+
+    fn ahead_max(&self) -> Duration {
+        self.algo().ahead_max()
+    }
+
+    fn book(
+        &self,
+        probe: KeyProbe,
+        n: u64,
+        now: Tick,
+        wait: Duration,
+    ) -> Result<(ChargeReceipt, Duration), Option<Denied>> {
+        Bookable::book(self, probe, n, now, wait)
+    }
+
+    fn refund_booking(&self, probe: KeyProbe, paid: &ChargeReceipt, now: Tick) {
+        Bookable::refund_booking(self, probe, paid, now);
+    }
+
+    fn ask(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision {
+        Bookable::ask(self, probe, n, now)
+    }
+
+    fn turn_behind(&self, probe: KeyProbe, cells: u64, now: Tick) -> Duration {
+        self.algo().turn_behind(self.state(probe, now), now, cells)
+    }
+
+    fn turn_of_last(&self, probe: KeyProbe, now: Tick) -> Tick {
+        self.algo().turn_of_last(self.state(probe, now), now)
+    }
+
+    fn defer(&self, probe: KeyProbe, paid: &mut ChargeReceipt, now: Tick) -> Duration {
+        let (algo, cells, worse) = (self.algo(), paid.cells(), Cell::new(Duration::ZERO));
+        self.revise(probe, paid, &|word| {
+            let (next, by) = algo.deferred(word, cells, now);
+            worse.set(by);
+            next
+        });
+        let late = now.since(paid.charge.at);
+        paid.charge.at = paid.charge.at.saturating_add(worse.get()).min(now);
+        if worse.get().is_zero() { Duration::ZERO } else { late.saturating_add(TURNS_ROUNDED) }
+    }
+}
+
+impl<K: Hash + ?Sized, C: Clock> Bookable for Limiter<K, Gcra, C> {
     type Key = K;
 
     fn probe(&self, key: &K) -> KeyProbe {
@@ -164,7 +230,7 @@ impl<K: Hash + ?Sized, C: Clock> sealed::LimiterOps for Limiter<K, Gcra, C> {
     }
 }
 
-impl<C: Clock> sealed::LimiterOps for Direct<Gcra, C> {
+impl<C: Clock> Bookable for Direct<Gcra, C> {
     type Key = ();
 
     fn probe(&self, (): &()) -> KeyProbe {

@@ -55,8 +55,8 @@ impl<S: Waitable> WaitQueue<S> {
         if request.n == 0 {
             return Ok(Entry::Admitted(Waited { waited: Duration::ZERO }));
         }
-        if request.n > ops.burst() {
-            return Err(WaitError::NeverFits { burst: ops.burst() });
+        if let Some(burst) = ops.never_fits(request.probe, request.n, ops.now()) {
+            return Err(WaitError::NeverFits { burst });
         }
         let mut wakers = Wakers::default();
         let mut queues = self.lock();

@@ -25,4 +25,5 @@ mod small_table;
 mod snapshot;
 mod tiers;
 mod wait_queue;
+mod wait_retry;
 mod windows;

@@ -1,0 +1,150 @@
+//! Limiters that cannot be charged ahead of time: the first waiter asks again when it is told to.
+//!
+//! No request is [booked](super::queue): a charge is made at its turn or not at all. So a denial's
+//! `retry_after` is the turn of the first waiter, and a lower bound of the turns behind it.
+
+use core::hash::Hash;
+use core::time::Duration;
+
+use super::source::{KeyProbe, sealed};
+use crate::algo::Algorithm;
+use crate::algo::any::AnyAlgorithm;
+use crate::algo::fixed_window::FixedWindow;
+use crate::algo::leaky_queue::LeakyQueue;
+use crate::algo::sliding_counter::SlidingCounter;
+use crate::algo::sliding_log::SlidingLog;
+use crate::algo::sub_windows::SubWindows;
+use crate::algo::warm_up::WarmUp;
+use crate::cell::ChargeReceipt;
+use crate::decision::{Decision, Denied};
+use crate::limiter::Limiter;
+use crate::limiter::direct::Direct;
+use crate::table::Probe;
+use crate::time::{Clock, Tick};
+
+/// What was charged for a request that was admitted at once.
+type Charged = Result<(ChargeReceipt, Duration), Option<Denied>>;
+
+/// An admission has nothing to refund, and is due.
+fn due(decision: Decision) -> Charged {
+    decision.map(|_| (ChargeReceipt::NOTHING, Duration::ZERO)).map_err(Some)
+}
+
+/// The most cells that fit, if a request can never be admitted.
+fn never_fits(answer: &Decision) -> Option<u64> {
+    answer.as_ref().err().filter(|denied| denied.is_final()).map(Denied::limit)
+}
+
+/// How long until as many of the cells are there as can be at once.
+fn wait_for(cells: u64, peek: impl Fn(u64) -> Decision) -> Duration {
+    match peek(cells) {
+        Ok(_) => Duration::ZERO,
+        Err(denied) if denied.is_final() => {
+            let most = peek(denied.limit().min(cells));
+            most.err().and_then(|denied| denied.retry_after()).unwrap_or_default()
+        }
+        Err(denied) => denied.retry_after().unwrap_or_default(),
+    }
+}
+
+/// The operations of a limiter by `decide` and `peek`, which accept no delay.
+macro_rules! by_retry {
+    ($key:ty) => {
+        type Key = $key;
+
+        fn now(&self) -> Tick {
+            self.clock().now()
+        }
+
+        fn never_fits(&self, probe: KeyProbe, n: u64, now: Tick) -> Option<u64> {
+            never_fits(&self.peek_at_once(probe, n, now))
+        }
+
+        fn ahead_max(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        fn book(&self, probe: KeyProbe, n: u64, now: Tick, _: Duration) -> Charged {
+            due(sealed::LimiterOps::ask(self, probe, n, now))
+        }
+
+        fn refund_booking(&self, _: KeyProbe, _: &ChargeReceipt, _: Tick) {}
+
+        fn turn_behind(&self, probe: KeyProbe, cells: u64, now: Tick) -> Duration {
+            wait_for(cells, |cells| self.peek_at_once(probe, cells, now))
+        }
+
+        fn turn_of_last(&self, _: KeyProbe, now: Tick) -> Tick {
+            now
+        }
+
+        fn defer(&self, _: KeyProbe, _: &mut ChargeReceipt, _: Tick) -> Duration {
+            Duration::ZERO
+        }
+    };
+}
+
+/// An algorithm whose waiters ask again. (A token bucket is booked instead.)
+pub trait AsksAgain: Algorithm {}
+
+impl AsksAgain for AnyAlgorithm {}
+impl AsksAgain for FixedWindow {}
+impl AsksAgain for LeakyQueue {}
+impl AsksAgain for SlidingCounter {}
+impl AsksAgain for SlidingLog {}
+impl AsksAgain for SubWindows {}
+impl AsksAgain for WarmUp {}
+
+impl<K: Hash + ?Sized, A: AsksAgain, C: Clock> Limiter<K, A, C> {
+    fn peek_at_once(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision {
+        self.peek_within(self.params(), probe.probe(), n, now, Duration::ZERO)
+    }
+}
+
+impl<A: AsksAgain, C: Clock> Direct<A, C> {
+    fn peek_at_once(&self, _: KeyProbe, n: u64, now: Tick) -> Decision {
+        self.answer_within(n, now, Duration::ZERO)
+    }
+}
+
+impl<K: Hash + ?Sized, A: AsksAgain, C: Clock> sealed::LimiterOps for Limiter<K, A, C> {
+    fn probe(&self, key: &K) -> KeyProbe {
+        KeyProbe::of(self.probe(key))
+    }
+
+    fn ask(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision {
+        self.decide_within(self.params(), probe.probe(), n, now, Duration::ZERO)
+    }
+
+    by_retry!(K);
+}
+
+impl<A: AsksAgain, C: Clock> sealed::LimiterOps for Direct<A, C> {
+    fn probe(&self, (): &()) -> KeyProbe {
+        KeyProbe::of(Probe::default())
+    }
+
+    fn ask(&self, _: KeyProbe, n: u64, now: Tick) -> Decision {
+        self.decide_within(n, now, Duration::ZERO)
+    }
+
+    by_retry!(());
+}
+
+impl<K: Hash + ?Sized, A: AsksAgain, C: Clock> sealed::Sealed for Limiter<K, A, C> {
+    type Key = K;
+    type Ops = Self;
+
+    fn ops(&self) -> &Self {
+        self
+    }
+}
+
+impl<A: AsksAgain, C: Clock> sealed::Sealed for Direct<A, C> {
+    type Key = ();
+    type Ops = Self;
+
+    fn ops(&self) -> &Self {
+        self
+    }
+}
