@@ -169,7 +169,7 @@ pub mod penalty {
 /// Another quota for some of a limiter's keys.
 #[cfg(feature = "std")]
 pub mod plan {
-    pub use crate::policy::plan::Plan;
+    pub use crate::limiter::plan::Plan;
 }
 
 /// A quota that changes while it is in use.

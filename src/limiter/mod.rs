@@ -1,4 +1,4 @@
-//! The keyed limiter, the limiter without keys, their builders, and the request value.
+//! The keyed limiter, the limiter without keys, their builders, plans, and the request value.
 
 pub(crate) mod ask;
 mod batch;
@@ -9,6 +9,7 @@ pub(crate) mod direct;
 mod direct_builder;
 pub(crate) mod hash_seeds;
 mod hot_keys;
+pub(crate) mod plan;
 pub(crate) mod slot_layout;
 pub(crate) mod stats;
 

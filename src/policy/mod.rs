@@ -1,8 +1,7 @@
-//! Policies over limiters: several at once, penalties, shadows, and quotas that differ by key or
-//! change while in use.
+//! Policies over limiters: several at once, penalties, shadows, and quotas that change while in
+//! use.
 
 pub(crate) mod composite;
 pub(crate) mod dynamic;
 pub(crate) mod penalty;
-pub(crate) mod plan;
 pub mod shadow;
