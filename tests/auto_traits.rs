@@ -118,7 +118,7 @@ const _: () = {
 };
 
 /// Types that the source declares public, and that no other crate can name.
-const NOT_EXPORTED: [&str; 17] = [
+const NOT_EXPORTED: [&str; 19] = [
     "AdaptiveCell",
     "AdaptivePlan",
     "Busy",
@@ -131,9 +131,11 @@ const NOT_EXPORTED: [&str; 17] = [
     "KeyProbe",
     "Lent",
     "Loads",
+    "PlanParams",
     "Probe",
     "RefundableCharge",
     "Sample",
+    "Target",
     "ThreadSlots",
     "VersionedCell",
 ];

@@ -149,6 +149,43 @@ const SPENT: u64 = 1;
 const FRESH: u64 = 3;
 const SAME: u64 = 7;
 
+/// As [`one_is_denied`], where the first limit has a plan. A cell of the plan costs three times as much as
+/// one of the limiter's own quota, so a refund by that quota would leave the plan nothing.
+fn one_of_a_plan_is_denied() {
+    let first = gate(burst(3), ONE_BUCKET, OnFull::Deny);
+    let plan = first.plan(Quota::per_minute(20).burst(3)).expect("slower");
+    assert!(first.ask(&SAME).plan(&plan).at(at(1)).check().is_ok(), "the key has a slot");
+    let second = bucket(Gcra::new(), burst(1));
+    let taken = plan.clone();
+    let built = Composite::<u64>::builder()
+        .keyed_planned("first", Arc::clone(&first), |key: &u64| key, move |_| taken.clone())
+        .shared("second", Arc::clone(&second))
+        .build();
+    let both = Arc::new(built.expect("token buckets can refund"));
+    let other = Arc::clone(&both);
+    let thread = thread::spawn(move || other.ask(&SAME).at(at(1)).check().is_ok());
+    let granted = u64::from(both.ask(&SAME).at(at(1)).check().is_ok());
+    let granted = granted + u64::from(thread.join().unwrap());
+    assert_eq!(granted, 1, "granted in all");
+    let left = first.ask(&SAME).plan(&plan).cells(0).at(at(1)).peek();
+    assert_eq!(left.map(|permit| permit.remaining()), Ok(1), "left in the first");
+}
+
+#[test]
+fn of_two_threads_the_denied_one_refunds_the_cells_of_its_plan() {
+    explore_two_to("composite: plans, 2 threads, one denied", 3, Preemptions::Any, || {
+        one_of_a_plan_is_denied();
+    });
+}
+
+/// The planted fault: a denial keeps what it has charged by the plan.
+#[test]
+#[should_panic(expected = "left in the first")]
+fn without_the_refund_a_denial_of_a_plan_is_charged() {
+    plant(Fault::RefundLeftOut);
+    catch_two("composite: plans, not refunded", one_of_a_plan_is_denied);
+}
+
 /// Two requests have the first key in common. The second key of one request has no cell left, so that
 /// request charges nothing, and the other request is granted in any interleaving.
 fn keys_differ(first: Arc<Gate>) {

@@ -461,13 +461,29 @@ pub trait Ahead: Refund {
 /// assert!(slow.answer(params.fresh(Tick::ZERO), Tick::ZERO, 7).is_err());
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
-pub trait PerKey: StateMachine {
+pub trait PerKey: Refund {
     /// The same algorithm on the same states, with another quota.
     ///
     /// # Errors
     ///
     /// The quota is out of range, or these states cannot express it; the error says what to change.
     fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError>;
+
+    /// These parameters, their type hidden.
+    #[doc(hidden)]
+    fn to_plan_params(&self) -> PlanParams;
+
+    /// The reverse. `None`: they are of another algorithm.
+    #[doc(hidden)]
+    fn of_plan_params(params: &PlanParams) -> Option<&Self>;
+}
+
+/// The parameters of an algorithm that is [`PerKey`].
+#[derive(Clone, Debug)]
+#[allow(missing_docs, clippy::exhaustive_enums, reason = "it passes through a composite, unseen")]
+pub enum PlanParams {
+    Gcra(gcra::GcraParams),
+    FixedWindow(fixed_window::FixedWindowParams),
 }
 
 /// The record of a charge that a refund needs.

@@ -175,12 +175,12 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: Ahead>, C: Clock> Limiter<K, A, C> {
     /// then the charge can be refunded in full. `Err(None)`: the key finds no slot.
     pub(crate) fn charge_within(
         &self,
+        algo: &A::Params,
         probe: Probe,
         n: u64,
         now: Tick,
         wait: Duration,
     ) -> Result<(ChargeReceipt, Duration), Option<Denied>> {
-        let algo = self.params();
         match self.charge(&algo.within(now, wait), probe, n, now) {
             Ok(paid) => Ok(with_turn(algo, paid, now)),
             Err(None) => Err(None),
@@ -211,11 +211,11 @@ impl<A: Algorithm<Params: Ahead>, C: Clock> Direct<A, C> {
     /// then the charge can be refunded in full.
     pub(crate) fn charge_within(
         &self,
+        algo: &A::Params,
         n: u64,
         now: Tick,
         wait: Duration,
     ) -> Result<(ChargeReceipt, Duration), Denied> {
-        let algo = self.params();
         match self.cell().charge(&algo.within(now, wait), now, n) {
             Ok(paid) => Ok(with_turn(algo, paid, now)),
             Err(denied) => Err(self.cell().peek(algo, now, n).err().unwrap_or(denied)),

@@ -55,14 +55,10 @@ impl RefundVisitor for IsRefundable {
 const CHECKED: &str = "the builder has checked that charges can be refunded";
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
-    /// Charges `n` cells so that they can be refunded. A key that finds no slot is treated by the
-    /// limiter's policy. The decision is not counted.
-    pub(crate) fn take(&self, probe: Probe, n: u64, now: Tick) -> ChargeResult {
-        self.take_by(self.params(), probe, n, now)
-    }
-
-    /// The same by an algorithm that works on the same states as the limiter's own.
-    pub(super) fn take_by(
+    /// Charges `n` cells by an algorithm that works on the same states as the limiter's own, so that they
+    /// can be refunded. A key that finds no slot is treated by the limiter's policy. The decision is not
+    /// counted.
+    pub(crate) fn take_by(
         &self,
         algo: &A::Params,
         probe: Probe,
@@ -79,7 +75,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     }
 
     /// The same for a charge by this algorithm.
-    pub(super) fn refund_by(
+    pub(crate) fn refund_by(
         &self,
         algo: &A::Params,
         charge: &RefundableCharge,

@@ -2,9 +2,10 @@
 
 use core::hash::Hash;
 
-use crate::algo::Algorithm;
+use crate::algo::{Algorithm, PerKey};
 use crate::decision::Decision;
 use crate::limiter::Limiter;
+use crate::limiter::plan::Plan;
 use crate::table::Probe;
 use crate::time::{Clock, Tick};
 
@@ -33,7 +34,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     where
         F: Fn(&T) -> &K,
     {
-        AskEach { gate: self, items, key, cells: 1, at: None }
+        AskEach { gate: self, items, key, plan: None, cells: 1, at: None }
     }
 }
 
@@ -48,9 +49,13 @@ pub struct AskEach<'a, K: ?Sized, A: Algorithm, C, T, F> {
     gate: &'a Limiter<K, A, C>,
     items: &'a [T],
     key: F,
+    plan: Option<&'a PlanOf<'a, T, A>>,
     cells: u64,
     at: Option<Tick>,
 }
+
+/// A function that finds the plan of an item.
+type PlanOf<'a, T, A> = dyn Fn(&T) -> &'a Plan<A> + Sync + 'a;
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock, T, F> AskEach<'_, K, A, C, T, F>
 where
@@ -89,11 +94,12 @@ where
     /// ```
     #[inline]
     pub fn check(self, mut each: impl FnMut(usize, Decision)) {
-        let Self { gate, items, key, cells, at } = self;
+        let Self { gate, items, key, plan, cells, at } = self;
         let now = gate.or_now(at);
+        let plan_of = |item| plan.map(|plan| plan(item).params_for(gate.params()));
         if !gate.begins_ahead() {
             for (index, item) in items.iter().enumerate() {
-                each(index, gate.decide_at(None, key(item), cells, now));
+                each(index, gate.decide_at(plan_of(item), key(item), cells, now));
             }
             return;
         }
@@ -103,11 +109,40 @@ where
             for (probe, item) in begun.iter_mut().zip(group) {
                 *probe = gate.begin(key(item));
             }
-            for (index, probe) in begun.into_iter().take(group.len()).enumerate() {
-                each(first + index, gate.decide_begun(probe, cells, now));
+            for (index, (probe, item)) in begun.into_iter().zip(group).enumerate() {
+                let algo = gate.or_own(plan_of(item));
+                each(first + index, gate.decide_begun_by(algo, probe, cells, now));
             }
             first += group.len();
         }
+    }
+}
+
+impl<'a, K: Hash + ?Sized, A: Algorithm<Params: PerKey>, C: Clock, T, F> AskEach<'a, K, A, C, T, F>
+where
+    F: Fn(&T) -> &K,
+{
+    /// Asks for each item by the [`Plan`] that `plan` finds, and not by the limiter's own quota.
+    ///
+    /// [`check`](Self::check) panics if a plan is of a limiter that counts time in other units; the items
+    /// before it are decided.
+    ///
+    /// ```
+    /// # use tollgate::{Gcra, Limiter, Quota};
+    /// let gate: Limiter<str> =
+    ///     Limiter::builder(Quota::per_second(10)).algorithm(Gcra::new().for_plans()).build()?;
+    /// let (gold, free) = (gate.plan(Quota::per_hour(3))?, gate.plan(Quota::per_hour(1))?);
+    /// let requests = [("gold", true), ("free", false), ("gold", true), ("free", false)];
+    /// let mut admitted = Vec::new();
+    /// gate.ask_each(&requests, |(tenant, _)| *tenant)
+    ///     .plan(&|&(_, is_gold)| if is_gold { &gold } else { &free })
+    ///     .check(|_, decision| admitted.push(decision.is_ok()));
+    /// assert_eq!(admitted, [true, true, true, false]);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[inline(always)]
+    pub fn plan(self, plan: &'a (dyn Fn(&T) -> &'a Plan<A> + Sync + 'a)) -> Self {
+        Self { plan: Some(plan), ..self }
     }
 }
 

@@ -263,7 +263,19 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// Decides about a key whose lookup was [begun](Self::begin).
     #[inline(always)]
     pub(crate) fn decide_begun(&self, probe: Probe, n: u64, now: Tick) -> Decision {
-        self.decide(probe, self.table.find_at_once(probe), n, now)
+        self.decide_begun_by(&self.params, probe, n, now)
+    }
+
+    /// The same by an algorithm that works on the same states as the limiter's own.
+    #[inline(always)]
+    pub(crate) fn decide_begun_by(
+        &self,
+        algo: &A::Params,
+        probe: Probe,
+        n: u64,
+        now: Tick,
+    ) -> Decision {
+        self.decide_by(algo, (probe, self.table.find_at_once(probe)), n, now)
     }
 
     /// The answer to `n` cells with nothing charged, by a machine that works on the same states as the

@@ -14,8 +14,10 @@ use crate::time::Clock;
 ///
 /// A key's state holds an absolute time, or a plain count. So the quota may come with the request, and
 /// keys of all plans share one table. A plan is checked once, when it is made, and costs a decision
-/// nothing. It is for that limiter only. All verbs of an [`Ask`] take it; a
-/// [reservation](crate::reservation::Reservation) is settled by the plan that it was made with.
+/// nothing. It is for that limiter only, and is copied in some nanoseconds. All verbs of an [`Ask`] take
+/// it; a [reservation](crate::reservation::Reservation) is settled by the plan that it was made with. So do
+/// [batches](crate::limiter::AskEach::plan), [composites](crate::composite::CompositeBuilder::keyed_planned)
+/// and [wait queues](crate::wait::WaitQueue).
 ///
 /// **Guarantee.** A key that is always asked for with the same plan is granted what a limiter of that
 /// quota grants. A token bucket's rate may be rounded, down, by a thousandth at most: its states count
@@ -63,6 +65,17 @@ impl<A: Algorithm> Plan<A> {
     #[must_use]
     pub fn quota(&self) -> Quota {
         self.quota
+    }
+
+    /// The quota worked in, for a limiter with the parameters `own`.
+    ///
+    /// # Panics
+    ///
+    /// If that limiter counts time in other units.
+    #[inline(always)]
+    pub(crate) fn params_for(&self, own: &A::Params) -> &A::Params {
+        assert!(self.params.grid().counts_as(own.grid()), "a plan is for the limiter that made it");
+        &self.params
     }
 }
 
@@ -119,8 +132,6 @@ impl<'k, K: Hash + ?Sized, A: Algorithm<Params: PerKey>, C: Clock> Ask<'_, 'k, L
     /// ```
     #[inline(always)]
     pub fn plan(self, plan: &'k Plan<A>) -> Self {
-        let (its, own) = (plan.params.grid(), self.gate.params().grid());
-        assert!(its.counts_as(own), "a plan is for the limiter that made it");
-        Self { plan: Some(&plan.params), ..self }
+        Self { plan: Some(plan.params_for(self.gate.params())), ..self }
     }
 }

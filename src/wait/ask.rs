@@ -4,13 +4,15 @@ use core::time::Duration;
 
 use super::WaitQueue;
 use super::queue::Request;
-use super::source::{KeyProbe, Waitable, sealed::LimiterOps};
+use super::source::{Bookable, KeyProbe, Waitable, sealed::LimiterOps};
+use crate::algo::gcra::{Gcra, GcraParams};
 use crate::limiter::ask::{Ask, sealed::Gate};
+use crate::limiter::plan::Plan;
 use crate::time::Tick;
 
 impl<S: Waitable> Gate for WaitQueue<S> {
     type Key = S::Key;
-    type Params = ();
+    type Params = GcraParams;
     type Time = Deadline;
 }
 
@@ -79,9 +81,41 @@ impl<S: Waitable> Ask<'_, '_, WaitQueue<S>> {
         Unqueued {
             probe: self.gate.limiter.ops().probe(self.key),
             n: self.cells,
+            plan: self.plan.copied(),
             max_delay: self.max_delay.unwrap_or(Duration::MAX),
             deadline: self.at.0.unwrap_or(Tick::MAX),
         }
+    }
+}
+
+impl<'k, S: Waitable<Ops: Bookable>> Ask<'_, 'k, WaitQueue<S>> {
+    /// Waits for cells of a [`Plan`] of the queue's limiter, which has a token bucket, and not for those of the
+    /// limiter's own quota.
+    ///
+    /// If all requests of a key have one plan, they are granted what a queue before a limiter of that quota
+    /// grants. If the plans of a key differ, its waiters are still granted their cells in the order of their
+    /// arrival; a caller outside the queue whose plan has a larger burst may get ahead of them.
+    ///
+    /// # Panics
+    ///
+    /// If the plan is of a limiter that counts time in other units.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::wait::{WaitError, WaitQueue};
+    /// use tollgate::{Gcra, Limiter, Quota};
+    ///
+    /// let limiter: Limiter<str> =
+    ///     Limiter::builder(Quota::per_second(50)).algorithm(Gcra::new().for_plans()).build()?;
+    /// let free = limiter.plan(Quota::per_minute(1))?;
+    /// let queue = WaitQueue::new(limiter);
+    /// let ask = || queue.ask("account").plan(&free).max_delay(Duration::from_secs(5));
+    /// ask().wait()?; // does not wait
+    /// assert!(matches!(ask().wait(), Err(WaitError::TooLate { .. }))); // its turn is in a minute
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn plan(self, plan: &'k Plan<Gcra>) -> Self {
+        Self { plan: Some(plan.params_for(self.gate.limiter.ops().algo())), ..self }
     }
 }
 
@@ -90,6 +124,7 @@ impl<S: Waitable> Ask<'_, '_, WaitQueue<S>> {
 pub(super) struct Unqueued {
     probe: KeyProbe,
     n: u64,
+    plan: Option<GcraParams>,
     max_delay: Duration,
     deadline: Tick,
 }
@@ -97,7 +132,7 @@ pub(super) struct Unqueued {
 impl Unqueued {
     /// The request of a caller that starts to wait at `now`.
     pub(super) fn start(self, now: Tick) -> Request {
-        let Self { probe, n, max_delay, deadline } = self;
-        Request { probe, n, deadline: now.saturating_add(max_delay).min(deadline) }
+        let Self { probe, n, plan, max_delay, deadline } = self;
+        Request { probe, n, plan, deadline: now.saturating_add(max_delay).min(deadline) }
     }
 }

@@ -38,7 +38,8 @@ use std::collections::VecDeque;
 use std::task::Waker;
 
 use super::error::WaitError;
-use super::source::{KeyProbe, sealed::LimiterOps};
+use super::source::{KeyProbe, Target, sealed::LimiterOps};
+use crate::algo::gcra::GcraParams;
 use crate::cell::ChargeReceipt;
 use crate::time::Tick;
 
@@ -47,8 +48,16 @@ use crate::time::Tick;
 pub(super) struct Request {
     pub(super) probe: KeyProbe,
     pub(super) n: u64,
+    /// `None`: the limiter's own quota.
+    pub(super) plan: Option<GcraParams>,
     /// The latest turn that it accepts.
     pub(super) deadline: Tick,
+}
+
+impl Request {
+    pub(super) fn target(&self) -> Target<'_> {
+        Target { probe: self.probe, plan: self.plan.as_ref() }
+    }
 }
 
 /// The state of one waiter after a poll.
@@ -159,10 +168,19 @@ impl KeyQueue {
         !self.waiting.is_empty()
     }
 
-    /// The cells of the uncharged waiters before position `end`.
-    fn cells_not_charged(&self, end: usize) -> u64 {
-        let waiting = self.waiting.range(..end).filter(|waiter| waiter.stage.paid().is_none());
-        waiting.map(|waiter| waiter.request.n).fold(0, u64::saturating_add)
+    /// How long until the turn of a request behind the first `ahead` waiters.
+    fn turn_behind(
+        &self,
+        call: &Call<'_, impl LimiterOps>,
+        ahead: usize,
+        request: &Request,
+    ) -> Duration {
+        // The cells of a booked waiter are charged already.
+        let asked = self.waiting.range(..ahead).map(|Waiter { stage, request, .. }| {
+            (request.plan.as_ref(), if stage.paid().is_some() { 0 } else { request.n })
+        });
+        let asked = asked.chain([(request.plan.as_ref(), request.n)]);
+        call.ops.turn_behind(request.target(), asked, call.now)
     }
 
     /// Adds a waiter at the end and returns when to poll again; `None` if it need not wait. The
@@ -173,12 +191,10 @@ impl KeyQueue {
         request: Request,
         ticket: u64,
     ) -> Result<Option<Tick>, WaitError> {
-        let (Request { probe, n, deadline }, now) = (request, call.now);
         let (stage, polls_at) = if self.has_waiters() {
-            let ahead = self.cells_not_charged(self.waiting.len());
-            let wait = call.ops.turn_behind(probe, ahead.saturating_add(n), now);
-            let turn = now.saturating_add(wait);
-            if turn > deadline {
+            let wait = self.turn_behind(call, self.waiting.len(), &request);
+            let turn = call.now.saturating_add(wait);
+            if turn > request.deadline {
                 return Err(WaitError::TooLate { wait });
             }
             (Stage::Waiting, turn)
@@ -202,7 +218,7 @@ impl KeyQueue {
                 Stage::Booked { turn, .. } if turn > call.now => return,
                 Stage::Booked { mut paid, .. } => {
                     // It goes ahead now, not at its turn: charge it now.
-                    let late = call.ops.defer(first.request.probe, &mut paid, call.now);
+                    let late = call.ops.defer(first.request.target(), &mut paid, call.now);
                     self.delay = self.delay.saturating_add(late);
                     Stage::Granted { paid }
                 }
@@ -241,10 +257,9 @@ impl KeyQueue {
         ticket: u64,
         waker: Waker,
     ) -> Progress {
-        let Call { ops, now, ref mut wakers } = *call;
         if let Some(position) = self.finished_position_of(ticket) {
             let waiter = self.finished.remove(position);
-            wakers.retire(waiter.waker);
+            call.wakers.retire(waiter.waker);
             return Progress::Done(match waiter.stage {
                 Stage::Denied(error) => Err(error),
                 _ => Ok(()),
@@ -254,23 +269,21 @@ impl KeyQueue {
         let turn = match self.waiting[position].stage {
             Stage::Booked { turn, .. } => turn,
             _ => {
-                let waiter = &self.waiting[position];
-                let Request { probe, deadline, .. } = waiter.request_after(self.delay);
-                let cells = self.cells_not_charged(position + 1);
-                let wait = ops.turn_behind(probe, cells, now);
-                let turn = now.saturating_add(wait);
-                if turn > deadline {
+                let request = self.waiting[position].request_after(self.delay);
+                let wait = self.turn_behind(call, position, &request);
+                let turn = call.now.saturating_add(wait);
+                if turn > request.deadline {
                     let waiter = self.waiting.remove(position);
-                    wakers.retire(waiter.and_then(|waiter| waiter.waker));
+                    call.wakers.retire(waiter.and_then(|waiter| waiter.waker));
                     return Progress::Done(Err(WaitError::Overtaken { wait }));
                 }
                 // The first has to be booked before its turn.
-                if position == 0 { bookable_from(ops, turn) } else { turn }
+                if position == 0 { bookable_from(call.ops, &request, turn) } else { turn }
             }
         };
         let waiter = &mut self.waiting[position];
         waiter.polls_at = turn;
-        wakers.retire(waiter.waker.replace(waker));
+        call.wakers.retire(waiter.waker.replace(waker));
         Progress::Until(turn)
     }
 
@@ -290,12 +303,12 @@ impl KeyQueue {
     /// Refunds the booking of a waiter that left. A waiter booked behind it moves up.
     fn refund_booking(&mut self, call: &mut Call<'_, impl LimiterOps>, leaver: &Waiter) {
         let Some(paid) = leaver.stage.paid() else { return };
-        call.ops.refund_booking(leaver.request.probe, &paid, call.now);
+        call.ops.refund_booking(leaver.request.target(), &paid, call.now);
         if let Some(first) = self.waiting.front_mut()
             && let Stage::Booked { paid, turn } = &mut first.stage
         {
             // No waiter behind this one is charged.
-            *turn = call.ops.turn_of_last(first.request.probe, call.now).min(*turn);
+            *turn = call.ops.turn_of_last(first.request.target(), call.now).min(*turn);
             paid.charge.at = *turn;
             let turn = *turn;
             first.wake_by(turn, call.wakers);
@@ -324,17 +337,18 @@ enum Booking {
 /// Charges what is asked for if the turn comes in time, and returns the turn.
 fn book(call: &Call<'_, impl LimiterOps>, request: Request) -> Result<Booking, WaitError> {
     let Call { ops, now, .. } = *call;
-    let Request { probe, n, deadline } = request;
-    match ops.book(probe, n, now, deadline.since(now)) {
+    let Request { probe, n, deadline, .. } = request;
+    match ops.book(request.target(), n, now, deadline.since(now)) {
         Ok((paid, wait)) if wait.is_zero() => Ok(Booking::Due(paid)),
         Ok((paid, wait)) => Ok(Booking::Ahead(paid, now.saturating_add(wait))),
         Err(Some(_)) => {
-            let wait = ops.turn_behind(probe, n, now);
+            let asked = [(request.plan.as_ref(), n)].into_iter();
+            let wait = ops.turn_behind(request.target(), asked, now);
             let turn = now.saturating_add(wait);
             if turn > deadline {
                 return Err(WaitError::TooLate { wait });
             }
-            Ok(Booking::TooFar(bookable_from(ops, turn)))
+            Ok(Booking::TooFar(bookable_from(ops, &request, turn)))
         }
         // A limiter without a slot for the key has no queue: its policy decides.
         Err(None) => match ops.ask(probe, n, now) {
@@ -345,8 +359,8 @@ fn book(call: &Call<'_, impl LimiterOps>, request: Request) -> Result<Booking, W
 }
 
 /// The time from which a state can owe enough to be charged for this turn.
-fn bookable_from(ops: &impl LimiterOps, turn: Tick) -> Tick {
-    turn.saturating_sub(ops.ahead_max())
+fn bookable_from(ops: &impl LimiterOps, request: &Request, turn: Tick) -> Tick {
+    turn.saturating_sub(ops.ahead_max(request.target()))
 }
 
 /// The same error, for a waiter that had been accepted into the queue.

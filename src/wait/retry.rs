@@ -6,10 +6,11 @@
 use core::hash::Hash;
 use core::time::Duration;
 
-use super::source::{KeyProbe, sealed};
+use super::source::{KeyProbe, Target, sealed};
 use crate::algo::Algorithm;
 use crate::algo::any::AnyAlgorithm;
 use crate::algo::fixed_window::FixedWindow;
+use crate::algo::gcra::GcraParams;
 use crate::algo::leaky_queue::LeakyQueue;
 use crate::algo::sliding_counter::SlidingCounter;
 use crate::algo::sliding_log::SlidingLog;
@@ -56,29 +57,35 @@ macro_rules! by_retry {
             self.clock().now()
         }
 
-        fn never_fits(&self, probe: KeyProbe, n: u64, now: Tick) -> Option<u64> {
+        fn never_fits(&self, Target { probe, .. }: Target<'_>, n: u64, now: Tick) -> Option<u64> {
             never_fits(&self.peek_at_once(probe, n, now))
         }
 
-        fn ahead_max(&self) -> Duration {
+        fn ahead_max(&self, _: Target<'_>) -> Duration {
             Duration::ZERO
         }
 
-        fn book(&self, probe: KeyProbe, n: u64, now: Tick, _: Duration) -> Charged {
-            due(sealed::LimiterOps::ask(self, probe, n, now))
+        fn book(&self, target: Target<'_>, n: u64, now: Tick, _: Duration) -> Charged {
+            due(sealed::LimiterOps::ask(self, target.probe, n, now))
         }
 
-        fn refund_booking(&self, _: KeyProbe, _: &ChargeReceipt, _: Tick) {}
+        fn refund_booking(&self, _: Target<'_>, _: &ChargeReceipt, _: Tick) {}
 
-        fn turn_behind(&self, probe: KeyProbe, cells: u64, now: Tick) -> Duration {
-            wait_for(cells, |cells| self.peek_at_once(probe, cells, now))
+        fn turn_behind<'p>(
+            &self,
+            target: Target<'p>,
+            requests: impl Iterator<Item = (Option<&'p GcraParams>, u64)>,
+            now: Tick,
+        ) -> Duration {
+            let cells = requests.map(|(_, cells)| cells).fold(0, u64::saturating_add);
+            wait_for(cells, |cells| self.peek_at_once(target.probe, cells, now))
         }
 
-        fn turn_of_last(&self, _: KeyProbe, now: Tick) -> Tick {
+        fn turn_of_last(&self, _: Target<'_>, now: Tick) -> Tick {
             now
         }
 
-        fn defer(&self, _: KeyProbe, _: &mut ChargeReceipt, _: Tick) -> Duration {
+        fn defer(&self, _: Target<'_>, _: &mut ChargeReceipt, _: Tick) -> Duration {
             Duration::ZERO
         }
     };

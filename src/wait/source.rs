@@ -56,8 +56,16 @@ impl KeyProbe {
     }
 }
 
+/// The key of a request, and the quota of its plan.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'p> {
+    pub(super) probe: KeyProbe,
+    /// `None`: the limiter's own quota.
+    pub(super) plan: Option<&'p GcraParams>,
+}
+
 pub(super) mod sealed {
-    use super::{ChargeReceipt, Decision, Denied, Duration, KeyProbe, Tick};
+    use super::{ChargeReceipt, Decision, Denied, Duration, GcraParams, KeyProbe, Target, Tick};
 
     /// Access to the limiter itself, through references and `Arc`s.
     pub trait Sealed {
@@ -75,26 +83,32 @@ pub(super) mod sealed {
         fn probe(&self, key: &Self::Key) -> KeyProbe;
         fn now(&self) -> Tick;
         /// The most cells that a key may ever have at once, if `n` are more.
-        fn never_fits(&self, probe: KeyProbe, n: u64, now: Tick) -> Option<u64>;
+        fn never_fits(&self, target: Target<'_>, n: u64, now: Tick) -> Option<u64>;
         /// How long before its turn a request can be charged.
-        fn ahead_max(&self) -> Duration;
+        fn ahead_max(&self, target: Target<'_>) -> Duration;
         /// Charges cells whose turn comes within `wait`, and returns how long until then.
         /// `Err(None)`: the key finds no slot.
         fn book(
             &self,
-            probe: KeyProbe,
+            target: Target<'_>,
             n: u64,
             now: Tick,
             wait: Duration,
         ) -> Result<(ChargeReceipt, Duration), Option<Denied>>;
         /// Refunds a booking, less what time has restored since its turn.
-        fn refund_booking(&self, probe: KeyProbe, paid: &ChargeReceipt, now: Tick);
-        /// Decides without waiting.
+        fn refund_booking(&self, target: Target<'_>, paid: &ChargeReceipt, now: Tick);
+        /// Decides without waiting, by the limiter's own quota.
         fn ask(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision;
-        /// How long until the turn of `cells` more cells, or less.
-        fn turn_behind(&self, probe: KeyProbe, cells: u64, now: Tick) -> Duration;
+        /// How long, or less, until the turn of the last of these requests, which come one after the
+        /// other. Each has the quota of its plan, and its cells; the last one's is `target`.
+        fn turn_behind<'p>(
+            &self,
+            target: Target<'p>,
+            requests: impl Iterator<Item = (Option<&'p GcraParams>, u64)>,
+            now: Tick,
+        ) -> Duration;
         /// The turn of the cells that were charged last. If it has passed, any time up to it.
-        fn turn_of_last(&self, probe: KeyProbe, now: Tick) -> Tick;
+        fn turn_of_last(&self, target: Target<'_>, now: Tick) -> Tick;
 
         /// Makes a booking count as charged at `now`, which is after its turn, as far as that makes
         /// the state worse. Returns by how much the turns behind it may move back for it: zero if
@@ -102,30 +116,37 @@ pub(super) mod sealed {
         ///
         /// A later refund of the booking counts from its turn, or later by as much as this makes
         /// the state worse: see `refund` of the token bucket.
-        fn defer(&self, probe: KeyProbe, paid: &mut ChargeReceipt, now: Tick) -> Duration;
+        fn defer(&self, target: Target<'_>, paid: &mut ChargeReceipt, now: Tick) -> Duration;
     }
 }
 
-/// A limiter with a token bucket, which can be charged ahead of time.
+/// A limiter with a token bucket, which can be charged ahead of time, and whose keys may have plans.
 pub trait Bookable {
     type Key: ?Sized;
 
     fn probe(&self, key: &Self::Key) -> KeyProbe;
     fn now(&self) -> Tick;
+    /// The limiter's own quota.
     fn algo(&self) -> &GcraParams;
-    /// The key's state; a fresh one if the key has none.
-    fn state(&self, probe: KeyProbe, now: Tick) -> u64;
+    /// The key's state by this quota; a fresh one if the key has none.
+    fn state(&self, algo: &GcraParams, probe: KeyProbe, now: Tick) -> u64;
     fn book(
         &self,
+        algo: &GcraParams,
         probe: KeyProbe,
         n: u64,
         now: Tick,
         wait: Duration,
     ) -> Result<(ChargeReceipt, Duration), Option<Denied>>;
-    fn refund_booking(&self, probe: KeyProbe, paid: &ChargeReceipt, now: Tick);
+    fn refund_booking(&self, algo: &GcraParams, probe: KeyProbe, paid: &ChargeReceipt, now: Tick);
     /// Replaces the state that was charged, if it still belongs to the same life of the slot.
     fn revise(&self, probe: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64);
     fn ask(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision;
+
+    /// The quota of a request: that of its plan, or the limiter's own.
+    fn quota_of<'a>(&'a self, plan: Option<&'a GcraParams>) -> &'a GcraParams {
+        plan.unwrap_or(self.algo())
+    }
 }
 
 impl<B: Bookable> sealed::LimiterOps for B {
@@ -139,44 +160,53 @@ impl<B: Bookable> sealed::LimiterOps for B {
         Bookable::now(self)
     }
 
-    fn never_fits(&self, _: KeyProbe, n: u64, _: Tick) -> Option<u64> {
-        let burst = self.algo().burst();
+    fn never_fits(&self, target: Target<'_>, n: u64, _: Tick) -> Option<u64> {
+        let burst = self.quota_of(target.plan).burst();
         (n > burst).then_some(burst)
     }
 
-    fn ahead_max(&self) -> Duration {
-        self.algo().ahead_max()
+    fn ahead_max(&self, target: Target<'_>) -> Duration {
+        self.quota_of(target.plan).ahead_max()
     }
 
     fn book(
         &self,
-        probe: KeyProbe,
+        target: Target<'_>,
         n: u64,
         now: Tick,
         wait: Duration,
     ) -> Result<(ChargeReceipt, Duration), Option<Denied>> {
-        Bookable::book(self, probe, n, now, wait)
+        Bookable::book(self, self.quota_of(target.plan), target.probe, n, now, wait)
     }
 
-    fn refund_booking(&self, probe: KeyProbe, paid: &ChargeReceipt, now: Tick) {
-        Bookable::refund_booking(self, probe, paid, now);
+    fn refund_booking(&self, target: Target<'_>, paid: &ChargeReceipt, now: Tick) {
+        Bookable::refund_booking(self, self.quota_of(target.plan), target.probe, paid, now);
     }
 
     fn ask(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision {
         Bookable::ask(self, probe, n, now)
     }
 
-    fn turn_behind(&self, probe: KeyProbe, cells: u64, now: Tick) -> Duration {
-        self.algo().turn_behind(self.state(probe, now), now, cells)
+    fn turn_behind<'p>(
+        &self,
+        target: Target<'p>,
+        requests: impl Iterator<Item = (Option<&'p GcraParams>, u64)>,
+        now: Tick,
+    ) -> Duration {
+        let algo = self.quota_of(target.plan);
+        let requests = requests.map(|(plan, cells)| (plan.unwrap_or(self.algo()), cells));
+        algo.turn_behind(self.state(algo, target.probe, now), now, requests)
     }
 
-    fn turn_of_last(&self, probe: KeyProbe, now: Tick) -> Tick {
-        self.algo().turn_of_last(self.state(probe, now), now)
+    fn turn_of_last(&self, target: Target<'_>, now: Tick) -> Tick {
+        let algo = self.quota_of(target.plan);
+        algo.turn_of_last(self.state(algo, target.probe, now), now)
     }
 
-    fn defer(&self, probe: KeyProbe, paid: &mut ChargeReceipt, now: Tick) -> Duration {
-        let (algo, cells, worse) = (self.algo(), paid.cells(), Cell::new(Duration::ZERO));
-        self.revise(probe, paid, &|word| {
+    fn defer(&self, target: Target<'_>, paid: &mut ChargeReceipt, now: Tick) -> Duration {
+        let (algo, worse) = (self.quota_of(target.plan), Cell::new(Duration::ZERO));
+        let cells = paid.cells();
+        self.revise(target.probe, paid, &|word| {
             let (next, by) = algo.deferred(word, cells, now);
             worse.set(by);
             next
@@ -202,23 +232,23 @@ impl<K: Hash + ?Sized, C: Clock> Bookable for Limiter<K, Gcra, C> {
         self.params()
     }
 
-    fn state(&self, probe: KeyProbe, now: Tick) -> u64 {
-        let seen = self.table().peek(probe.0, self.params(), now, 0);
-        seen.unwrap_or_else(|| self.params().fresh(now))
+    fn state(&self, algo: &GcraParams, probe: KeyProbe, now: Tick) -> u64 {
+        self.table().peek(probe.0, algo, now, 0).unwrap_or_else(|| algo.fresh(now))
     }
 
     fn book(
         &self,
+        algo: &GcraParams,
         probe: KeyProbe,
         n: u64,
         now: Tick,
         wait: Duration,
     ) -> Result<(ChargeReceipt, Duration), Option<Denied>> {
-        self.charge_within(probe.0, n, now, wait)
+        self.charge_within(algo, probe.0, n, now, wait)
     }
 
-    fn refund_booking(&self, probe: KeyProbe, paid: &ChargeReceipt, now: Tick) {
-        self.refund(&RefundableCharge::Slot(probe.0, *paid), paid.cells(), || now);
+    fn refund_booking(&self, algo: &GcraParams, probe: KeyProbe, paid: &ChargeReceipt, now: Tick) {
+        self.refund_by(algo, &RefundableCharge::Slot(probe.0, *paid), paid.cells(), || now);
     }
 
     fn revise(&self, probe: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64) {
@@ -245,21 +275,22 @@ impl<C: Clock> Bookable for Direct<Gcra, C> {
         self.params()
     }
 
-    fn state(&self, _: KeyProbe, now: Tick) -> u64 {
-        self.cell().read(self.params(), now, 0)
+    fn state(&self, algo: &GcraParams, _: KeyProbe, now: Tick) -> u64 {
+        self.cell().read(algo, now, 0)
     }
 
     fn book(
         &self,
+        algo: &GcraParams,
         _: KeyProbe,
         n: u64,
         now: Tick,
         wait: Duration,
     ) -> Result<(ChargeReceipt, Duration), Option<Denied>> {
-        self.charge_within(n, now, wait).map_err(Some)
+        self.charge_within(algo, n, now, wait).map_err(Some)
     }
 
-    fn refund_booking(&self, _: KeyProbe, paid: &ChargeReceipt, now: Tick) {
+    fn refund_booking(&self, _: &GcraParams, _: KeyProbe, paid: &ChargeReceipt, now: Tick) {
         self.refund(&RefundableCharge::Bucket(*paid), paid.cells(), || now);
     }
 

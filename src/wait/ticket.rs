@@ -55,7 +55,7 @@ impl<S: Waitable> WaitQueue<S> {
         if request.n == 0 {
             return Ok(Entry::Admitted(Waited { waited: Duration::ZERO }));
         }
-        if let Some(burst) = ops.never_fits(request.probe, request.n, ops.now()) {
+        if let Some(burst) = ops.never_fits(request.target(), request.n, ops.now()) {
             return Err(WaitError::NeverFits { burst });
         }
         let mut wakers = Wakers::default();

@@ -17,6 +17,7 @@ mod lives;
 mod max_delay;
 mod occupancy;
 mod penalty;
+mod plan_verbs;
 mod plans;
 mod settle;
 mod shadow;

@@ -5,7 +5,9 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 
 use super::{FixedWindowParams, View};
-use crate::algo::{CONFIG_WORDS, ClockChange, PerKey, Rebase, Receipt, Refund, Restart};
+use crate::algo::{
+    CONFIG_WORDS, ClockChange, PerKey, PlanParams, Rebase, Receipt, Refund, Restart,
+};
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
 
@@ -51,6 +53,17 @@ impl PerKey for FixedWindowParams {
         match is_whole && length <= self.grid.reach() && (!is_aligned || length == 1) {
             true => Ok(Self { limit, length, ..*self }),
             false => Err(QuotaError::PlanTooLong),
+        }
+    }
+
+    fn to_plan_params(&self) -> PlanParams {
+        PlanParams::FixedWindow(*self)
+    }
+
+    fn of_plan_params(params: &PlanParams) -> Option<&Self> {
+        match params {
+            PlanParams::FixedWindow(params) => Some(params),
+            _ => None,
         }
     }
 }

@@ -5,18 +5,28 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 
 use super::{GcraParams, PLAN_PRECISION, TAT};
-use crate::algo::{Ahead, CONFIG_WORDS, ClockChange, PerKey, Rebase, Receipt, Refund};
+use crate::algo::{Ahead, CONFIG_WORDS, ClockChange, PerKey, PlanParams, Rebase, Receipt, Refund};
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
 
 #[cfg(feature = "std")]
 impl GcraParams {
-    /// How long from `now` until `cells` more cells, one request after the other, will have had
-    /// their turn: [`turn`](Refund::turn) if they were charged.
-    pub(crate) fn turn_behind(&self, word: u64, now: Tick, cells: u64) -> Duration {
+    /// How long from `now` until these requests, one after the other, will have had their turn:
+    /// [`turn`](Refund::turn) if they were charged. Each has the bucket of its plan and its cells; all
+    /// plans count time in the same units.
+    pub(crate) fn turn_behind<'p>(
+        &self,
+        word: u64,
+        now: Tick,
+        requests: impl IntoIterator<Item = (&'p Self, u64)>,
+    ) -> Duration {
         let floor = self.grid.floor(now);
-        let debt = self.debt(word, floor).saturating_add(self.cost(cells));
-        self.grid.scale(now, floor).span(debt.saturating_sub(self.capacity))
+        let (mut debt, mut ahead) = (self.debt(word, floor), 0);
+        for (algo, cells) in requests {
+            debt = debt.saturating_add(algo.cost(cells));
+            ahead = ahead.max(debt.saturating_sub(algo.capacity));
+        }
+        self.grid.scale(now, floor).span(ahead)
     }
 
     /// How far ahead of a clock a charged turn may be, rounded down.
@@ -116,6 +126,17 @@ impl PerKey for GcraParams {
         let cell = u64::try_from(cell).ok().and_then(NonZeroU64::new).filter(|_| fits);
         let cell = cell.ok_or(QuotaError::PlanTooLong)?;
         Ok(Self { lease_cells: leases, ..Self::on(self.grid, cell, burst, self.first_debt > 0) })
+    }
+
+    fn to_plan_params(&self) -> PlanParams {
+        PlanParams::Gcra(*self)
+    }
+
+    fn of_plan_params(params: &PlanParams) -> Option<&Self> {
+        match params {
+            PlanParams::Gcra(params) => Some(params),
+            _ => None,
+        }
     }
 }
 

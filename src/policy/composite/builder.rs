@@ -5,12 +5,13 @@ use core::fmt;
 use core::hash::Hash;
 
 use super::in_flight::{KeyedInFlight, SharedInFlight};
-use super::member::{BorrowedKey, ComputedKey, Keyed, Member, Unkeyed};
+use super::member::{BorrowedKey, ComputedKey, Keyed, Member, OwnQuota, PlanOf, Unkeyed};
 use super::{Composite, MEMBERS_MAX, NamedLimit};
-use crate::algo::Algorithm;
+use crate::algo::{Algorithm, PerKey};
 use crate::concurrency::{ConcurrencyLimiter, DirectConcurrency};
 use crate::limiter::Limiter;
 use crate::limiter::direct::Direct;
+use crate::limiter::plan::Plan;
 use crate::table::Tally;
 use crate::time::Clock;
 
@@ -105,7 +106,7 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
         G: Borrow<Limiter<K, A, C>> + Send + Sync + 'a,
         F: for<'r> Fn(&'r R) -> &'r K + Send + Sync + 'a,
     {
-        self.with(name, Keyed::new(limiter, BorrowedKey(key)))
+        self.with(name, Keyed::new(limiter, BorrowedKey(key), OwnQuota))
     }
 
     /// Like [`keyed`](Self::keyed), for a key that is computed from the request.
@@ -130,7 +131,69 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
         G: Borrow<Limiter<K, A, C>> + Send + Sync + 'a,
         F: Fn(&R) -> K + Send + Sync + 'a,
     {
-        self.with(name, Keyed::new(limiter, ComputedKey(key)))
+        self.with(name, Keyed::new(limiter, ComputedKey(key), OwnQuota))
+    }
+
+    /// Like [`keyed`](Self::keyed), with a [`Plan`] of the limiter for each request, which the function
+    /// `plan` finds. It is called once for each request, as `key` is.
+    ///
+    /// [`check`](Composite::check) panics, and charges nothing, if the plan is of a limiter that counts
+    /// time in other units.
+    ///
+    /// ```
+    /// use tollgate::composite::Composite;
+    /// use tollgate::{Direct, Gcra, Limiter, Quota};
+    ///
+    /// struct Request { tenant: u32, is_gold: bool }
+    /// let per_tenant: Limiter<u32> =
+    ///     Limiter::builder(Quota::per_second(100)).algorithm(Gcra::new().for_plans()).build()?;
+    /// let (gold, free) = (per_tenant.plan(Quota::per_hour(3))?, per_tenant.plan(Quota::per_hour(1))?);
+    /// let gate = Composite::<Request>::builder()
+    ///     .keyed_planned("per tenant", &per_tenant, |request| &request.tenant, |request| {
+    ///         if request.is_gold { gold.clone() } else { free.clone() }
+    ///     })
+    ///     .shared("upstream", Direct::new(Quota::per_second(500))?)
+    ///     .build()?;
+    /// let granted = |request| (0..9).filter(|_| gate.check(&request).is_ok()).count();
+    /// assert_eq!(granted(Request { tenant: 1, is_gold: true }), 3);
+    /// assert_eq!(granted(Request { tenant: 2, is_gold: false }), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn keyed_planned<K, A, C, G, F, P>(
+        self,
+        name: &'static str,
+        limiter: G,
+        key: F,
+        plan: P,
+    ) -> Self
+    where
+        K: Hash + ?Sized + 'a,
+        A: Algorithm<Params: PerKey> + 'a,
+        C: Clock + 'a,
+        G: Borrow<Limiter<K, A, C>> + Send + Sync + 'a,
+        F: for<'r> Fn(&'r R) -> &'r K + Send + Sync + 'a,
+        P: Fn(&R) -> Plan<A> + Send + Sync + 'a,
+    {
+        self.with(name, Keyed::new(limiter, BorrowedKey(key), PlanOf(plan)))
+    }
+
+    /// Like [`keyed_planned`](Self::keyed_planned), for a key that is computed from the request.
+    pub fn keyed_planned_by<K, A, C, G, F, P>(
+        self,
+        name: &'static str,
+        limiter: G,
+        key: F,
+        plan: P,
+    ) -> Self
+    where
+        K: Hash + 'a,
+        A: Algorithm<Params: PerKey> + 'a,
+        C: Clock + 'a,
+        G: Borrow<Limiter<K, A, C>> + Send + Sync + 'a,
+        F: Fn(&R) -> K + Send + Sync + 'a,
+        P: Fn(&R) -> Plan<A> + Send + Sync + 'a,
+    {
+        self.with(name, Keyed::new(limiter, ComputedKey(key), PlanOf(plan)))
     }
 
     /// Adds a limit with one bucket that all requests share.
@@ -283,11 +346,11 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
         }
         let shadows: Box<[_]> =
             shadows.into_iter().map(|(named, _)| (named, Tally::new())).collect();
-        let enforced = refundable.iter().chain([&last]);
-        let counts_in_flight = enforced
-            .chain(shadows.iter().map(|(named, _)| named))
-            .any(|named| named.member.counts_in_flight());
-        Ok(Composite { refundable, last, shadows, counts_in_flight })
+        let built =
+            Composite { refundable, last, shadows, counts_in_flight: false, has_plans: false };
+        let counts_in_flight = built.all().any(|named| named.member.counts_in_flight());
+        let has_plans = built.all().any(|named| named.member.has_plans());
+        Ok(Composite { counts_in_flight, has_plans, ..built })
     }
 }
 

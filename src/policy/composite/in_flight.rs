@@ -7,6 +7,7 @@ use core::hash::Hash;
 use core::marker::PhantomData;
 
 use super::member::{KeyFn, Member, Taken, Target};
+use crate::algo::PlanParams;
 use crate::charge::refund::RefundableCharge;
 use crate::concurrency::{ConcurrencyLimiter, DirectConcurrency};
 use crate::decision::{Decision, Denied};
@@ -41,27 +42,27 @@ where
         true
     }
 
-    fn target(&self, request: &R, now: Option<Tick>) -> Target {
+    fn target(&self, request: &R, now: Option<Tick>) -> Target<'static> {
         let limiter = self.limiter.borrow();
         let probe = self.key.with(request, |key| limiter.probe(key));
-        Target { probe, now: limiter.or_now(now) }
+        Target { probe, now: limiter.or_now(now), plan: None }
     }
 
-    fn precheck(&self, target: Target, _: u64, _: bool) -> Result<(), Denied> {
+    fn precheck(&self, target: Target<'_>, _: u64, _: bool) -> Result<(), Denied> {
         self.limiter.borrow().precheck(target.probe, target.now)
     }
 
-    fn take(&self, target: Target, _: u64) -> Taken {
+    fn take(&self, target: Target<'_>, _: u64) -> Taken {
         self.limiter.borrow().take_one(target.probe, target.now)
     }
 
-    fn refund(&self, taken: &RefundableCharge, _: Option<Tick>) {
+    fn refund(&self, _: Option<&PlanParams>, taken: &RefundableCharge, _: Option<Tick>) {
         self.limiter.borrow().give_back(taken);
     }
 
     fn count_admitted(&self) {}
 
-    fn peek(&self, target: Target, n: u64) -> Decision {
+    fn peek(&self, target: Target<'_>, n: u64) -> Decision {
         self.limiter.borrow().peek_probe(target.probe, target.now, n.min(1))
     }
 }
@@ -92,25 +93,25 @@ where
         true
     }
 
-    fn target(&self, _: &R, now: Option<Tick>) -> Target {
+    fn target(&self, _: &R, now: Option<Tick>) -> Target<'static> {
         Target { now: self.limiter.borrow().now(now), ..Target::default() }
     }
 
-    fn precheck(&self, target: Target, _: u64, _: bool) -> Result<(), Denied> {
+    fn precheck(&self, target: Target<'_>, _: u64, _: bool) -> Result<(), Denied> {
         self.limiter.borrow().peek_at(target.now, 1).map(drop)
     }
 
-    fn take(&self, target: Target, _: u64) -> Taken {
+    fn take(&self, target: Target<'_>, _: u64) -> Taken {
         self.limiter.borrow().take_one(target.now)
     }
 
-    fn refund(&self, taken: &RefundableCharge, _: Option<Tick>) {
+    fn refund(&self, _: Option<&PlanParams>, taken: &RefundableCharge, _: Option<Tick>) {
         self.limiter.borrow().give_back(taken);
     }
 
     fn count_admitted(&self) {}
 
-    fn peek(&self, target: Target, n: u64) -> Decision {
+    fn peek(&self, target: Target<'_>, n: u64) -> Decision {
         self.limiter.borrow().peek_at(target.now, n.min(1))
     }
 }

@@ -4,20 +4,23 @@ use core::borrow::Borrow;
 use core::hash::Hash;
 use core::marker::PhantomData;
 
-use crate::algo::{Algorithm, StateMachine};
+use crate::algo::{Algorithm, PerKey, PlanParams, StateMachine};
 use crate::charge::refund::{IsRefundable, RefundableCharge};
 use crate::decision::{Decision, Denied, Permit};
 use crate::limiter::Limiter;
 use crate::limiter::direct::Direct;
+use crate::limiter::plan::Plan;
 use crate::table::Probe;
 use crate::time::{Clock, Tick};
 
-/// All that a decision of one limit needs of a request: the key, and the time of the decision.
+/// All that a decision of one limit needs of a request: the key, the time of the decision, and the plan.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Target {
+pub(super) struct Target<'p> {
     /// Unused by a limiter without keys.
     pub(super) probe: Probe,
     pub(super) now: Tick,
+    /// `None`: the limit's own quota.
+    pub(super) plan: Option<&'p PlanParams>,
 }
 
 /// A charge that can be refunded, and what is left.
@@ -38,31 +41,42 @@ pub(super) trait Member<R: ?Sized>: Send + Sync {
         false
     }
 
+    /// Whether the request may bring a plan.
+    fn has_plans(&self) -> bool {
+        false
+    }
+
+    /// Finds the plan of the request. This runs the caller's code, which may panic.
+    fn plan(&self, request: &R) -> Option<PlanParams> {
+        let _ = request;
+        None
+    }
+
     /// Finds the key in the request, and reads the limit's own clock if no time is given. This runs
     /// the caller's code, which may panic.
-    fn target(&self, request: &R, now: Option<Tick>) -> Target;
+    fn target(&self, request: &R, now: Option<Tick>) -> Target<'static>;
 
     /// Returns the denial if `n` cells would be denied, and charges nothing. A denial is counted
     /// and remembered like that of a check. `is_last`: `check` will be called next, not `take`.
-    fn precheck(&self, target: Target, n: u64, is_last: bool) -> Result<(), Denied>;
+    fn precheck(&self, target: Target<'_>, n: u64, is_last: bool) -> Result<(), Denied>;
 
     /// Charges `n` cells in a form that can be refunded. The limit must be refundable.
-    fn take(&self, target: Target, n: u64) -> Taken;
+    fn take(&self, target: Target<'_>, n: u64) -> Taken;
 
     /// Decides as the limiter itself does, as the last of the limits: nothing is refunded later, but a guard
     /// may give back a request in flight.
-    fn take_last(&self, target: Target, n: u64, given: Option<Tick>) -> Taken {
+    fn take_last(&self, target: Target<'_>, n: u64, given: Option<Tick>) -> Taken {
         let _ = given;
         self.take(target, n)
     }
 
-    /// Refunds what time has not restored of a charge, at the given time or now.
-    fn refund(&self, taken: &RefundableCharge, given: Option<Tick>);
+    /// Refunds what time has not restored of a charge by this plan, at the given time or now.
+    fn refund(&self, plan: Option<&PlanParams>, taken: &RefundableCharge, given: Option<Tick>);
 
     /// Counts cells that were taken and not refunded, if the limiter counts.
     fn count_admitted(&self);
 
-    fn peek(&self, target: Target, n: u64) -> Decision;
+    fn peek(&self, target: Target<'_>, n: u64) -> Decision;
 }
 
 /// The function that finds a key in a request.
@@ -93,27 +107,75 @@ impl<R: ?Sized, K, F: Fn(&R) -> K + Send + Sync> KeyFn<R, K> for ComputedKey<F> 
     }
 }
 
+/// The function that finds the plan of a request, for a limit by the algorithm `A`.
+pub(super) trait PlanFn<R: ?Sized, A: Algorithm>: Send + Sync {
+    const HAS_PLANS: bool;
+
+    /// The plan of the request, for a limiter with the parameters `own`.
+    fn plan(&self, request: &R, own: &A::Params) -> Option<PlanParams>;
+
+    fn params(plan: Option<&PlanParams>) -> Option<&A::Params>;
+}
+
+/// Every request goes by the limit's own quota.
+pub(super) struct OwnQuota;
+
+impl<R: ?Sized, A: Algorithm> PlanFn<R, A> for OwnQuota {
+    const HAS_PLANS: bool = false;
+
+    fn plan(&self, _: &R, _: &A::Params) -> Option<PlanParams> {
+        None
+    }
+
+    #[inline(always)]
+    fn params(_: Option<&PlanParams>) -> Option<&A::Params> {
+        None
+    }
+}
+
+/// Each request brings a plan.
+pub(super) struct PlanOf<P>(pub(super) P);
+
+impl<R, A, P> PlanFn<R, A> for PlanOf<P>
+where
+    R: ?Sized,
+    A: Algorithm<Params: PerKey>,
+    P: Fn(&R) -> Plan<A> + Send + Sync,
+{
+    const HAS_PLANS: bool = true;
+
+    fn plan(&self, request: &R, own: &A::Params) -> Option<PlanParams> {
+        Some((self.0)(request).params_for(own).to_plan_params())
+    }
+
+    fn params(plan: Option<&PlanParams>) -> Option<&A::Params> {
+        A::Params::of_plan_params(plan?)
+    }
+}
+
 /// The key, the algorithm and the clock of a limiter.
 type Of<K, A, C> = PhantomData<fn(&K) -> (A, C)>;
 
 /// A limiter with keys.
-pub(super) struct Keyed<G, F, K: ?Sized, A, C> {
+pub(super) struct Keyed<G, F, P, K: ?Sized, A, C> {
     limiter: G,
     key: F,
+    plan: P,
     of: Of<K, A, C>,
 }
 
-impl<G, F, K: ?Sized, A, C> Keyed<G, F, K, A, C> {
-    pub(super) fn new(limiter: G, key: F) -> Self {
-        Self { limiter, key, of: PhantomData }
+impl<G, F, P, K: ?Sized, A, C> Keyed<G, F, P, K, A, C> {
+    pub(super) fn new(limiter: G, key: F, plan: P) -> Self {
+        Self { limiter, key, plan, of: PhantomData }
     }
 }
 
-impl<R, G, F, K, A, C> Member<R> for Keyed<G, F, K, A, C>
+impl<R, G, F, P, K, A, C> Member<R> for Keyed<G, F, P, K, A, C>
 where
     R: ?Sized,
     G: Borrow<Limiter<K, A, C>> + Send + Sync,
     F: KeyFn<R, K>,
+    P: PlanFn<R, A>,
     K: Hash + ?Sized,
     A: Algorithm,
     C: Clock,
@@ -122,48 +184,60 @@ where
         self.limiter.borrow().params().dispatch_refund(IsRefundable).is_some()
     }
 
+    fn has_plans(&self) -> bool {
+        P::HAS_PLANS
+    }
+
+    fn plan(&self, request: &R) -> Option<PlanParams> {
+        self.plan.plan(request, self.limiter.borrow().params())
+    }
+
     #[inline]
-    fn target(&self, request: &R, now: Option<Tick>) -> Target {
+    fn target(&self, request: &R, now: Option<Tick>) -> Target<'static> {
         let limiter = self.limiter.borrow();
         let probe = self.key.with(request, |key| limiter.begin(key));
-        Target { probe, now: limiter.or_now(now) }
+        Target { probe, now: limiter.or_now(now), plan: None }
     }
 
-    fn precheck(&self, target: Target, n: u64, is_last: bool) -> Result<(), Denied> {
-        self.limiter.borrow().precheck(target.probe, n, target.now, is_last)
+    fn precheck(&self, target: Target<'_>, n: u64, is_last: bool) -> Result<(), Denied> {
+        let Target { probe, now, plan } = target;
+        self.limiter.borrow().precheck(P::params(plan), probe, n, now, is_last)
     }
 
-    fn take(&self, target: Target, n: u64) -> Taken {
+    fn take(&self, Target { probe, now, plan }: Target<'_>, n: u64) -> Taken {
         let limiter = self.limiter.borrow();
-        let taken = limiter.take(target.probe, n, target.now);
+        let taken = limiter.take_by(limiter.or_own(P::params(plan)), probe, n, now);
         if taken.is_err() {
             limiter.count(false);
         }
         taken
     }
 
-    fn take_last(&self, Target { probe, now }: Target, n: u64, given: Option<Tick>) -> Taken {
+    fn take_last(&self, target: Target<'_>, n: u64, given: Option<Tick>) -> Taken {
+        let Target { probe, now, plan } = target;
         let limiter = self.limiter.borrow();
-        let decision = match limiter.shares() {
+        let decision = match (P::params(plan), limiter.shares()) {
+            (Some(plan), _) => limiter.decide_begun_by(plan, probe, n, now),
             // The expiry of a lease needs a time that is not behind: read the clock again.
-            Some(_) => limiter.decide_leasing(probe, n, || limiter.or_now(given)),
-            None => limiter.decide_begun(probe, n, now),
+            (None, Some(_)) => limiter.decide_leasing(probe, n, || limiter.or_now(given)),
+            (None, None) => limiter.decide_begun(probe, n, now),
         };
         final_charge(decision)
     }
 
-    fn refund(&self, taken: &RefundableCharge, given: Option<Tick>) {
+    fn refund(&self, plan: Option<&PlanParams>, taken: &RefundableCharge, given: Option<Tick>) {
         let limiter = self.limiter.borrow();
-        limiter.refund(taken, taken.cells(), || limiter.or_now(given));
+        let algo = limiter.or_own(P::params(plan));
+        limiter.refund_by(algo, taken, taken.cells(), || limiter.or_now(given));
     }
 
     fn count_admitted(&self) {
         self.limiter.borrow().count(true);
     }
 
-    fn peek(&self, target: Target, n: u64) -> Decision {
+    fn peek(&self, Target { probe, now, plan }: Target<'_>, n: u64) -> Decision {
         let limiter = self.limiter.borrow();
-        limiter.peek_by(limiter.params(), target.probe, n, target.now)
+        limiter.peek_by(limiter.or_own(P::params(plan)), probe, n, now)
     }
 }
 
@@ -190,30 +264,30 @@ where
         self.limiter.borrow().params().dispatch_refund(IsRefundable).is_some()
     }
 
-    fn target(&self, _: &R, now: Option<Tick>) -> Target {
+    fn target(&self, _: &R, now: Option<Tick>) -> Target<'static> {
         Target { now: self.limiter.borrow().or_now(now), ..Target::default() }
     }
 
-    fn precheck(&self, target: Target, n: u64, _: bool) -> Result<(), Denied> {
+    fn precheck(&self, target: Target<'_>, n: u64, _: bool) -> Result<(), Denied> {
         self.limiter.borrow().precheck(n, target.now)
     }
 
-    fn take(&self, target: Target, n: u64) -> Taken {
+    fn take(&self, target: Target<'_>, n: u64) -> Taken {
         self.limiter.borrow().take(n, target.now)
     }
 
-    fn take_last(&self, target: Target, n: u64, _: Option<Tick>) -> Taken {
+    fn take_last(&self, target: Target<'_>, n: u64, _: Option<Tick>) -> Taken {
         final_charge(self.limiter.borrow().decide_at(n, target.now))
     }
 
-    fn refund(&self, taken: &RefundableCharge, given: Option<Tick>) {
+    fn refund(&self, _: Option<&PlanParams>, taken: &RefundableCharge, given: Option<Tick>) {
         let limiter = self.limiter.borrow();
         limiter.refund(taken, taken.cells(), || limiter.or_now(given));
     }
 
     fn count_admitted(&self) {}
 
-    fn peek(&self, target: Target, n: u64) -> Decision {
+    fn peek(&self, target: Target<'_>, n: u64) -> Decision {
         self.limiter.borrow().ask().cells(n).at(target.now).peek()
     }
 }

@@ -14,6 +14,7 @@ use core::fmt;
 pub use answer::{CompositeDenied, CompositePermit};
 pub use builder::{CompositeBuilder, CompositeError};
 
+use crate::algo::PlanParams;
 use crate::charge::refund::RefundableCharge;
 use crate::concurrency::{Guard, OwnedGuard, sealed};
 use crate::decision::{Denied, Permit};
@@ -132,6 +133,8 @@ pub struct Composite<'a, R: ?Sized> {
     shadows: Box<[(NamedLimit<'a, R>, Tally)]>,
     /// Whether any limit counts requests in flight.
     counts_in_flight: bool,
+    /// Whether any limit has plans.
+    has_plans: bool,
 }
 
 struct NamedLimit<'a, R: ?Sized> {
@@ -259,7 +262,19 @@ impl<'a, R: ?Sized> Composite<'a, R> {
         given: Option<Tick>,
     ) -> Result<CompositeEntry, CompositeDenied> {
         // Call the caller's functions before anything is charged: a panic then leaves no charge.
-        let targets = self.targets(request, given);
+        if self.has_plans {
+            let plans = self.plans(request);
+            return self.decide_by(self.targets(request, &plans, given), n, given);
+        }
+        self.decide_by(self.targets(request, &[], given), n, given)
+    }
+
+    fn decide_by(
+        &self,
+        targets: [Target<'_>; MEMBERS_MAX],
+        n: u64,
+        given: Option<Tick>,
+    ) -> Result<CompositeEntry, CompositeDenied> {
         if !planted(Fault::LaterNotPeeked) {
             for (index, (NamedLimit { member, .. }, &target)) in
                 self.enforced().zip(&targets).enumerate()
@@ -280,7 +295,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
                     tightest = Some(Tightest::of(tightest, name, permit, &**member));
                 }
                 Err(denied) => {
-                    self.refund(&charges[..index], given);
+                    self.refund(&targets, &charges[..index], given);
                     return Err(self.deny(&targets, n, index, denied));
                 }
             }
@@ -292,7 +307,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
                 permit
             }
             Err(denied) => {
-                self.refund(&charges[..index], given);
+                self.refund(&targets, &charges[..index], given);
                 return Err(self.deny(&targets, n, index, denied));
             }
         };
@@ -307,10 +322,9 @@ impl<'a, R: ?Sized> Composite<'a, R> {
 
     /// Gives back what is in flight of an entry.
     fn leave_all(&self, entry: &CompositeEntry) {
-        let shadows = self.shadows.iter().map(|(named, _)| named);
-        for (named, taken) in self.enforced().chain(shadows).zip(&entry.charges) {
+        for (named, taken) in self.all().zip(&entry.charges) {
             if named.member.counts_in_flight() {
-                named.member.refund(taken, None);
+                named.member.refund(None, taken, None);
             }
         }
     }
@@ -320,12 +334,33 @@ impl<'a, R: ?Sized> Composite<'a, R> {
         self.refundable.iter().chain([&self.last])
     }
 
-    /// The key and the time for each limit: the enforced ones, then the shadows.
-    fn targets(&self, request: &R, given: Option<Tick>) -> [Target; MEMBERS_MAX] {
+    /// All limits, in the order of the targets.
+    fn all(&self) -> impl Iterator<Item = &NamedLimit<'a, R>> {
+        self.enforced().chain(self.shadows.iter().map(|(named, _)| named))
+    }
+
+    /// The plan for each limit.
+    fn plans(&self, request: &R) -> [Option<PlanParams>; MEMBERS_MAX] {
+        let mut plans = [const { None }; MEMBERS_MAX];
+        for (plan, named) in plans.iter_mut().zip(self.all()) {
+            *plan = named.member.plan(request);
+        }
+        plans
+    }
+
+    /// The key, the time and the plan for each limit: the enforced ones, then the shadows.
+    fn targets<'p>(
+        &self,
+        request: &R,
+        plans: &'p [Option<PlanParams>],
+        given: Option<Tick>,
+    ) -> [Target<'p>; MEMBERS_MAX] {
         let mut targets = [Target::default(); MEMBERS_MAX];
-        let shadows = self.shadows.iter().map(|(named, _)| named);
-        for (target, named) in targets.iter_mut().zip(self.enforced().chain(shadows)) {
+        for (target, named) in targets.iter_mut().zip(self.all()) {
             *target = named.member.target(request, given);
+        }
+        for (target, plan) in targets.iter_mut().zip(plans) {
+            target.plan = plan.as_ref();
         }
         targets
     }
@@ -334,14 +369,16 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     /// another request was faster.
     #[cold]
     #[inline(never)]
-    fn refund(&self, charges: &[RefundableCharge], given: Option<Tick>) {
+    fn refund(&self, targets: &[Target<'_>], charges: &[RefundableCharge], given: Option<Tick>) {
         let times = match () {
             () if planted(Fault::RefundLeftOut) => 0,
             () if planted(Fault::RefundedTwice) => 2,
             () => 1,
         };
-        for (NamedLimit { member, .. }, taken) in self.refundable.iter().zip(charges) {
-            (0..times).for_each(|_| member.refund(taken, given));
+        for ((NamedLimit { member, .. }, target), taken) in
+            self.refundable.iter().zip(targets).zip(charges)
+        {
+            (0..times).for_each(|_| member.refund(target.plan, taken, given));
         }
     }
 
@@ -351,7 +388,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     #[inline(never)]
     fn deny(
         &self,
-        targets: &[Target; MEMBERS_MAX],
+        targets: &[Target<'_>; MEMBERS_MAX],
         n: u64,
         index: usize,
         denied: Denied,
@@ -385,7 +422,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     /// have denied.
     fn try_shadows(
         &self,
-        targets: &[Target; MEMBERS_MAX],
+        targets: &[Target<'_>; MEMBERS_MAX],
         n: u64,
         given: Option<Tick>,
         charges: &mut [RefundableCharge],

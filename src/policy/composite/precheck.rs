@@ -24,23 +24,25 @@ use crate::time::{Clock, Tick};
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// Returns the denial if `n` cells would be denied at `now`, and charges nothing. A denial is
     /// counted and remembered like that of a check. `with_lease`: cells that this thread has leased
-    /// can be spent.
+    /// can be spent, which go by the limiter's own quota.
     pub(super) fn precheck(
         &self,
+        plan: Option<&A::Params>,
         probe: Probe,
         n: u64,
         now: Tick,
         with_lease: bool,
     ) -> Result<(), Denied> {
-        let held = if with_lease { self.leased_cells_for(probe, n, now) } else { 0 };
+        let held =
+            if with_lease && plan.is_none() { self.leased_cells_for(probe, n, now) } else { 0 };
         if held > 0 && held >= n {
             return Ok(());
         }
-        let (algo, n_missing) = (self.params(), n - held);
+        let (algo, n_missing) = (self.or_own(plan), n - held);
         let answer = match self.table().peek(probe, algo, now, n_missing) {
             Some(seen) => algo.answer(seen, now, n_missing),
             None => {
-                self.precheck_slot(probe, n, now).inspect_err(|_| self.count(false))?;
+                self.precheck_slot(algo, probe, n, now).inspect_err(|_| self.count(false))?;
                 algo.answer(unseen(algo, n, now), now, n)
             }
         };
@@ -50,13 +52,13 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             () if algo.dispatch_refund(IsRefundable).is_some() => {
                 // Another thread has refunded cells meanwhile, so the take succeeded: refund it as
                 // well.
-                if let Ok((taken, _)) = self.take(probe, n, now) {
-                    self.refund(&taken, taken.cells(), || now);
+                if let Ok((taken, _)) = self.take_by(algo, probe, n, now) {
+                    self.refund_by(algo, &taken, taken.cells(), || now);
                 }
                 self.count(false);
             }
             // This admits the request only if the key was reset meanwhile.
-            () => drop(self.decide_begun(probe, n, now)),
+            () => drop(self.decide_begun_by(algo, probe, n, now)),
         }
         Err(denied)
     }
@@ -70,8 +72,13 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 
     /// Returns the denial if a key that has no slot, and would be admitted with one, is denied for
     /// want of a slot.
-    fn precheck_slot(&self, probe: Probe, n: u64, now: Tick) -> Result<(), Denied> {
-        let algo = self.params();
+    fn precheck_slot(
+        &self,
+        algo: &A::Params,
+        probe: Probe,
+        n: u64,
+        now: Tick,
+    ) -> Result<(), Denied> {
         if n == 0 || matches!(self.when_full(), WhenFull::Evict | WhenFull::Admit) {
             return Ok(());
         }
