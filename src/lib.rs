@@ -169,7 +169,7 @@ pub mod penalty {
 /// Another quota for some of a limiter's keys.
 #[cfg(feature = "std")]
 pub mod plan {
-    pub use crate::limiter::plan::Plan;
+    pub use crate::limiter::plan::{Plan, Plannable};
 }
 
 /// A quota that changes while it is in use.

@@ -2,10 +2,10 @@
 
 use core::hash::Hash;
 
-use crate::algo::{Algorithm, PerKey};
+use crate::algo::Algorithm;
 use crate::decision::Decision;
 use crate::limiter::Limiter;
-use crate::limiter::plan::Plan;
+use crate::limiter::plan::{Plan, Plannable};
 use crate::table::Probe;
 use crate::time::{Clock, Tick};
 
@@ -118,7 +118,7 @@ where
     }
 }
 
-impl<'a, K: Hash + ?Sized, A: Algorithm<Params: PerKey>, C: Clock, T, F> AskEach<'a, K, A, C, T, F>
+impl<'a, K: Hash + ?Sized, A: Plannable, C: Clock, T, F> AskEach<'a, K, A, C, T, F>
 where
     F: Fn(&T) -> &K,
 {

@@ -52,6 +52,24 @@ pub struct Plan<A: Algorithm> {
     quota: Quota,
 }
 
+/// An algorithm whose keys may have plans: [`Gcra`](crate::Gcra) and [`FixedWindow`](crate::FixedWindow).
+///
+/// It is sealed: a method may be added.
+///
+/// ```
+/// use tollgate::plan::{Plan, Plannable};
+/// use tollgate::{Limiter, Quota, QuotaError};
+/// fn halved<A: Plannable>(gate: &Limiter<str, A>, quota: Quota) -> Result<Plan<A>, QuotaError> {
+///     gate.plan(Quota::new(quota.limit().div_ceil(2), quota.period()))
+/// }
+/// let quota = Quota::per_second(9);
+/// assert_eq!(halved(&Limiter::builder(quota).build()?, quota)?.quota().limit(), 5);
+/// # Ok::<(), tollgate::BuildError>(())
+/// ```
+pub trait Plannable: Algorithm<Params: PerKey> {}
+
+impl<A: Algorithm<Params: PerKey>> Plannable for A {}
+
 impl<A: Algorithm> Plan<A> {
     /// The quota, as given.
     ///
@@ -91,7 +109,7 @@ impl<A: Algorithm> fmt::Debug for Plan<A> {
     }
 }
 
-impl<K: Hash + ?Sized, A: Algorithm<Params: PerKey>, C: Clock> Limiter<K, A, C> {
+impl<K: Hash + ?Sized, A: Plannable, C: Clock> Limiter<K, A, C> {
     /// A quota for some of the keys: see [`Plan`].
     ///
     /// # Errors
@@ -112,7 +130,7 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: PerKey>, C: Clock> Limiter<K, A, C> 
     }
 }
 
-impl<'k, K: Hash + ?Sized, A: Algorithm<Params: PerKey>, C: Clock> Ask<'_, 'k, Limiter<K, A, C>> {
+impl<'k, K: Hash + ?Sized, A: Plannable, C: Clock> Ask<'_, 'k, Limiter<K, A, C>> {
     /// Asks by the quota of a [`Plan`], and not by the limiter's own.
     ///
     /// # Panics

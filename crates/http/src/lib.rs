@@ -63,7 +63,7 @@ pub use gate::{Charge, Gate, GatePermit, Verdict};
 pub use in_flight::InFlightLimit;
 pub use key::KeyError;
 pub use layer::RateLimitLayer;
-pub use limit::{Limit, LimitError, OnNoKey};
+pub use limit::{Limit, LimitError, LimitPlan, OnNoKey};
 pub use penalized::Penalized;
 pub use pending::{GateDecision, PendingVerdict};
 pub use policy::{Policy, PolicyError};

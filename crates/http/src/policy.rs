@@ -44,8 +44,7 @@ struct Texts {
     quoted: Box<str>,
     item: HeaderValue,
     quota: Quota,
-    /// It counts requests in flight: when one ends is not known.
-    in_flight: bool,
+    unit: Option<&'static str>,
 }
 
 impl Policy {
@@ -98,10 +97,19 @@ impl Policy {
 
     /// Whether the time until cells come back is known.
     pub(crate) fn has_time(&self) -> bool {
-        !self.0.in_flight
+        self.0.unit != Some(IN_FLIGHT)
     }
 
-    fn with_unit(name: &str, quota: &Quota, unit: Option<&str>) -> Result<Self, PolicyError> {
+    /// The same name and unit with another quota.
+    pub(crate) fn with_quota(&self, quota: &Quota) -> Self {
+        Self::with_unit(self.name(), quota, self.0.unit).expect("its name has been checked")
+    }
+
+    fn with_unit(
+        name: &str,
+        quota: &Quota,
+        unit: Option<&'static str>,
+    ) -> Result<Self, PolicyError> {
         let printable = name.bytes().all(|byte| matches!(byte, b' '..=b'~'));
         if name.is_empty() || name.len() > NAME_BYTES_MAX || !printable {
             return Err(PolicyError);
@@ -116,9 +124,8 @@ impl Policy {
             let _ = write!(item, ";w={}", period.as_secs());
         }
         let item = HeaderValue::try_from(item).expect("printable ASCII");
-        let in_flight = unit == Some(IN_FLIGHT);
         let (name, quoted) = (name.into(), quoted.into());
-        Ok(Self(Arc::new(Texts { name, quoted, item, quota: *quota, in_flight })))
+        Ok(Self(Arc::new(Texts { name, quoted, item, quota: *quota, unit })))
     }
 
     /// The name.

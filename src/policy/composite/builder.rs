@@ -7,11 +7,11 @@ use core::hash::Hash;
 use super::in_flight::{KeyedInFlight, SharedInFlight};
 use super::member::{BorrowedKey, ComputedKey, Keyed, Member, OwnQuota, PlanOf, Unkeyed};
 use super::{Composite, MEMBERS_MAX, NamedLimit};
-use crate::algo::{Algorithm, PerKey};
+use crate::algo::Algorithm;
 use crate::concurrency::{ConcurrencyLimiter, DirectConcurrency};
 use crate::limiter::Limiter;
 use crate::limiter::direct::Direct;
-use crate::limiter::plan::Plan;
+use crate::limiter::plan::{Plan, Plannable};
 use crate::table::Tally;
 use crate::time::Clock;
 
@@ -168,7 +168,7 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
     ) -> Self
     where
         K: Hash + ?Sized + 'a,
-        A: Algorithm<Params: PerKey> + 'a,
+        A: Plannable + 'a,
         C: Clock + 'a,
         G: Borrow<Limiter<K, A, C>> + Send + Sync + 'a,
         F: for<'r> Fn(&'r R) -> &'r K + Send + Sync + 'a,
@@ -187,7 +187,7 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
     ) -> Self
     where
         K: Hash + 'a,
-        A: Algorithm<Params: PerKey> + 'a,
+        A: Plannable + 'a,
         C: Clock + 'a,
         G: Borrow<Limiter<K, A, C>> + Send + Sync + 'a,
         F: Fn(&R) -> K + Send + Sync + 'a,

@@ -9,7 +9,7 @@ use crate::charge::refund::{IsRefundable, RefundableCharge};
 use crate::decision::{Decision, Denied, Permit};
 use crate::limiter::Limiter;
 use crate::limiter::direct::Direct;
-use crate::limiter::plan::Plan;
+use crate::limiter::plan::{Plan, Plannable};
 use crate::table::Probe;
 use crate::time::{Clock, Tick};
 
@@ -139,7 +139,7 @@ pub(super) struct PlanOf<P>(pub(super) P);
 impl<R, A, P> PlanFn<R, A> for PlanOf<P>
 where
     R: ?Sized,
-    A: Algorithm<Params: PerKey>,
+    A: Plannable,
     P: Fn(&R) -> Plan<A> + Send + Sync,
 {
     const HAS_PLANS: bool = true;

@@ -2,6 +2,7 @@
 
 mod error;
 mod on_no_key;
+mod plan;
 mod settle;
 
 use core::borrow::Borrow;
@@ -14,7 +15,7 @@ use http::request;
 use tollgate::algorithm::Algorithm;
 use tollgate::clock::QuantaClock;
 use tollgate::reservation::Chargeable;
-use tollgate::{Clock, Denied, Gcra, Limiter, Permit, Quota};
+use tollgate::{Ask, Clock, Denied, Gcra, Limiter, Permit, Quota};
 
 use crate::gate::{Charge, Gate, GatePermit, Verdict};
 use crate::key::Extractor;
@@ -23,6 +24,8 @@ use crate::report::{Reading, Report};
 use crate::shadow::ShadowGate;
 pub use error::LimitError;
 pub use on_no_key::OnNoKey;
+pub use plan::LimitPlan;
+use plan::Plans;
 use settle::{Settle, reserve};
 
 /// A limiter, a key for each request, and what a request costs.
@@ -54,6 +57,7 @@ pub struct Limit<
     key: E,
     estimate: Option<Estimate>,
     on_no_key: OnNoKey,
+    plans: Option<Plans<Q, A, C>>,
     charge: ChargeFn<Q, A, C>,
     settle: Settle,
 }
@@ -61,15 +65,11 @@ pub struct Limit<
 type Estimate = Box<dyn Fn(&request::Parts) -> u64 + Send + Sync>;
 
 /// How cells are charged: see [`charge`] and [`reserve`].
-type ChargeFn<Q, A, C> = fn(&Arc<Limiter<Q, A, C>>, &Q, Cost, &Settle) -> Result<Charged, Denied>;
+type ChargeFn<Q, A, C> =
+    fn(Asked<'_, Q, A, C>, &Arc<Limiter<Q, A, C>>, &Settle) -> Result<Charged, Denied>;
 
-/// The cost of a request, and how long it may wait.
-#[derive(Clone, Copy, Debug)]
-struct Cost {
-    cells: u64,
-    /// The longest that the request may wait for its turn.
-    max_delay: Duration,
-}
+/// A request to the limiter, with its cells, its plan, and the longest that it may wait for its turn.
+type Asked<'a, Q, A, C> = Ask<'a, 'a, Limiter<Q, A, C>>;
 
 /// Cells that were charged, and what is left.
 struct Charged {
@@ -124,7 +124,8 @@ where
     /// ```
     pub fn new(policy: Policy, limiter: Arc<Limiter<Q, A, C>>, key: E) -> Self {
         let on_no_key = OnNoKey::default();
-        Self { policy, limiter, key, estimate: None, on_no_key, charge, settle: Settle::Never }
+        let settle = Settle::Never;
+        Self { policy, limiter, key, estimate: None, on_no_key, plans: None, charge, settle }
     }
 
     /// Charges `cost(request)` cells instead of one. A request that costs 0 is never denied.
@@ -269,18 +270,20 @@ where
             Ok(key) => key,
             Err(error) => return self.on_no_key.decide(error, report),
         };
-        let cost = self.cost_of(request, max_waiting);
-        let settle = self.settle.of(request);
-        match (self.charge)(&self.limiter, key.borrow(), cost, settle) {
+        let plan = self.plan_for(request);
+        let policy = plan.as_ref().map_or(&self.policy, LimitPlan::policy);
+        let cells = self.cells_of(request);
+        let ask = self.ask(key.borrow(), plan.as_ref(), cells, policy.time_of(max_waiting));
+        match (self.charge)(ask, &self.limiter, self.settle.of(request)) {
             Ok(Charged { limit, remaining, reset_after, delay, charge }) => {
-                let reading = Reading::new(self.policy.clone(), limit, remaining);
+                let reading = Reading::new(policy.clone(), limit, remaining);
                 report.note(Reading { reset_after, delay, ..reading });
                 Verdict::Admit(GatePermit { delay, charge })
             }
             Err(denied) => {
-                report.note(Reading::of_denial(self.policy.clone(), &denied));
+                report.note(Reading::of_denial(policy.clone(), &denied));
                 // The key has the cells, so the turn comes too late.
-                let fits = denied.remaining() >= cost.cells;
+                let fits = denied.remaining() >= cells;
                 if fits { Verdict::QueueFull } else { Verdict::Deny }
             }
         }
@@ -288,28 +291,44 @@ where
 
     fn peek(&self, request: &request::Parts, max_waiting: u64, report: &mut Report) {
         let Ok(key) = self.key.extract(request) else { return };
-        let Cost { cells, max_delay } = self.cost_of(request, max_waiting);
-        let now = self.limiter.clock().now();
-        let seen = self.limiter.ask(key.borrow()).cells(cells).max_delay(max_delay).at(now).peek();
-        if let Err(denied) = seen {
-            report.note(Reading::of_denial(self.policy.clone(), &denied));
+        let plan = self.plan_for(request);
+        let policy = plan.as_ref().map_or(&self.policy, LimitPlan::policy);
+        let max_delay = policy.time_of(max_waiting);
+        let ask = self.ask(key.borrow(), plan.as_ref(), self.cells_of(request), max_delay);
+        if let Err(denied) = ask.peek() {
+            report.note(Reading::of_denial(policy.clone(), &denied));
         }
     }
 }
 
-impl<E: Extractor, Q: ?Sized, A: Algorithm, C> Limit<E, Q, A, C> {
-    /// The cost of a request that waits at most as long as `max_waiting` requests of one cell take.
-    fn cost_of(&self, request: &request::Parts, max_waiting: u64) -> Cost {
-        let cells = self.estimate.as_ref().map_or(1, |cost| cost(request));
-        Cost { cells, max_delay: self.policy.time_of(max_waiting) }
+impl<E: Extractor, Q: Hash + ?Sized, A: Algorithm, C: Clock> Limit<E, Q, A, C> {
+    fn cells_of(&self, request: &request::Parts) -> u64 {
+        self.estimate.as_ref().map_or(1, |cost| cost(request))
+    }
+
+    fn plan_for(&self, request: &request::Parts) -> Option<LimitPlan<A>> {
+        self.plans.as_ref()?.plan_for(request)
+    }
+
+    fn ask<'a>(
+        &'a self,
+        key: &'a Q,
+        plan: Option<&'a LimitPlan<A>>,
+        cells: u64,
+        max_delay: Duration,
+    ) -> Asked<'a, Q, A, C> {
+        let ask = self.limiter.ask(key).cells(cells).max_delay(max_delay);
+        match (&self.plans, plan) {
+            (Some(plans), Some(plan)) => plans.set(ask, plan),
+            _ => ask,
+        }
     }
 }
 
 /// Charges cells without a later settlement.
 fn charge<Q, A, C>(
-    limiter: &Arc<Limiter<Q, A, C>>,
-    key: &Q,
-    Cost { cells, max_delay }: Cost,
+    ask: Asked<'_, Q, A, C>,
+    _: &Arc<Limiter<Q, A, C>>,
     _: &Settle,
 ) -> Result<Charged, Denied>
 where
@@ -317,7 +336,7 @@ where
     A: Algorithm,
     C: Clock,
 {
-    let permit: Permit = limiter.ask(key).cells(cells).max_delay(max_delay).check()?;
+    let permit: Permit = ask.check()?;
     Ok(Charged {
         limit: permit.limit(),
         remaining: permit.remaining(),

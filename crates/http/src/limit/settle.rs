@@ -9,7 +9,7 @@ use tollgate::algorithm::Algorithm;
 use tollgate::reservation::{Chargeable, OwnedReservation};
 use tollgate::{Clock, Denied, Limiter};
 
-use super::{Charged, Cost};
+use super::{Asked, Charged};
 use crate::gate::Charge;
 
 type OfHead = dyn Fn(&response::Parts) -> u64 + Send + Sync;
@@ -54,9 +54,8 @@ struct Kept<G: Chargeable> {
 
 /// Charges cells that can be refunded and settled. The algorithms that can refund never delay.
 pub(super) fn reserve<Q, A, C>(
+    ask: Asked<'_, Q, A, C>,
     limiter: &Arc<Limiter<Q, A, C>>,
-    key: &Q,
-    Cost { cells, .. }: Cost,
     settle: &Settle,
 ) -> Result<Charged, Denied>
 where
@@ -65,10 +64,10 @@ where
     C: Clock + Send + Sync + 'static,
     Limiter<Q, A, C>: Chargeable,
 {
-    let held = limiter.ask(key).cells(cells).reserve_owned(limiter)?;
+    let held = ask.reserve_owned(limiter)?;
     let charge: Box<dyn Charge> = Box::new(Kept { held: Some(held), settle: settle.clone() });
     // A reservation does not know what is left.
-    let (limit, remaining, reset_after) = match limiter.ask(key).cells(0).peek() {
+    let (limit, remaining, reset_after) = match ask.cells(0).peek() {
         Ok(permit) => (permit.limit(), permit.remaining(), permit.reset_after()),
         Err(denied) => (denied.limit(), denied.remaining(), denied.reset_after()),
     };

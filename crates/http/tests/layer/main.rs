@@ -6,6 +6,7 @@ mod grpc;
 mod in_flight;
 mod keys;
 mod pending;
+mod plans;
 mod queues;
 mod service;
 mod several;
