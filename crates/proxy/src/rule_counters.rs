@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_http::Policy;
 use tollgate_redis::Origin;
-use tollgate_rules::{Rule, RuleLimit, RulesLimiter};
+use tollgate_rules::{Concurrency, Rule, RuleLimit, RulesLimiter};
 
 /// The origins of decisions on limits in a store, and their labels in metrics.
 const ORIGINS: [(Origin, &str); 4] = [
@@ -27,13 +27,16 @@ pub(crate) struct RuleCounters {
 pub(crate) struct RuleEntry {
     /// In the order of the limits of the rule.
     pub(crate) policies: Vec<Policy>,
+    /// That of the requests in flight.
+    in_flight: Option<Policy>,
     pub(crate) counts: Arc<Counters>,
 }
 
 impl RuleEntry {
     fn new(rule: &Rule, index: Option<usize>, counts: Arc<Counters>) -> Self {
         let policies = rule.limits().iter().map(|limit| policy(rule, limit, index)).collect();
-        Self { policies, counts }
+        let in_flight = rule.concurrency().map(|its| in_flight_policy(rule, its, index));
+        Self { policies, in_flight, counts }
     }
 }
 
@@ -97,6 +100,12 @@ impl RuleCounters {
         }
     }
 
+    /// The policy that responses carry for the requests in flight of a rule.
+    pub(crate) fn in_flight_policy(&self, rule: &Rule, concurrency: Concurrency) -> Policy {
+        let known = self.entries.get(rule.name()).and_then(|entry| entry.in_flight.clone());
+        known.unwrap_or_else(|| in_flight_policy(rule, concurrency, None))
+    }
+
     /// The entry of a rule, shared so that it can outlive this value.
     pub(crate) fn entry(&self, rule: &Rule) -> Arc<RuleEntry> {
         let known = self.entries.get(rule.name());
@@ -140,6 +149,17 @@ fn policy(rule: &Rule, limit: &RuleLimit, index: Option<usize>) -> Policy {
     policy.expect("the fallback name is printable")
 }
 
+/// As [`policy`]; it has a name of its own if the rule has quotas too.
+fn in_flight_policy(rule: &Rule, concurrency: Concurrency, index: Option<usize>) -> Policy {
+    let name = match rule.limits() {
+        [] => rule.name().to_owned(),
+        _ => format!("{}/concurrency", rule.name()),
+    };
+    let fallback = index.map_or("rule".to_owned(), |index| format!("rule-{}", index + 1));
+    let policy = |name: &str| Policy::of_requests_in_flight(name, concurrency.limit());
+    policy(&name).or_else(|_| policy(&fallback)).expect("the fallback name is printable")
+}
+
 #[cfg(test)]
 mod tests {
     use tollgate_rules::Rules;
@@ -156,7 +176,8 @@ mod tests {
             r#"rule = [
                 { name = "one", limits = "1/s" },
                 { name = "two", limits = ["2/s", { name = "day", quota = "9/d" }] },
-                { name = "drei Straßen", limits = "3/s" },
+                { name = "drei Straßen", limits = "3/s", concurrency = 8 },
+                { name = "four", concurrency = 4 },
             ]"#,
         );
         let counters = RuleCounters::new(&gate, &RuleCounters::default());
@@ -170,6 +191,12 @@ mod tests {
             r#""rule-3";q=3;w=1"#,
         ];
         assert_eq!(policies, expected);
+        let in_flight = gate.rules().filter_map(|rule| {
+            Some(counters.in_flight_policy(rule, rule.concurrency()?).to_string())
+        });
+        let expected =
+            [r#""rule-3";q=8;qu="concurrent-requests""#, r#""four";q=4;qu="concurrent-requests""#];
+        assert_eq!(in_flight.collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -31,6 +31,7 @@
 #![doc = include_str!("../README.md")]
 
 mod algorithm;
+mod concurrency;
 mod decision;
 mod error;
 mod explain;
@@ -53,12 +54,15 @@ mod rule;
 mod store;
 mod words;
 
-pub use decision::{Deferred, DenyReason, Outcome, RuleDenial, RulePermit, RulesDecision};
+pub use concurrency::Concurrency;
+pub use decision::{
+    Deferred, DenyReason, Outcome, RuleDenial, RuleInFlight, RulePermit, RulesDecision,
+};
 pub use error::{ReloadError, RuleError, RuleWarning, RulesBuildError, RulesError};
 pub use file::{LiveRules, RulesFile, RulesGuard};
 pub use key::{Key, OnNoKey};
 pub use limit::{Penalty, RuleLimit};
-pub use limiter::{LimitStats, RuleStats, RulesLimiter};
+pub use limiter::{Held, InFlightStats, LimitStats, RuleStats, RulesLimiter};
 pub use reload::{ReloadSummary, ReloadWarning};
 pub use request_view::{Request, RequestView};
 pub use rule::{Action, Apply, Rule, Rules};

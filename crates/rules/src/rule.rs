@@ -2,6 +2,7 @@
 
 use tollgate::OnFull;
 
+use crate::concurrency::Concurrency;
 use crate::error::{RuleWarning, RulesError};
 use crate::key::{Key, OnNoKey};
 use crate::limit::{Penalty, RuleLimit};
@@ -181,6 +182,7 @@ pub struct Rule {
     pub(crate) key: Key,
     pub(crate) on_no_key: OnNoKey,
     pub(crate) limits: Vec<RuleLimit>,
+    pub(crate) concurrency: Option<Concurrency>,
     pub(crate) capacity: u64,
     pub(crate) on_full: OnFull,
     pub(crate) is_shadow: bool,
@@ -213,11 +215,17 @@ impl Rule {
         self.on_no_key
     }
 
-    /// The limits: one to eight, all of which must admit; none if the [action](Self::action) is not to
-    /// limit.
+    /// The limits: one to eight, all of which must admit. A rule has none if its [action](Self::action) is
+    /// not to limit, or if it limits only the requests [in flight](Self::concurrency).
     #[must_use]
     pub fn limits(&self) -> &[RuleLimit] {
         &self.limits
+    }
+
+    /// How many requests of a key may be in flight.
+    #[must_use]
+    pub fn concurrency(&self) -> Option<Concurrency> {
+        self.concurrency
     }
 
     /// How many keys may be live at a time, for each limit. It is 1 for `key = "none"` unless the
@@ -235,7 +243,8 @@ impl Rule {
         self.capacity
     }
 
-    /// The treatment of a key that finds no free slot.
+    /// The treatment of a key that finds no free slot. A key with requests in flight keeps its slot, so
+    /// [`concurrency`](Self::concurrency) denies such a key unless this is [`OnFull::Admit`].
     #[must_use]
     pub fn on_full(&self) -> OnFull {
         self.on_full

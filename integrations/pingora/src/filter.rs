@@ -13,7 +13,7 @@ use pingora_proxy::Session;
 use tokio::sync::Semaphore;
 use tollgate_http::key::{ClientIp, Extractor, IpPrefix};
 use tollgate_http::{Denial, Reason, Report, denial};
-use tollgate_rules::{LiveRules, RulesDecision, RulesLimiter};
+use tollgate_rules::{Held, LiveRules, RulesDecision, RulesLimiter};
 
 use crate::report::report;
 use crate::request_head::RequestHead;
@@ -61,8 +61,15 @@ pub enum Answer {
 }
 
 /// The fields of the response to an admitted request: `RateLimit-Policy` and `RateLimit`.
+///
+/// Keep it in the context of the request: for rules with `concurrency`, the request is in flight until the last
+/// clone is dropped.
 #[derive(Clone, Debug, Default)]
-pub struct ResponseFields(Report);
+pub struct ResponseFields {
+    report: Report,
+    /// `None` where nothing is held.
+    _held: Option<Arc<Held>>,
+}
 
 /// Counts since the filter was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -129,7 +136,7 @@ impl RulesFilter {
     /// The response could not be sent.
     pub async fn ask(&self, session: &mut Session) -> Result<Answer> {
         let client = self.client(session);
-        let (report, reason, shadow_denied) =
+        let (report, reason, shadow_denied, held) =
             self.decide(&RequestHead::new(session.req_header(), client));
         let reason = match reason {
             None => self.wait(&report).await.err(),
@@ -138,7 +145,8 @@ impl RulesFilter {
         let Some(reason) = reason else {
             self.shadow_denied.fetch_add(shadow_denied, Ordering::Relaxed);
             self.admitted.fetch_add(1, Ordering::Relaxed);
-            return Ok(Answer::Admitted(ResponseFields(report)));
+            let _held = (!held.is_empty()).then(|| Arc::new(held));
+            return Ok(Answer::Admitted(ResponseFields { report, _held }));
         };
         self.denied.fetch_add(1, Ordering::Relaxed);
         deny(session, &report, reason).await?;
@@ -164,15 +172,16 @@ impl RulesFilter {
         client.extract(head).ok()
     }
 
-    /// The report, the reason if the request is denied, and the number of denials in shadow.
-    fn decide(&self, request: &RequestHead<'_>) -> (Report, Option<Reason>, u64) {
-        let read = |decision: &RulesDecision<'_>| {
-            let (report, reason) = report(decision);
-            (report, reason, decision.shadow_denials().len() as u64)
+    /// The report, the reason if the request is denied, the number of denials in shadow, and what the request
+    /// holds.
+    fn decide(&self, request: &RequestHead<'_>) -> (Report, Option<Reason>, u64, Held) {
+        let read = |mut decision: RulesDecision<'_>| {
+            let (report, reason) = report(&decision);
+            (report, reason, decision.shadow_denials().len() as u64, decision.take_held())
         };
         match &self.rules {
-            Source::Fixed(gate) => read(&gate.decide(request)),
-            Source::Live(live) => read(&live.load().decide(request)),
+            Source::Fixed(gate) => read(gate.decide(request)),
+            Source::Live(live) => read(live.load().decide(request)),
         }
     }
 
@@ -198,7 +207,7 @@ impl ResponseFields {
         if let Some(retry_after) = response.headers.get(RETRY_AFTER) {
             fields.insert(RETRY_AFTER, retry_after.clone());
         }
-        self.0.add_fields_to(&mut fields);
+        self.report.add_fields_to(&mut fields);
         fields.remove(RETRY_AFTER);
         append(response, &fields)
     }

@@ -18,7 +18,10 @@ pub(crate) fn report(decision: &RulesDecision<'_>) -> (Report, Option<Reason>) {
         Outcome::NoRule | Outcome::Admitted(_) if asks_a_store(decision) => {
             Some(Reason::Unavailable)
         }
-        Outcome::NoRule => None,
+        Outcome::NoRule => {
+            note_in_flight(decision, &mut report);
+            None
+        }
         Outcome::Admitted(permit) => {
             let limit = permit.limit();
             let policy = policy(permit.rule(), limit);
@@ -26,6 +29,7 @@ pub(crate) fn report(decision: &RulesDecision<'_>) -> (Report, Option<Reason>) {
             reading.reset_after = permit.reset_after();
             reading.delay = permit.delay();
             report.note(reading);
+            note_in_flight(decision, &mut report);
             None
         }
         Outcome::Denied(denied) => Some(match denied.reason() {
@@ -54,8 +58,26 @@ fn asks_a_store(decision: &RulesDecision<'_>) -> bool {
     decision.deferred().iter().any(|asked| !asked.rule().is_shadow())
 }
 
-/// A ban is reported under the first limit of its rule. A rule with `action = "deny"` has none.
+/// Adds the readings of the rules with `concurrency`.
+fn note_in_flight(decision: &RulesDecision<'_>, report: &mut Report) {
+    for entry in decision.in_flight() {
+        let policy = in_flight_policy(entry.rule(), entry.limit());
+        report.note(Reading::new(policy, entry.limit(), entry.remaining()));
+    }
+}
+
+/// A ban is reported under the first limit of its rule, or its requests in flight if it has none. A rule with
+/// `action = "deny"` has neither.
 fn denial(denied: &RuleDenial<'_>) -> Option<Reading> {
+    let rule = denied.rule();
+    if let Some(concurrency) = rule.concurrency()
+        && (matches!(denied.reason(), DenyReason::InFlight(_)) || rule.limits().is_empty())
+    {
+        let policy = in_flight_policy(rule, concurrency.limit());
+        let mut reading = Reading::new(policy, concurrency.limit(), 0);
+        (reading.denied, reading.retry_after) = (true, denied.retry_after());
+        return Some(reading);
+    }
     let limit = denied.limit().or(denied.rule().limits().first())?;
     let policy = policy(denied.rule(), limit);
     let mut reading = Reading::new(policy, limit.quota().limit(), denied.remaining());
@@ -73,11 +95,21 @@ fn policy(rule: &Rule, limit: &RuleLimit) -> Policy {
         _ => format!("{}/{}", rule.name(), limit.name()),
     };
     let quota = limit.quota();
-    Policy::new(&name, &quota).unwrap_or_else(|_| {
-        let printable = name.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' });
-        let printable: String = printable.take(64).collect();
-        Policy::new(&printable, &quota).expect("1 to 64 printable characters")
-    })
+    Policy::new(&printable(&name), &quota).expect("1 to 64 printable characters")
+}
+
+/// As [`policy`], for the requests in flight.
+fn in_flight_policy(rule: &Rule, limit: u64) -> Policy {
+    let name = match rule.limits() {
+        [] => rule.name().to_owned(),
+        _ => format!("{}/concurrency", rule.name()),
+    };
+    Policy::of_requests_in_flight(&printable(&name), limit).expect("1 to 64 printable characters")
+}
+
+fn printable(name: &str) -> String {
+    let printable = name.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' });
+    printable.take(64).collect()
 }
 
 #[cfg(test)]
@@ -100,6 +132,23 @@ mod tests {
         assert_eq!(policies("posts"), r#""posts";q=5;w=60"#);
         assert_eq!(policies("Straße"), r#""Stra?e";q=5;w=60"#);
         assert_eq!(policies(&"x".repeat(70)), format!("\"{}\";q=5;w=60", "x".repeat(64)));
+    }
+
+    #[test]
+    fn requests_in_flight_are_reported_and_denied() {
+        let text = "rule = [{ name = \"a\", key = \"none\", concurrency = 1 }]";
+        let gate =
+            RulesLimiter::new(Rules::parse("rules.toml", text).expect("rules")).expect("memory");
+        let first = gate.decide(&Request::default());
+        let (admitted, reason) = report(&first);
+        let policies: Vec<String> =
+            admitted.readings().map(|reading| reading.policy.to_string()).collect();
+        assert_eq!((policies, reason), (vec![r#""a";q=1;qu="concurrent-requests""#.to_owned()], None));
+        let (denied, reason) = report(&gate.decide(&Request::default()));
+        assert_eq!(reason, Some(Reason::OverLimit));
+        assert!(denied.readings().all(|reading| reading.denied && reading.remaining == 0));
+        drop(first);
+        assert_eq!(report(&gate.decide(&Request::default())).1, None);
     }
 
     #[test]

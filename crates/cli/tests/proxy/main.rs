@@ -9,6 +9,7 @@ mod faults;
 mod grpc;
 mod hosts;
 mod http2;
+mod in_flight;
 mod limits;
 mod log;
 mod matching;

@@ -8,10 +8,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use arc_swap::ArcSwap;
 use http::request::Parts;
-use tollgate_http::{GatePermit, KeyError, PendingVerdict, Reading, Reason, Report, Verdict};
+use http::response;
+use tollgate_http::{
+    Charge, GatePermit, KeyError, PendingVerdict, Reading, Reason, Report, Verdict,
+};
 use tollgate_rules::{
-    Deferred, DenyReason, LiveRules, Outcome, ReloadError, ReloadSummary, RuleDenial, RulePermit,
-    Rules, RulesFile, RulesLimiter,
+    Deferred, DenyReason, Held, LiveRules, Outcome, ReloadError, ReloadSummary, RuleDenial,
+    RuleInFlight, RulePermit, Rules, RulesDecision, RulesFile, RulesLimiter,
 };
 
 use super::request_view::HeadView;
@@ -167,12 +170,9 @@ impl RulesGate {
         !self.last_reload_failed.load(Ordering::Relaxed)
     }
 
-    fn translate(
-        &self,
-        verdict: &tollgate_rules::RulesDecision<'_>,
-        report: &mut Report,
-    ) -> Verdict {
+    fn translate(&self, mut verdict: RulesDecision<'_>, report: &mut Report) -> Verdict {
         let counters = self.counters.load();
+        let held = verdict.take_held();
         for denied in verdict.shadow_denials() {
             counters.count(denied.rule(), |counts| &counts.shadow_denied);
             denial(&counters, denied).into_iter().for_each(|reading| report.note_shadow(reading));
@@ -182,14 +182,18 @@ impl RulesGate {
             Outcome::Admitted(permit) => Some(permit),
             Outcome::Denied(denied) => return self.deny(&counters, denied, report),
         };
+        let admission = admission(permit, held);
+        let is_limited = permit.is_some() || !verdict.in_flight().is_empty();
         let reading = permit.map(|permit| admitted(&counters, permit));
+        let in_flight = verdict.in_flight().iter().map(|entry| entered(&counters, entry));
+        let readings = reading.into_iter().chain(in_flight);
         if !verdict.deferred().is_empty() {
-            return self.ask_stores(&counters, verdict.deferred(), reading, report);
+            let readings = readings.collect();
+            return self.ask_stores(&counters, verdict.deferred(), readings, admission, report);
         }
-        let decision = if permit.is_some() { Decision::Admitted } else { Decision::NoRule };
+        let decision = if is_limited { Decision::Admitted } else { Decision::NoRule };
         self.metrics.count_decision(decision);
-        let admission = admission(reading.as_ref());
-        reading.into_iter().for_each(|reading| report.note(reading));
+        readings.for_each(|reading| report.note(reading));
         Verdict::Admit(admission)
     }
 
@@ -222,7 +226,8 @@ impl RulesGate {
         &self,
         counters: &RuleCounters,
         deferred: &[Deferred<'_>],
-        reading: Option<Reading>,
+        readings: Vec<Reading>,
+        admission: GatePermit,
         report: &mut Report,
     ) -> Verdict {
         let store_limits = self.store_limits.load();
@@ -233,9 +238,8 @@ impl RulesGate {
         let rules: Option<Vec<_>> = deferred.iter().map(pending_rule).collect();
         let found = rules.is_some();
         let metrics = Arc::clone(&self.metrics);
-        let admission = admission(reading.as_ref());
         let mut pending =
-            PendingDecision::new(rules.unwrap_or_default(), admission, reading, metrics);
+            PendingDecision::new(rules.unwrap_or_default(), admission, readings, metrics);
         // The limits are missing if the rules were replaced twice meanwhile. Then the decision is unknown.
         let ruling = if found { pending.try_decide() } else { Some(Err(Reason::Unavailable)) };
         let (ruling, answers) = match ruling {
@@ -258,12 +262,12 @@ impl RulesGate {
 
 impl tollgate_http::Gate for RulesGate {
     fn decide(&self, request: &Parts, report: &mut Report) -> Verdict {
-        self.read(|gate| self.translate(&gate.decide(&HeadView(request)), report))
+        self.read(|gate| self.translate(gate.decide(&HeadView(request)), report))
     }
 
     fn decide_queued(&self, request: &Parts, max_waiting: u64, report: &mut Report) -> Verdict {
         self.read(|gate| {
-            self.translate(&gate.decide_queued(&HeadView(request), max_waiting), report)
+            self.translate(gate.decide_queued(&HeadView(request), max_waiting), report)
         })
     }
 }
@@ -282,9 +286,28 @@ impl Drop for RestoreOnDrop<'_> {
     }
 }
 
-/// An admission with the delay of the reading, if there is one.
-fn admission(reading: Option<&Reading>) -> GatePermit {
-    GatePermit { delay: reading.map_or(Duration::ZERO, |reading| reading.delay), charge: None }
+/// An admission with the delay of the permit, if there is one, and what the request holds.
+fn admission(permit: Option<&RulePermit<'_>>, held: Held) -> GatePermit {
+    let delay = permit.map_or(Duration::ZERO, RulePermit::delay);
+    let charge: Option<Box<dyn Charge>> = match held.is_empty() {
+        true => None,
+        false => Some(Box::new(HeldByResponse(held))),
+    };
+    GatePermit { delay, charge }
+}
+
+/// What a request holds until the body of its response has ended, failed, or was dropped.
+#[derive(Debug)]
+struct HeldByResponse(#[expect(dead_code, reason = "dropping it ends the request")] Held);
+
+impl Charge for HeldByResponse {
+    fn cancel(self: Box<Self>) {}
+
+    fn answered(self: Box<Self>, _: &response::Parts) -> Option<Box<dyn Charge>> {
+        Some(self)
+    }
+
+    fn sent(self: Box<Self>, _: u64) {}
 }
 
 /// Adds the readings of another report.
@@ -302,9 +325,25 @@ fn admitted(counters: &RuleCounters, permit: &RulePermit<'_>) -> Reading {
     reading
 }
 
+/// The reading of a request in flight, for the headers of the response.
+fn entered(counters: &RuleCounters, entry: &RuleInFlight<'_>) -> Reading {
+    let rule = entry.rule();
+    let policy = rule.concurrency().map(|its| counters.in_flight_policy(rule, its));
+    Reading::new(policy.expect("the rule has it"), entry.limit(), entry.remaining())
+}
+
 /// The reading of a denial, for the headers of the response. A ban and a missing key name the rule's
-/// first limit. A rule with `action = "deny"` has none.
+/// first limit, or its requests in flight if it has none. A rule with `action = "deny"` has neither.
 fn denial(counters: &RuleCounters, denied: &RuleDenial<'_>) -> Option<Reading> {
+    let rule = denied.rule();
+    if let Some(concurrency) = rule.concurrency()
+        && (matches!(denied.reason(), DenyReason::InFlight(_)) || rule.limits().is_empty())
+    {
+        let policy = counters.in_flight_policy(rule, concurrency);
+        let mut reading = Reading::new(policy, concurrency.limit(), 0);
+        (reading.denied, reading.retry_after) = (true, denied.retry_after());
+        return Some(reading);
+    }
     let limit = denied.limit().or(denied.rule().limits().first())?;
     let policy = counters.policy(denied.rule(), limit);
     let mut reading = Reading::new(policy, limit.quota().limit(), denied.remaining());

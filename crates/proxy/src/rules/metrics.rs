@@ -10,6 +10,7 @@ pub(crate) fn write(page: &mut PrometheusText, gate: &RulesGate) {
     let counters = gate.counters();
     let counts = counters.counts();
     let (mut evictions, mut live, mut capacity) = (Vec::new(), Vec::new(), Vec::new());
+    let mut in_flight = Vec::new();
     let name = "tollgate_rule_admissions_total";
     page.family(name, "counter", "Requests that were charged to all limits of a rule.");
     gate.read(|gate| {
@@ -18,6 +19,7 @@ pub(crate) fn write(page: &mut PrometheusText, gate: &RulesGate) {
             let counts = counts.iter().find(|(its, _)| *its == name);
             let in_store = counts.map_or(0, |(_, counts)| load(&counts.store_admitted));
             page.labelled("rule", name, rule.admitted + in_store);
+            in_flight.extend(rule.in_flight.map(|its| (name.to_owned(), its.keys)));
             for its in rule.limits {
                 let of = |figure: u64| (name.to_owned(), its.limit.name().to_owned(), figure);
                 evictions.push(of(its.stats.evicted));
@@ -40,6 +42,11 @@ pub(crate) fn write(page: &mut PrometheusText, gate: &RulesGate) {
         for (rule, limit, figure) in figures {
             page.labelled_twice(("rule", &rule), ("limit", &limit), figure);
         }
+    }
+    let name = "tollgate_rule_in_flight_keys";
+    page.family(name, "gauge", "Keys with requests in flight, approximately.");
+    for (rule, keys) in in_flight {
+        page.labelled("rule", &rule, keys);
     }
     let name = "tollgate_rule_denials_total";
     page.family(name, "counter", "Denials, counted for the rule that denies for longest.");

@@ -60,17 +60,16 @@ pub(crate) struct PendingDecision {
 }
 
 impl PendingDecision {
-    /// For a request that the limits of this process have admitted. `reading` is their result.
+    /// For a request that the limits of this process have admitted. `readings` are their results.
     ///
     /// Rules in shadow are asked last, so that they are charged only for requests that the others admit.
     pub(crate) fn new(
         mut rules: Vec<PendingRule>,
         admission: GatePermit,
-        reading: Option<Reading>,
+        readings: Vec<Reading>,
         metrics: Arc<Metrics>,
     ) -> Self {
         rules.sort_by_key(|rule| rule.is_shadow);
-        let readings = reading.into_iter().collect();
         let shadow_denials = Vec::new();
         Self { rules, current: 0, admission, readings, shadow_denials, metrics }
     }

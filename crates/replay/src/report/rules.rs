@@ -121,6 +121,12 @@ pub(super) fn notes(rules_replay: &RulesReplay, outcome: &Outcome) -> Vec<String
             let without = thousands(counts.without_key);
             notes.push(format!("rule {name}: {without} of the denied had no key"));
         }
+        if rule.concurrency().is_some() {
+            notes.push(format!(
+                "rule {name}: \"concurrency\" is not replayed, since a log does not say which requests were in \
+                 flight at one time"
+            ));
+        }
         let keys = rules_replay.tally().keys(index);
         if keys > rule.capacity() && rule.capacity() > 1 {
             let (keys, room) = (thousands(keys), thousands(rule.capacity()));

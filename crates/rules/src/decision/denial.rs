@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tollgate::Denied;
+use tollgate::concurrency::ConcurrencyDenied;
 
 use crate::limit::RuleLimit;
 use crate::rule::Rule;
@@ -43,6 +44,9 @@ pub struct RuleDenial<'g> {
 pub enum DenyReason<'g> {
     /// A limit has not enough cells left.
     Limit(&'g RuleLimit, Denied),
+    /// As many requests of the key are in flight as the rule's `concurrency` allows, or the table has no room
+    /// for another key with requests in flight.
+    InFlight(ConcurrencyDenied),
     /// The key is banned, because the rule denied it too often.
     Banned(Denied),
     /// The request lacks a part of the key, and the rule has `on_no_key = "deny"`.
@@ -88,7 +92,10 @@ impl<'g> RuleDenial<'g> {
     fn denied(&self) -> Option<&Denied> {
         match &self.reason {
             DenyReason::Limit(_, denied) | DenyReason::Banned(denied) => Some(denied),
-            DenyReason::NoKey | DenyReason::UnclearPath | DenyReason::Forbidden => None,
+            DenyReason::InFlight(_)
+            | DenyReason::NoKey
+            | DenyReason::UnclearPath
+            | DenyReason::Forbidden => None,
         }
     }
 
@@ -108,7 +115,8 @@ impl<'g> RuleDenial<'g> {
         self.denied().map_or(0, Denied::remaining)
     }
 
-    /// The shortest time after which the same request would be admitted; `None` if no wait helps.
+    /// The shortest time after which the same request would be admitted; `None` if no wait helps. It is zero
+    /// if too many requests are in flight, since when one of them ends is not known.
     ///
     /// ```
     /// # use tollgate_rules::{RulesLimiter, Request, Rules};
@@ -121,7 +129,10 @@ impl<'g> RuleDenial<'g> {
     /// ```
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        self.denied().and_then(Denied::retry_after)
+        match self.reason {
+            DenyReason::InFlight(_) => Some(Duration::ZERO),
+            _ => self.denied().and_then(Denied::retry_after),
+        }
     }
 
     /// The time until the key has its whole quota again.

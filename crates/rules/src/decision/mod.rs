@@ -2,15 +2,24 @@
 
 mod deferred;
 mod denial;
+mod in_flight;
 mod permit;
 
 pub use deferred::Deferred;
 pub use denial::{DenyReason, RuleDenial};
+pub use in_flight::RuleInFlight;
 pub use permit::RulePermit;
 
+use tollgate::Clock;
+use tollgate::clock::QuantaClock;
+
+use crate::limiter::Held;
 use crate::rule::Rule;
 
 /// The decision of rules about a request. It borrows from the rules, and has the data of response headers.
+///
+/// It also holds the request's places among the requests in flight, which end when it is dropped:
+/// [`take_held`](Self::take_held) takes them out, for as long as the request is served.
 ///
 /// ```
 /// use tollgate_rules::{RulesLimiter, Request, Rules};
@@ -28,13 +37,15 @@ use crate::rule::Rule;
 /// assert!(denied.retry_after().unwrap().as_secs() < 60);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[must_use = "a decision says whether the request is admitted"]
-pub struct RulesDecision<'g> {
+pub struct RulesDecision<'g, C: Clock = QuantaClock> {
     pub(crate) outcome: Outcome<'g>,
     pub(crate) shadow_denials: Vec<RuleDenial<'g>>,
     pub(crate) deferred: Vec<Deferred<'g>>,
     pub(crate) exempted_by: Option<&'g Rule>,
+    pub(crate) in_flight: Vec<RuleInFlight<'g>>,
+    pub(crate) held: Held<C>,
 }
 
 /// Whether the limits of this process admit a request, and which limit is the tightest.
@@ -50,7 +61,8 @@ pub struct RulesDecision<'g> {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome<'g> {
-    /// No rule with limits applies. The request is admitted.
+    /// No rule with a quota applies. The request is admitted, also by [rules that limit only the requests in
+    /// flight](RulesDecision::in_flight).
     NoRule,
     /// The request is admitted. The permit is that of the limit with the fewest cells left.
     Admitted(RulePermit<'g>),
@@ -58,11 +70,22 @@ pub enum Outcome<'g> {
     Denied(RuleDenial<'g>),
 }
 
-impl<'g> RulesDecision<'g> {
+impl<'g, C: Clock> RulesDecision<'g, C> {
     /// A denial without shadow denials and deferred rules.
     pub(crate) fn denial(denial: RuleDenial<'g>) -> Self {
-        let outcome = Outcome::Denied(denial);
-        Self { outcome, shadow_denials: Vec::new(), deferred: Vec::new(), exempted_by: None }
+        Self::of(Outcome::Denied(denial))
+    }
+
+    /// An outcome without anything else.
+    pub(crate) fn of(outcome: Outcome<'g>) -> Self {
+        Self {
+            outcome,
+            shadow_denials: Vec::new(),
+            deferred: Vec::new(),
+            exempted_by: None,
+            in_flight: Vec::new(),
+            held: Held::default(),
+        }
     }
 
     /// Whether the request is admitted. It is `false` as long as rules are
@@ -101,6 +124,18 @@ impl<'g> RulesDecision<'g> {
     #[must_use]
     pub fn exempted_by(&self) -> Option<&'g Rule> {
         self.exempted_by
+    }
+
+    /// The entries by rules with `concurrency`, in the order of the file, those in shadow left out.
+    #[must_use]
+    pub fn in_flight(&self) -> &[RuleInFlight<'g>] {
+        &self.in_flight
+    }
+
+    /// Takes out what the request holds until its response has ended. If it is left in, the request is in
+    /// flight no longer than the decision lives.
+    pub fn take_held(&mut self) -> Held<C> {
+        std::mem::take(&mut self.held)
     }
 
     /// The denials of the rules in shadow, in the order of the file. Rules in shadow are

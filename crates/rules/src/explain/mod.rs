@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use tollgate::OnFull;
 
+use crate::concurrency::Concurrency;
 use crate::key::OnNoKey;
 use crate::limit::RuleLimit;
 use crate::path::Separator;
@@ -80,6 +81,9 @@ impl Rule {
         for limit in &self.limits {
             lines.push(("limit", limit.explain()));
         }
+        if let Some(concurrency) = self.concurrency {
+            lines.push(("at once", explain_concurrency(concurrency)));
+        }
         if let Some(penalty) = self.penalty {
             let often = match penalty.after {
                 1 => "a denial".to_owned(),
@@ -88,7 +92,7 @@ impl Rule {
             lines.push(("penalty", format!("after {often}, denied for {}", span(penalty.ban))));
         }
         match &self.store {
-            _ if self.limits.is_empty() => {}
+            _ if self.action != Action::Limit => {}
             Some(store) => lines.push(("store", explain_store(store))),
             None => lines.push(("keys", self.explain_room())),
         }
@@ -115,6 +119,10 @@ impl Rule {
 
     fn explain_room(&self) -> String {
         let when_full = match self.on_full {
+            // A key with requests in flight is never forgotten.
+            OnFull::EvictNearestIdle | OnFull::SharedOverflow(_) if self.limits.is_empty() => {
+                "new keys are denied".to_owned()
+            }
             OnFull::EvictNearestIdle => "the key with the least debt is forgotten".to_owned(),
             OnFull::Deny => "new keys are denied".to_owned(),
             OnFull::Admit => "new keys are admitted and not remembered".to_owned(),
@@ -123,6 +131,12 @@ impl Rule {
         };
         format!("{} at one time; when full, {when_full}", self.capacity)
     }
+}
+
+fn explain_concurrency(Concurrency { limit, max_hold }: Concurrency) -> String {
+    let requests = if limit == 1 { "request" } else { "requests" };
+    let lost = max_hold.map(|hold| format!("; counted for {} at least", span(hold)));
+    format!("at most {limit} {requests} of a key in flight{}", lost.unwrap_or_default())
 }
 
 fn explain_store(store: &Store) -> String {

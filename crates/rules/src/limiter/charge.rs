@@ -3,15 +3,17 @@
 //! One limit is charged directly. Of several, a decision first peeks at all, so that a denial costs
 //! nothing and names the limit that denies for the longest time. It then charges them one after the
 //! other. If one denies after all, because another thread took its last cell, the limits charged
-//! before it refund the request. The limits that cannot refund are charged last.
+//! before it refund the request. The limits that cannot refund are charged last. Requests in flight are entered
+//! first, because leaving undoes all of it.
 
 use std::time::Duration;
 
 use tollgate::{Clock, Denied, Tick};
 
 use super::bucket::Cost;
+use super::held::Held;
 use super::{ActiveRule, RulesLimiter};
-use crate::decision::{DenyReason, RuleDenial, RulePermit};
+use crate::decision::{DenyReason, RuleDenial, RuleInFlight, RulePermit};
 use crate::inline_vec::InlineVec;
 use crate::limit::RuleLimit;
 
@@ -57,17 +59,18 @@ impl<C: Clock> RulesLimiter<C> {
     }
 
     /// Charges all limits of these rules, or none. Returns the permit of the limit with the fewest
-    /// cells left, if there is a limit.
-    pub(super) fn charge_all(
-        &self,
+    /// cells left, if there is a limit. The entries of rules with `concurrency` go into `entered`.
+    pub(super) fn charge_all<'g>(
+        &'g self,
         hits: &[Hit],
         charge: PendingCharge<'_>,
-    ) -> Result<Option<RulePermit<'_>>, RuleDenial<'_>> {
+        entered: &mut Entered<'g, C>,
+    ) -> Result<Option<RulePermit<'g>>, RuleDenial<'g>> {
         self.find_ban(hits, charge)?;
         if let [hit] = *hits
-            && let [bucket] = &*self.active[hit.rule].buckets
+            && let ActiveRule { rule, buckets, in_flight: None, ban, .. } = &self.active[hit.rule]
+            && let [bucket] = &**buckets
         {
-            let ActiveRule { rule, ban, .. } = &self.active[hit.rule];
             let limit = &rule.limits[0];
             let key = charge.key(hit);
             return match bucket.check(key, charge.cost(limit), charge.now) {
@@ -81,9 +84,13 @@ impl<C: Clock> RulesLimiter<C> {
             };
         }
         let tightest = self.peek_all(hits, charge)?;
-        let limits = self.charge_order(hits);
-        let charged = self.charge_in_order(hits, limits.as_slice(), charge);
-        let delay = charged.map_err(|LateDenial(denial)| denial)?;
+        let before = entered.count();
+        let charged = self.enter_all(hits, charge, entered).and_then(|()| {
+            let limits = self.charge_order(hits);
+            let charged = self.charge_in_order(hits, limits.as_slice(), charge);
+            charged.map_err(|LateDenial(denial)| denial)
+        });
+        let delay = charged.inspect_err(|_| entered.truncate(before))?;
         Ok(tightest.map(|tightest| RulePermit { delay, ..tightest }))
     }
 
@@ -100,18 +107,55 @@ impl<C: Clock> RulesLimiter<C> {
         longest.map_or(Ok(()), Err)
     }
 
-    /// The decision that all limits would make. A denial is a strike for the bans of its rule.
-    fn peek_all(
-        &self,
+    /// Counts the request as in flight by each of the rules that have `concurrency`.
+    fn enter_all<'g>(
+        &'g self,
         hits: &[Hit],
         charge: PendingCharge<'_>,
-    ) -> Result<Option<RulePermit<'_>>, RuleDenial<'_>> {
+        entered: &mut Entered<'g, C>,
+    ) -> Result<(), RuleDenial<'g>> {
+        for hit in hits {
+            let ActiveRule { rule, in_flight: Some(in_flight), ban, .. } = &self.active[hit.rule]
+            else {
+                continue;
+            };
+            let key = charge.key(*hit);
+            match in_flight.enter(key, charge.now) {
+                Ok(guard) => {
+                    if let Some(concurrency) = rule.concurrency {
+                        let in_flight = guard.in_flight();
+                        entered.rules.push(RuleInFlight { rule, concurrency, in_flight });
+                    }
+                    entered.held.push(guard);
+                }
+                Err(denied) => {
+                    if let Some(ban) = ban {
+                        ban.strike(key, charge.now);
+                    }
+                    return Err(RuleDenial { rule, reason: DenyReason::InFlight(denied) });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The decision that all limits would make. A denial is a strike for the bans of its rule.
+    fn peek_all<'g>(
+        &'g self,
+        hits: &[Hit],
+        charge: PendingCharge<'_>,
+    ) -> Result<Option<RulePermit<'g>>, RuleDenial<'g>> {
         let mut tightest: Option<RulePermit<'_>> = None;
         let mut longest: Option<RuleDenial<'_>> = None;
         for hit in hits {
-            let ActiveRule { rule, buckets, ban, .. } = &self.active[hit.rule];
+            let ActiveRule { rule, buckets, in_flight, ban, .. } = &self.active[hit.rule];
             let key = charge.key(*hit);
             let mut is_strike = false;
+            if let Some(Err(denied)) = in_flight.as_ref().map(|its| its.peek(key, charge.now)) {
+                let denial = RuleDenial { rule, reason: DenyReason::InFlight(denied) };
+                longest = Some(longest.map_or(denial, |other| other.longer(denial)));
+                is_strike = true;
+            }
             for (limit, bucket) in rule.limits.iter().zip(buckets) {
                 match bucket.peek(key, charge.cost(limit), charge.now) {
                     Ok(permit) => {
@@ -176,6 +220,29 @@ impl<C: Clock> RulesLimiter<C> {
                 })
             }
         })
+    }
+}
+
+/// The entries of a request: the rules by which it is in flight, and its guards.
+#[derive(Debug)]
+pub(super) struct Entered<'g, C: Clock> {
+    pub(super) rules: Vec<RuleInFlight<'g>>,
+    pub(super) held: Held<C>,
+}
+
+impl<C: Clock> Entered<'_, C> {
+    pub(super) fn new() -> Self {
+        Self { rules: Vec::new(), held: Held::default() }
+    }
+
+    fn count(&self) -> (usize, usize) {
+        (self.rules.len(), self.held.count())
+    }
+
+    /// Leaves what was entered since [`count`](Self::count) returned this.
+    fn truncate(&mut self, (rules, guards): (usize, usize)) {
+        self.rules.truncate(rules);
+        self.held.truncate(guards);
     }
 }
 

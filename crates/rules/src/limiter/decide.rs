@@ -2,7 +2,7 @@
 
 use tollgate::Clock;
 
-use super::charge::{Hit, PendingCharge};
+use super::charge::{Entered, Hit, PendingCharge};
 use super::index::RuleSet;
 use super::{ActiveRule, RulesLimiter};
 use crate::decision::{Deferred, DenyReason, Outcome, RuleDenial, RulesDecision};
@@ -23,7 +23,7 @@ impl<C: Clock> RulesLimiter<C> {
     /// assert!(gate.decide(&Request::default()).is_admitted());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn decide(&self, request: &impl RequestView) -> RulesDecision<'_> {
+    pub fn decide(&self, request: &impl RequestView) -> RulesDecision<'_, C> {
         self.decide_n(request, 1)
     }
 
@@ -38,7 +38,7 @@ impl<C: Clock> RulesLimiter<C> {
     /// assert_eq!(decision.denied().expect("7 of 3").remaining(), 3);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn decide_n(&self, request: &impl RequestView, cells: u64) -> RulesDecision<'_> {
+    pub fn decide_n(&self, request: &impl RequestView, cells: u64) -> RulesDecision<'_, C> {
         self.decide_with(request, (cells, None), Tried::Candidates, |_, _| true)
     }
 
@@ -61,7 +61,11 @@ impl<C: Clock> RulesLimiter<C> {
     /// assert!(gate.decide_queued(&Request::default(), 1).is_admitted());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn decide_queued(&self, request: &impl RequestView, max_waiting: u64) -> RulesDecision<'_> {
+    pub fn decide_queued(
+        &self,
+        request: &impl RequestView,
+        max_waiting: u64,
+    ) -> RulesDecision<'_, C> {
         self.decide_with(request, (1, Some(max_waiting)), Tried::Candidates, |_, _| true)
     }
 
@@ -86,7 +90,7 @@ impl<C: Clock> RulesLimiter<C> {
         request: &impl RequestView,
         cells: u64,
         include: impl FnMut(usize, &Rule) -> bool,
-    ) -> RulesDecision<'_> {
+    ) -> RulesDecision<'_, C> {
         self.decide_with(request, (cells, None), Tried::All, include)
     }
 
@@ -96,7 +100,7 @@ impl<C: Clock> RulesLimiter<C> {
         (cells, max_waiting): (u64, Option<u64>),
         tried: Tried,
         include: impl FnMut(usize, &Rule) -> bool,
-    ) -> RulesDecision<'_> {
+    ) -> RulesDecision<'_, C> {
         let mut found = Applicable::new(cells);
         if let Err(denial) = self.find_applicable(request, tried, include, &mut found) {
             return RulesDecision::denial(denial);
@@ -110,12 +114,13 @@ impl<C: Clock> RulesLimiter<C> {
         };
         if enforced.is_empty() && shadow.is_empty() {
             count_exemption();
-            let outcome = Outcome::NoRule;
-            return RulesDecision { outcome, shadow_denials, deferred, exempted_by };
+            let decision = RulesDecision::of(Outcome::NoRule);
+            return RulesDecision { shadow_denials, deferred, exempted_by, ..decision };
         }
         let now = self.clock.now();
         let charge = PendingCharge { keys: found.keys.as_slice(), cells, max_waiting, now };
-        let outcome = match self.charge_all(enforced, charge) {
+        let mut entered = Entered::new();
+        let outcome = match self.charge_all(enforced, charge, &mut entered) {
             Ok(None) => Outcome::NoRule,
             Ok(Some(permit)) => Outcome::Admitted(permit),
             // Rules in shadow are not charged: if they were enforced, they would not be either.
@@ -124,13 +129,16 @@ impl<C: Clock> RulesLimiter<C> {
         self.count_admissions(enforced);
         count_exemption();
         let charge = PendingCharge { max_waiting: None, ..charge };
+        let enforced_count = entered.rules.len();
         for hit in shadow {
-            match self.charge_all(&[*hit], charge) {
+            match self.charge_all(&[*hit], charge, &mut entered) {
                 Ok(_) => self.count_admissions(&[*hit]),
                 Err(denial) => shadow_denials.push(denial),
             }
         }
-        RulesDecision { outcome, shadow_denials, deferred, exempted_by }
+        let Entered { rules: mut in_flight, held } = entered;
+        in_flight.truncate(enforced_count);
+        RulesDecision { outcome, shadow_denials, deferred, exempted_by, in_flight, held }
     }
 
     /// Collects the rules that apply, with their keys. Returns the denial of a rule that denies

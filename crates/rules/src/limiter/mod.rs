@@ -6,6 +6,7 @@
 pub(crate) mod bucket;
 mod charge;
 mod decide;
+pub(crate) mod held;
 mod index;
 mod stats;
 
@@ -20,8 +21,10 @@ use crate::matcher::Needs;
 use crate::reload;
 use crate::rule::{Apply, Rule, Rules};
 use bucket::{Ban, Bucket};
+pub use held::Held;
+use held::InFlight;
 use index::RuleIndex;
-pub use stats::{LimitStats, RuleStats};
+pub use stats::{InFlightStats, LimitStats, RuleStats};
 
 /// A set of rules with a limiter for each limit.
 ///
@@ -31,7 +34,8 @@ pub use stats::{LimitStats, RuleStats};
 /// **Guarantee.** A request is charged to every limit of every rule that applies to it, or to none.
 /// Each limit keeps the guarantees of its [`Limiter`](tollgate::Limiter), over all threads. A
 /// decision takes no lock. It allocates nothing unless a path has more than 16 segments, the keys
-/// have more than 256 bytes, more than 8 rules or limits apply, or a rule in shadow would deny.
+/// have more than 256 bytes, more than 8 rules or limits apply, a rule in shadow would deny, or a rule with
+/// `concurrency` applies.
 ///
 /// **Cost.** An index finds the rules that may match by the path's first segments, the client's network
 /// and the method. Each of these is tried, in the order of the file. A rule that is tried and does not match
@@ -44,6 +48,8 @@ pub use stats::{LimitStats, RuleStats};
 ///   request. Until then they may deny one request too many. Only `gcra`, `fixed-window` and
 ///   `fixed-window-aligned` can refund; limits of other algorithms are charged last. No limit ever
 ///   admits more than its quota.
+/// - A request in flight is counted until [`Held`] is dropped: the caller takes it from the decision and keeps
+///   it until the response has ended.
 /// - A key that finds no slot in a full table is noticed when it is charged, not at the peek. Such
 ///   a denial may not name the limit that denies for the longest time.
 /// - Rules with a [store](crate::Store) are matched but not decided here: see
@@ -74,6 +80,7 @@ pub(crate) struct ActiveRule<C: Clock> {
     pub(crate) rule: Rule,
     /// One for each limit; empty if a store keeps the limits.
     pub(crate) buckets: Vec<Arc<Bucket<C>>>,
+    pub(crate) in_flight: Option<InFlight<C>>,
     pub(crate) ban: Option<Arc<Ban<C>>>,
     /// Requests that the rule has admitted. It is carried over reloads, by the rule's name.
     pub(crate) admitted: Arc<DecisionCount>,
@@ -184,6 +191,7 @@ impl<C: Clock> RulesLimiter<C> {
 impl<C: Clock> ActiveRule<C> {
     fn memory_bytes(&self) -> usize {
         let buckets: usize = self.buckets.iter().map(|bucket| bucket.memory_bytes()).sum();
-        buckets + self.ban.as_ref().map_or(0, |ban| ban.memory_bytes())
+        let in_flight = self.in_flight.as_ref().map_or(0, InFlight::memory_bytes);
+        buckets + in_flight + self.ban.as_ref().map_or(0, |ban| ban.memory_bytes())
     }
 }

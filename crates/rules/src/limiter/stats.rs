@@ -19,6 +19,18 @@ pub struct RuleStats<'g> {
     pub admitted: u64,
     /// One for each limit, in the order of the rule; empty if a store keeps them.
     pub limits: Vec<LimitStats<'g>>,
+    /// The requests in flight; `None` if the rule does not limit them.
+    pub in_flight: Option<InFlightStats>,
+}
+
+/// The requests in flight of a rule with `concurrency`.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct InFlightStats {
+    /// How many keys have requests in flight, about.
+    pub keys: usize,
+    /// Counts since its table was built. A reload that builds a new table resets them.
+    pub stats: Stats,
 }
 
 /// The counts of a limit, and how full its table is.
@@ -53,10 +65,15 @@ impl<C: Clock> RulesLimiter<C> {
     /// ```
     pub fn stats(&self) -> impl Iterator<Item = RuleStats<'_>> {
         let limit = |(limit, stats, occupancy)| LimitStats { limit, stats, occupancy };
-        self.active.iter().map(move |ActiveRule { rule, buckets, admitted, .. }| {
+        self.active.iter().map(move |active| {
+            let ActiveRule { rule, buckets, admitted, .. } = active;
             let limits = rule.limits.iter().zip(buckets);
             let limits = limits.map(|(its, bucket)| (its, bucket.stats(), bucket.occupancy()));
-            RuleStats { rule, admitted: admitted.admitted(), limits: limits.map(limit).collect() }
+            let in_flight = active.in_flight.as_ref();
+            let in_flight =
+                in_flight.map(|its| InFlightStats { keys: its.keys(), stats: its.stats() });
+            let limits = limits.map(limit).collect();
+            RuleStats { rule, admitted: admitted.admitted(), limits, in_flight }
         })
     }
 }

@@ -1,5 +1,6 @@
 //! From text to rules. The parser reports all mistakes at once.
 
+mod concurrency;
 mod fields;
 mod key;
 mod limits;

@@ -7,7 +7,7 @@ use tollgate::OnFull;
 use toml::de::{DeTable, DeValue};
 
 use super::fields::{Reader, Value};
-use super::{key, limits, matcher, store};
+use super::{concurrency, key, limits, matcher, store};
 use crate::algorithm::ALGORITHMS;
 use crate::key::{Key, OnNoKey, Part, PartSettings};
 use crate::limit::RuleLimit;
@@ -28,6 +28,7 @@ const KEYS: &[&str] = &[
     "on_no_key",
     "algorithm",
     "limits",
+    "concurrency",
     "capacity",
     "on_full",
     "shadow",
@@ -47,6 +48,8 @@ const ALIASES: &[(&str, &str)] = &[
     ("not", "write match = { not = … }"),
     ("quota", "write \"limits\""),
     ("rate", "write \"limits\""),
+    ("max_in_flight", "write \"concurrency\""),
+    ("connections", "write \"concurrency\""),
     ("burst", "write it behind the limit, as in limits = \"100/s burst 20\""),
     ("redis", "write \"store\""),
     ("encoded_slash", "it is for the whole file: write it before the first rule"),
@@ -95,10 +98,15 @@ pub(super) fn read<'s>(
         Some(value) => limits::on_full(reader, value),
         None => Some(OnFull::default()),
     };
-    // A rule whose action is misspelt may need none.
-    let limits = match action.is_none() && !table.contains_key("limits") {
-        true => None,
-        false => read_limits(reader, value, table, on_full),
+    let concurrency = match table.get("concurrency") {
+        Some(value) => concurrency::read(reader, value).map(Some),
+        None => Some(None),
+    };
+    let limits = match table.contains_key("limits") {
+        // A rule whose action is misspelt may need none.
+        false if action.is_none() => None,
+        false if table.contains_key("concurrency") => without_quota(reader, table),
+        _ => read_limits(reader, value, table, on_full),
     };
     let capacity = match table.get("capacity") {
         Some(value) => reader.number(value, 1, CAPACITY_MAX).map(Some),
@@ -129,6 +137,7 @@ pub(super) fn read<'s>(
         key,
         on_no_key: on_no_key?,
         limits: limits?,
+        concurrency: concurrency?,
         capacity: capacity?.unwrap_or(usual),
         on_full: on_full?,
         is_shadow: is_shadow?,
@@ -173,12 +182,22 @@ fn without_limits<'s>(
         key: Key { parts: Vec::new() },
         on_no_key: OnNoKey::default(),
         limits: Vec::new(),
+        concurrency: None,
         capacity: 1,
         on_full: OnFull::default(),
         is_shadow: is_shadow?,
         penalty: None,
         store: None,
     })
+}
+
+/// The limits of a rule that counts only requests in flight.
+fn without_quota<'s>(reader: &mut Reader<'s>, table: &DeTable<'s>) -> Option<Vec<RuleLimit>> {
+    if let Some(value) = table.get("algorithm") {
+        let message = "the rule has no quota that it could keep: add \"limits\", or leave this out";
+        reader.error(value.span(), message.to_owned());
+    }
+    Some(Vec::new())
 }
 
 fn name<'s>(

@@ -127,6 +127,10 @@ pub(super) fn check<'s>(
     }
     for (key, why) in [
         ("penalty", "bans are kept in this process: leave out the store, or the penalty"),
+        (
+            "concurrency",
+            "requests in flight are counted in this process: leave out the store, or write a rule of its own",
+        ),
         ("on_full", "a store keeps as many keys as it has memory for: leave this out"),
     ] {
         if let Some(value) = rule.get(key) {

@@ -11,8 +11,9 @@ use tollgate::{Clock, Quota};
 use crate::error::RulesBuildError;
 use crate::limit::RuleLimit;
 use crate::limiter::bucket::{Ban, Bucket};
+use crate::limiter::held::InFlight;
 use crate::limiter::{ActiveRule, RulesLimiter};
-use crate::rule::{Rule, Rules};
+use crate::rule::{Action, Rule, Rules};
 pub use warning::ReloadWarning;
 
 /// The effects of a reload on the limits and their state.
@@ -67,8 +68,15 @@ pub(crate) fn carry_over<C: Clock>(
     }
     // The old limiters change only here, after everything else has succeeded.
     summary.inherited = change_quotas(&mut active, &changes, &old.clock, &mut summary.warnings)?;
-    let count =
-        |active: &[ActiveRule<C>]| active.iter().map(|its| its.buckets.len()).sum::<usize>();
+    for ActiveRule { rule, in_flight, .. } in &active {
+        if let (Some(in_flight), Some(concurrency)) = (in_flight, rule.concurrency) {
+            in_flight.set_limit(concurrency.limit);
+        }
+    }
+    let count = |active: &[ActiveRule<C>]| {
+        let limits = |its: &ActiveRule<C>| its.buckets.len() + usize::from(its.in_flight.is_some());
+        active.iter().map(limits).sum::<usize>()
+    };
     summary.new = count(&active) - summary.kept - summary.inherited;
     summary.dropped = count(&old.active) - summary.kept - summary.inherited;
     let clock = Arc::clone(&old.clock);
@@ -106,8 +114,9 @@ pub(crate) fn activate<C: Clock>(
         warnings.extend(changed.map(|what| ReloadWarning::keys_changed(&rule, what)));
         changed.is_none()
     });
-    if rule.store.is_some() || rule.limits.is_empty() {
-        let active = ActiveRule { rule, buckets: Vec::new(), ban: None, admitted };
+    if rule.store.is_some() || rule.action != Action::Limit {
+        let (buckets, in_flight) = (Vec::new(), None);
+        let active = ActiveRule { rule, buckets, in_flight, ban: None, admitted };
         return Ok(Activated { active, kept: 0, changes: Vec::new(), warnings });
     }
     let Pairs { found, mut left } = pair(&rule, before);
@@ -131,11 +140,16 @@ pub(crate) fn activate<C: Clock>(
             }
         });
     }
+    let in_flight = in_flight(&rule, before, clock)?;
+    kept += usize::from(in_flight.is_kept);
+    warnings.extend(in_flight.warning);
+    let in_flight = in_flight.counted;
     let ban = ban(&rule, before, clock)?;
     if before.is_some_and(|before| before.ban.is_some() && before.rule.penalty != rule.penalty) {
         warnings.push(ReloadWarning::BansLifted { rule: rule.name.clone() });
     }
-    Ok(Activated { active: ActiveRule { rule, buckets, ban, admitted }, kept, changes, warnings })
+    let active = ActiveRule { rule, buckets, in_flight, ban, admitted };
+    Ok(Activated { active, kept, changes, warnings })
 }
 
 /// An old limit and its limiter.
@@ -246,6 +260,40 @@ fn changed_keys(before: &Rule, rule: &Rule) -> Option<&'static str> {
     ];
     let changed = checks.iter().find(|(is_changed, _)| *is_changed).map(|(_, what)| *what);
     changed.filter(|_| before.store.is_none() || rule.store.is_none())
+}
+
+/// The requests in flight of a rule.
+struct CountedInFlight<C: Clock> {
+    counted: Option<InFlight<C>>,
+    /// Whether requests that were in flight before stay counted.
+    is_kept: bool,
+    warning: Option<ReloadWarning>,
+}
+
+/// Requests in flight stay counted if `max_hold` stays. Their limit may change.
+fn in_flight<C: Clock>(
+    rule: &Rule,
+    before: Option<&ActiveRule<C>>,
+    clock: &Arc<C>,
+) -> Result<CountedInFlight<C>, RulesBuildError> {
+    let Some(concurrency) = rule.concurrency else {
+        return Ok(CountedInFlight { counted: None, is_kept: false, warning: None });
+    };
+    let old = before.and_then(|before| before.in_flight.clone().zip(before.rule.concurrency));
+    if let Some((counted, its)) = &old
+        && its.max_hold == concurrency.max_hold
+    {
+        let counted = Some(counted.clone());
+        return Ok(CountedInFlight { counted, is_kept: true, warning: None });
+    }
+    let built = InFlight::build(concurrency, rule.capacity, rule.on_full, clock);
+    let counted = built.map_err(|error| RulesBuildError {
+        rule: rule.name.clone(),
+        limit: "concurrency".to_owned(),
+        error,
+    })?;
+    let warning = old.map(|_| ReloadWarning::max_hold_changed(rule));
+    Ok(CountedInFlight { counted: Some(counted), is_kept: false, warning })
 }
 
 fn ban<C: Clock>(

@@ -75,6 +75,11 @@ impl ReloadWarning {
         Self::StartsAfresh { rule: rule.name.clone(), limit: Some(limit.name.clone()), why }
     }
 
+    pub(super) fn max_hold_changed(rule: &Rule) -> Self {
+        let (limit, why) = (Some("concurrency".to_owned()), "\"max_hold\" changed".to_owned());
+        Self::StartsAfresh { rule: rule.name.clone(), limit, why }
+    }
+
     pub(super) fn too_far(rule: &Rule, before: Quota, limit: &RuleLimit) -> Self {
         let why = format!("{} is too far from {before} to go on from it", limit.quota);
         Self::StartsAfresh { rule: rule.name.clone(), limit: Some(limit.name.clone()), why }

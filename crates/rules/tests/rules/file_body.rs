@@ -62,11 +62,13 @@ fn are_explained(rules: &Rules) {
             explained = explained.replacen("limit ", "", 1);
         }
         let is_limit = rule.action() == Action::Limit;
-        assert_eq!(rule.limits().is_empty(), !is_limit);
+        let counts = !rule.limits().is_empty() || rule.concurrency().is_some();
+        assert_eq!(counts, is_limit);
         assert!(explained.lines().count() >= if is_limit { 4 } else { 2 });
         let about = |what| explained.lines().filter(move |line| line.starts_with(what)).count();
-        let counts = (about("matches  "), about("key      "), about("limit    "));
-        assert_eq!(counts, (1, is_limit.into(), rule.limits().len()), "{explained}");
+        let lines = (about("matches  "), about("key      "), about("limit    "));
+        assert_eq!(lines, (1, is_limit.into(), rule.limits().len()), "{explained}");
+        assert_eq!(about("at once  "), rule.concurrency().is_some().into(), "{explained}");
     }
 }
 

@@ -5,6 +5,7 @@ mod deciding;
 mod errors;
 mod explain;
 mod file_body;
+mod in_flight;
 mod matching;
 mod path_body;
 mod paths;

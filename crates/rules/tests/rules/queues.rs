@@ -15,7 +15,7 @@ fn gate(text: &str) -> (RulesLimiter<ManualClock>, Arc<ManualClock>) {
 }
 
 /// The cells left, and the time until the request would be admitted.
-fn denied(decision: &RulesDecision<'_>) -> (u64, Option<Duration>) {
+fn denied(decision: &RulesDecision<'_, ManualClock>) -> (u64, Option<Duration>) {
     let denied = decision.denied().expect("denied");
     (denied.remaining(), denied.retry_after())
 }

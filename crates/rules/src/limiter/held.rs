@@ -1,0 +1,141 @@
+//! What a request holds until its response has ended.
+
+use std::sync::Arc;
+
+use tollgate::clock::QuantaClock;
+use tollgate::concurrency::{
+    ConcurrencyDenied, ConcurrencyError, ConcurrencyLimiter, OwnedGuard, WhenNoSlot,
+};
+use tollgate::stats::Stats;
+use tollgate::{BuildError, Clock, OnFull, Tick};
+
+use crate::concurrency::Concurrency;
+
+/// The requests in flight of each key of a rule.
+#[derive(Debug)]
+pub(crate) struct InFlight<C: Clock>(Arc<ConcurrencyLimiter<[u8], Arc<C>>>);
+
+/// A request in flight.
+type Guard<C> = OwnedGuard<ConcurrencyLimiter<[u8], Arc<C>>>;
+
+impl<C: Clock> Clone for InFlight<C> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<C: Clock> InFlight<C> {
+    pub(crate) fn build(
+        concurrency: Concurrency,
+        capacity: u64,
+        on_full: OnFull,
+        clock: &Arc<C>,
+    ) -> Result<Self, BuildError> {
+        let when_no_slot = match on_full {
+            OnFull::Admit => WhenNoSlot::Admit,
+            // A key in use is never forgotten, and a quota says nothing about requests in flight.
+            _ => WhenNoSlot::Deny,
+        };
+        let mut builder = ConcurrencyLimiter::<[u8]>::builder(concurrency.limit)
+            .clock(Arc::clone(clock))
+            .capacity(capacity)
+            .when_no_slot(when_no_slot);
+        if let Some(hold) = concurrency.max_hold {
+            builder = builder.max_hold(hold);
+        }
+        builder.build().map(Arc::new).map(Self).map_err(|error| match error {
+            ConcurrencyError::Table(error) => error,
+            other => unreachable!("the parser has checked the numbers: {other}"),
+        })
+    }
+
+    /// Replaces the limit. Requests in flight stay counted.
+    pub(crate) fn set_limit(&self, limit: u64) {
+        self.0.set_limit(limit).expect("the parser has checked the limit");
+    }
+
+    pub(super) fn peek(&self, key: &[u8], now: Tick) -> Result<(), ConcurrencyDenied> {
+        self.0.ask(key).at(now).peek()
+    }
+
+    pub(super) fn enter(&self, key: &[u8], now: Tick) -> Result<Guard<C>, ConcurrencyDenied> {
+        self.0.ask(key).at(now).enter_owned(&self.0)
+    }
+
+    pub(super) fn stats(&self) -> Stats {
+        self.0.stats()
+    }
+
+    pub(super) fn keys(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.0.memory_bytes()
+    }
+}
+
+/// What a request holds from its admission until its response has ended:
+/// [`RulesDecision::take_held`](crate::RulesDecision::take_held) returns it.
+///
+/// The request is in flight, for rules with `concurrency`, until this is dropped. Drop it when the body of the
+/// response has been sent, has failed, or the client has left. It outlives a reload of the rules.
+///
+/// ```
+/// use tollgate_rules::{Request, Rules, RulesLimiter};
+///
+/// let text = r#"rule = [{ name = "a", key = "none", concurrency = 1 }]"#;
+/// let gate = RulesLimiter::new(Rules::parse("rules.toml", text)?)?;
+/// let mut decision = gate.decide(&Request::default());
+/// let held = decision.take_held();
+/// assert!(!gate.decide(&Request::default()).is_admitted());
+/// drop(held); // the response has ended
+/// assert!(gate.decide(&Request::default()).is_admitted());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a request is in flight until this is dropped"]
+pub struct Held<C: Clock = QuantaClock> {
+    guards: Vec<Guard<C>>,
+}
+
+impl<C: Clock> Held<C> {
+    /// Whether the request holds nothing, because no rule with `concurrency` applies to it.
+    ///
+    /// ```
+    /// # use tollgate_rules::{RulesLimiter, Request, Rules};
+    /// let text = r#"rule = [{ name = "a", key = "none", limits = "1/s" }]"#;
+    /// let gate = RulesLimiter::new(Rules::parse("rules.toml", text)?)?;
+    /// assert!(gate.decide(&Request::default()).take_held().is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.guards.is_empty()
+    }
+
+    pub(super) fn push(&mut self, guard: Guard<C>) {
+        self.guards.push(guard);
+    }
+
+    /// How many guards there are, for [`truncate`](Self::truncate).
+    pub(super) fn count(&self) -> usize {
+        self.guards.len()
+    }
+
+    /// Ends what was entered since there were `count` guards.
+    pub(super) fn truncate(&mut self, count: usize) {
+        self.guards.truncate(count);
+    }
+}
+
+impl<C: Clock> Default for Held<C> {
+    fn default() -> Self {
+        Self { guards: Vec::new() }
+    }
+}
+
+impl<C: Clock> std::fmt::Debug for Held<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Held").field("in_flight", &self.guards.len()).finish()
+    }
+}
