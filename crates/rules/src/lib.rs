@@ -46,6 +46,7 @@ mod named;
 mod parse;
 mod path;
 mod pattern;
+mod plan;
 mod reach;
 mod reload;
 mod request_view;

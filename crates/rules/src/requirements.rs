@@ -25,6 +25,7 @@ impl Rules {
         for rule in &self.rules {
             let values = rule.matcher.all_conditions().flat_map(|its| &its.values);
             names.extend(values.filter_map(|its| its.of.header_name()));
+            names.extend(rule.plan.iter().filter_map(|plan| plan.by.header_name()));
             names.extend(rule.key.parts.iter().filter_map(Part::header_name));
         }
         names.sort_unstable();

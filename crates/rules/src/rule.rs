@@ -8,6 +8,7 @@ use crate::key::{Key, OnNoKey};
 use crate::limit::{Penalty, RuleLimit};
 use crate::matcher::Matcher;
 use crate::parse;
+use crate::plan::PlanChoice;
 use crate::store::Store;
 
 /// A file has at most so many rules.
@@ -182,6 +183,8 @@ pub struct Rule {
     pub(crate) key: Key,
     pub(crate) on_no_key: OnNoKey,
     pub(crate) limits: Vec<RuleLimit>,
+    /// `Some`: one of the limits applies to a request, and not all.
+    pub(crate) plan: Option<PlanChoice>,
     pub(crate) concurrency: Option<Concurrency>,
     pub(crate) capacity: u64,
     pub(crate) on_full: OnFull,
@@ -216,7 +219,9 @@ impl Rule {
     }
 
     /// The limits: one to eight, all of which must admit. A rule has none if its [action](Self::action) is
-    /// not to limit, or if it limits only the requests [in flight](Self::concurrency).
+    /// not to limit, or if it limits only the requests [in flight](Self::concurrency). If it
+    /// [has plans](Self::has_plans), they are the limits of these, the default last, and a request is charged to
+    /// [one of them](Self::limits_of).
     #[must_use]
     pub fn limits(&self) -> &[RuleLimit] {
         &self.limits

@@ -14,6 +14,7 @@ mod limits;
 mod log;
 mod matching;
 mod metrics;
+mod plans;
 mod redis;
 mod reload;
 #[allow(dead_code, reason = "other tests use the rest")]

@@ -133,6 +133,8 @@ fn applied_rule(index: usize, rule: &Rule, view: &LoggedRequestView<'_>) -> Opti
     if !rule.matches(view) {
         return None;
     }
+    // The header that chooses the plan is read, so that it is missed where the log lacks it.
+    let _ = rule.limits_of(view);
     let values = rule.key().values(view, |address| view.address(address));
     let key = match (values, rule.on_no_key()) {
         (Some(values), _) => values.join(&JOINT.to_string()),

@@ -78,6 +78,10 @@ impl Rule {
             Action::Exempt => lines.push(("exempts", "later rules do not apply".to_owned())),
             Action::Deny => lines.push(("denies", "every such request".to_owned())),
         }
+        if let Some(choice) = &self.plan {
+            let said = format!("the limit named like the {}, or else default", choice.by);
+            lines.push(("plan", said));
+        }
         for limit in &self.limits {
             lines.push(("limit", limit.explain()));
         }

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tollgate::algorithm::Algorithm;
 use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::plan::Plan;
 use tollgate::reservation::{Chargeable, Reservation};
 use tollgate::stats::{Occupancy, Stats};
 use tollgate::{
-    AnyAlgorithm, BuildError, Clock, Decision, Denied, FixedWindow, Limiter, OnFull, Quota, Tick,
+    AnyAlgorithm, BuildError, Clock, Decision, Denied, FixedWindow, Gcra, Limiter, OnFull, Quota,
+    Tick,
 };
 
 use crate::limit::{Penalty, RuleLimit};
@@ -22,13 +25,35 @@ pub(crate) enum Bucket<C: Clock> {
     Gcra(Limiter<[u8], DynamicGcra, Arc<C>>),
     Window(Limiter<[u8], FixedWindow, Arc<C>>),
     Other(Limiter<[u8], AnyAlgorithm, Arc<C>>),
+    GcraPlans(Planned<Gcra, C>),
+    WindowPlans(Planned<FixedWindow, C>),
+}
+
+/// One limiter for keys of several plans. It is built with the fastest of their quotas.
+#[derive(Debug)]
+pub(crate) struct Planned<A: Algorithm, C> {
+    gate: Arc<Limiter<[u8], A, Arc<C>>>,
+    /// In the order of the rule's limits.
+    plans: Vec<Plan<A>>,
+}
+
+/// Makes the plans of a limiter. A macro, because the bound on the algorithm has no public name.
+macro_rules! plans_of {
+    ($gate:expr, $limits:expr) => {{
+        let made = $limits.iter().enumerate().map(|(at, limit)| {
+            $gate.plan(limit.quota).map_err(|error| (at, BuildError::Quota(error)))
+        });
+        made.collect::<Result<Vec<_>, _>>()
+    }};
 }
 
 /// The cost of a request, and how long it may wait for its turn; `None`: any time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cost {
-    pub(crate) cells: u64,
+    cells: u64,
     max_delay: Option<Duration>,
+    /// The index of the request's plan, if the limiter has plans.
+    plan: usize,
 }
 
 impl Cost {
@@ -40,7 +65,12 @@ impl Cost {
             let nanos = nanos.div_ceil(quota.limit().max(1).into());
             u64::try_from(nanos).map_or(Duration::MAX, Duration::from_nanos)
         };
-        Self { cells, max_delay: max_waiting.map(delay) }
+        Self { cells, max_delay: max_waiting.map(delay), plan: 0 }
+    }
+
+    /// The same by a plan.
+    pub(super) fn by_plan(self, plan: usize) -> Self {
+        Self { plan, ..self }
     }
 }
 
@@ -51,8 +81,31 @@ macro_rules! dispatch {
             Bucket::Gcra($each) => $call,
             Bucket::Window($each) => $call,
             Bucket::Other($each) => $call,
+            Bucket::GcraPlans(Planned { gate: $each, .. }) => $call,
+            Bucket::WindowPlans(Planned { gate: $each, .. }) => $call,
         }
     };
+}
+
+/// Evaluates an expression for the request of a key, by its plan if there is one.
+macro_rules! ask {
+    ($bucket:expr, $key:expr, $plan:expr, $ask:ident => $call:expr) => {
+        match $bucket {
+            Bucket::Gcra(gate) => ask!(@ gate.ask($key), $ask => $call),
+            Bucket::Window(gate) => ask!(@ gate.ask($key), $ask => $call),
+            Bucket::Other(gate) => ask!(@ gate.ask($key), $ask => $call),
+            Bucket::GcraPlans(Planned { gate, plans }) => {
+                ask!(@ gate.ask($key).plan(&plans[$plan]), $ask => $call)
+            }
+            Bucket::WindowPlans(Planned { gate, plans }) => {
+                ask!(@ gate.ask($key).plan(&plans[$plan]), $ask => $call)
+            }
+        }
+    };
+    (@ $request:expr, $ask:ident => $call:expr) => {{
+        let $ask = $request;
+        $call
+    }};
 }
 
 impl<C: Clock> Bucket<C> {
@@ -73,22 +126,67 @@ impl<C: Clock> Bucket<C> {
         })
     }
 
+    /// A limiter for keys of several plans. The algorithm is that of the limits. On an error, the index is
+    /// that of the limit that does not fit beside the others.
+    pub(crate) fn build_plans(
+        limits: &[RuleLimit],
+        capacity: u64,
+        on_full: OnFull,
+        clock: &Arc<C>,
+    ) -> Result<Self, (usize, BuildError)> {
+        let fastest = fastest(limits);
+        let builder = Limiter::<[u8]>::builder(limits[fastest].quota)
+            .clock(Arc::clone(clock))
+            .capacity(capacity)
+            .on_full(on_full);
+        let failed = |error| (fastest, error);
+        Ok(match limits[fastest].algorithm() {
+            AnyAlgorithm::FixedWindow(window) => {
+                let gate = builder.algorithm(window).build().map_err(failed)?;
+                let plans = plans_of!(gate, limits)?;
+                Self::WindowPlans(Planned { gate: Arc::new(gate), plans })
+            }
+            _ => {
+                let gate = builder.algorithm(Gcra::new().for_plans()).build().map_err(failed)?;
+                let plans = plans_of!(gate, limits)?;
+                Self::GcraPlans(Planned { gate: Arc::new(gate), plans })
+            }
+        })
+    }
+
+    /// The same limiter with other plans: each key keeps its state. `None` if it cannot keep one of them.
+    pub(crate) fn with_plans(&self, limits: &[RuleLimit]) -> Option<Self> {
+        match self {
+            Self::GcraPlans(Planned { gate, .. }) => {
+                let plans = plans_of!(gate, limits).ok()?;
+                Some(Self::GcraPlans(Planned { gate: Arc::clone(gate), plans }))
+            }
+            Self::WindowPlans(Planned { gate, .. }) => {
+                let plans = plans_of!(gate, limits).ok()?;
+                Some(Self::WindowPlans(Planned { gate: Arc::clone(gate), plans }))
+            }
+            Self::Gcra(_) | Self::Window(_) | Self::Other(_) => None,
+        }
+    }
+
     /// Charges all of the cells, or none.
-    pub(super) fn check(&self, key: &[u8], Cost { cells, max_delay }: Cost, now: Tick) -> Decision {
+    pub(super) fn check(&self, key: &[u8], cost: Cost, now: Tick) -> Decision {
+        let Cost { cells, max_delay, plan } = cost;
         match max_delay {
-            None => dispatch!(self, gate => gate.ask(key).cells(cells).at(now).check()),
+            None => ask!(self, key, plan, ask => ask.cells(cells).at(now).check()),
             Some(max) => {
-                dispatch!(self, gate => gate.ask(key).cells(cells).max_delay(max).at(now).check())
+                ask!(self, key, plan, ask => ask.cells(cells).max_delay(max).at(now).check())
             }
         }
     }
 
     /// The result that [`check`](Self::check) would return.
-    pub(super) fn peek(&self, key: &[u8], Cost { cells, max_delay }: Cost, now: Tick) -> Decision {
+    pub(super) fn peek(&self, key: &[u8], cost: Cost, now: Tick) -> Decision {
+        let Cost { cells, max_delay, plan } = cost;
         match max_delay {
-            None => dispatch!(self, gate => gate.ask(key).cells(cells).at(now).peek()),
+            None => ask!(self, key, plan, ask => ask.cells(cells).at(now).peek()),
             Some(max) => {
-                dispatch!(self, gate => gate.ask(key).cells(cells).max_delay(max).at(now).peek())
+                ask!(self, key, plan, ask => ask.cells(cells).max_delay(max).at(now).peek())
             }
         }
     }
@@ -103,7 +201,7 @@ impl<C: Clock> Bucket<C> {
     pub(crate) fn set_quota(&self, quota: Quota) -> bool {
         match self {
             Self::Gcra(gate) => gate.set_quota(quota, Inherit::Spent).is_ok(),
-            Self::Window(_) | Self::Other(_) => false,
+            _ => false,
         }
     }
 
@@ -130,6 +228,14 @@ impl<C: Clock> Bucket<C> {
             Self::Window(gate) => {
                 hold(gate.ask(key).cells(cost.cells).at(now).reserve()?, now, rest)
             }
+            Self::GcraPlans(Planned { gate, plans }) => {
+                let ask = gate.ask(key).plan(&plans[cost.plan]);
+                hold(ask.cells(cost.cells).at(now).reserve()?, now, rest)
+            }
+            Self::WindowPlans(Planned { gate, plans }) => {
+                let ask = gate.ask(key).plan(&plans[cost.plan]);
+                hold(ask.cells(cost.cells).at(now).reserve()?, now, rest)
+            }
             Self::Other(_) => {
                 let delay = self.check(key, cost, now)?.delay();
                 Ok(rest()?.max(delay))
@@ -148,6 +254,24 @@ impl<C: Clock> Bucket<C> {
     pub(super) fn memory_bytes(&self) -> usize {
         dispatch!(self, gate => gate.memory_bytes())
     }
+}
+
+/// The index of the quota that restores the most cells a second.
+fn fastest(limits: &[RuleLimit]) -> usize {
+    // a / b against c / d, without a rounding: cells and nanoseconds are below 2^64 each.
+    let is_faster = |one: &Quota, other: &Quota| {
+        u128::from(one.limit()) * u128::from(nanos(other))
+            > u128::from(other.limit()) * u128::from(nanos(one))
+    };
+    let indexes = 1..limits.len();
+    indexes.fold(0, |best, at| match is_faster(&limits[at].quota, &limits[best].quota) {
+        true => at,
+        false => best,
+    })
+}
+
+fn nanos(quota: &Quota) -> u64 {
+    u64::try_from(quota.period().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Settles the reservation if `rest` succeeds. Otherwise it is dropped, and refunds by the limiter's

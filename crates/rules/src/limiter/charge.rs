@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tollgate::{Clock, Denied, Tick};
 
-use super::bucket::Cost;
+use super::bucket::{Bucket, Cost};
 use super::held::Held;
 use super::{ActiveRule, RulesLimiter};
 use crate::decision::{DenyReason, RuleDenial, RuleInFlight, RulePermit};
@@ -22,6 +22,8 @@ use crate::limit::RuleLimit;
 pub(super) struct Hit {
     pub(super) rule: usize,
     pub(super) key: (usize, usize),
+    /// The index of the limit of the request's plan; 0 if the rule has no plans.
+    pub(super) plan: usize,
 }
 
 /// A limit of a rule that applies: the index of the hit, and that of the limit in its rule.
@@ -42,8 +44,8 @@ impl PendingCharge<'_> {
         &self.keys[hit.key.0..hit.key.1]
     }
 
-    fn cost(&self, limit: &RuleLimit) -> Cost {
-        Cost::queued(self.cells, self.max_waiting, &limit.quota())
+    fn cost(&self, hit: Hit, limit: &RuleLimit) -> Cost {
+        Cost::queued(self.cells, self.max_waiting, &limit.quota()).by_plan(hit.plan)
     }
 
     /// Whether a denial is a strike. A turn that comes too late is none.
@@ -71,9 +73,9 @@ impl<C: Clock> RulesLimiter<C> {
             && let ActiveRule { rule, buckets, in_flight: None, ban, .. } = &self.active[hit.rule]
             && let [bucket] = &**buckets
         {
-            let limit = &rule.limits[0];
+            let limit = &rule.limits[hit.plan];
             let key = charge.key(hit);
-            return match bucket.check(key, charge.cost(limit), charge.now) {
+            return match bucket.check(key, charge.cost(hit, limit), charge.now) {
                 Ok(permit) => Ok(Some(RulePermit { rule, limit, permit, delay: permit.delay() })),
                 Err(denied) => {
                     if let (true, Some(ban)) = (charge.is_strike(&denied), ban) {
@@ -148,7 +150,8 @@ impl<C: Clock> RulesLimiter<C> {
         let mut tightest: Option<RulePermit<'_>> = None;
         let mut longest: Option<RuleDenial<'_>> = None;
         for hit in hits {
-            let ActiveRule { rule, buckets, in_flight, ban, .. } = &self.active[hit.rule];
+            let active = &self.active[hit.rule];
+            let ActiveRule { rule, in_flight, ban, .. } = active;
             let key = charge.key(*hit);
             let mut is_strike = false;
             if let Some(Err(denied)) = in_flight.as_ref().map(|its| its.peek(key, charge.now)) {
@@ -156,8 +159,9 @@ impl<C: Clock> RulesLimiter<C> {
                 longest = Some(longest.map_or(denial, |other| other.longer(denial)));
                 is_strike = true;
             }
-            for (limit, bucket) in rule.limits.iter().zip(buckets) {
-                match bucket.peek(key, charge.cost(limit), charge.now) {
+            for at in active.limits_of(*hit) {
+                let (limit, bucket) = (&rule.limits[at], active.bucket(at));
+                match bucket.peek(key, charge.cost(*hit, limit), charge.now) {
                     Ok(permit) => {
                         let permit = RulePermit { rule, limit, permit, delay: permit.delay() };
                         tightest = Some(tightest.map_or(permit, |other| other.tighter(permit)));
@@ -181,8 +185,9 @@ impl<C: Clock> RulesLimiter<C> {
         let mut limits = InlineVec::new((0, 0));
         for can_refund in [true, false] {
             for (index, hit) in hits.iter().enumerate() {
-                for (limit, bucket) in self.active[hit.rule].buckets.iter().enumerate() {
-                    if bucket.can_refund() == can_refund {
+                let active = &self.active[hit.rule];
+                for limit in active.limits_of(*hit) {
+                    if active.bucket(limit).can_refund() == can_refund {
                         limits.push((index, limit));
                     }
                 }
@@ -202,10 +207,11 @@ impl<C: Clock> RulesLimiter<C> {
         let Some((&(index, limit), rest)) = limits.split_first() else {
             return Ok(Duration::ZERO);
         };
-        let ActiveRule { rule, buckets, ban, .. } = &self.active[hits[index].rule];
+        let active = &self.active[hits[index].rule];
+        let ActiveRule { rule, ban, .. } = active;
         let key = charge.key(hits[index]);
-        let cost = charge.cost(&rule.limits[limit]);
-        let charged = buckets[limit].charge_then(key, cost, charge.now, || {
+        let cost = charge.cost(hits[index], &rule.limits[limit]);
+        let charged = active.bucket(limit).charge_then(key, cost, charge.now, || {
             self.charge_in_order(hits, rest, charge).map_err(Failed::Later)
         });
         charged.map_err(|failed| match failed {
@@ -220,6 +226,21 @@ impl<C: Clock> RulesLimiter<C> {
                 })
             }
         })
+    }
+}
+
+impl<C: Clock> ActiveRule<C> {
+    /// The indexes of the limits that a request is charged to: that of its plan, or all.
+    fn limits_of(&self, hit: Hit) -> std::ops::Range<usize> {
+        match self.rule.plan {
+            Some(_) => hit.plan..hit.plan + 1,
+            None => 0..self.rule.limits.len(),
+        }
+    }
+
+    /// The limiter of the limit with this index. All plans have one.
+    fn bucket(&self, limit: usize) -> &Bucket<C> {
+        &self.buckets[if self.rule.plan.is_some() { 0 } else { limit }]
     }
 }
 
@@ -274,7 +295,7 @@ mod tests {
             { name = "window", key = "none", algorithm = "fixed-window", limits = "5/s" },
         ]"#;
         let gate = RulesLimiter::new(Rules::parse("r.toml", text).expect("rules")).expect("memory");
-        let hits = [0, 1, 2].map(|rule| Hit { rule, key: (0, 0) });
+        let hits = [0, 1, 2].map(|rule| Hit { rule, ..Hit::default() });
         assert_eq!(gate.charge_order(&hits).as_slice(), [(1, 0), (2, 0), (0, 0), (0, 1)]);
     }
 }

@@ -192,7 +192,8 @@ impl<C: Clock> RulesLimiter<C> {
                     }
                 }
             }
-            found.add(index, rule, begin);
+            let plan = rule.plan.as_ref().map_or(0, |its| its.limit_of(request, &rule.limits));
+            found.add(index, rule, begin, plan);
             // If only some readings of the path match, another reading has a later first rule.
             if self.apply == Apply::First && !rule.is_shadow && fit == Fit::All {
                 break;
@@ -246,8 +247,8 @@ impl<'g> Applicable<'g> {
     }
 
     /// Adds a rule whose key begins at byte `begin` of the keys.
-    fn add(&mut self, index: usize, rule: &'g Rule, begin: usize) {
-        let hit = Hit { rule: index, key: (begin, self.keys.as_slice().len()) };
+    fn add(&mut self, index: usize, rule: &'g Rule, begin: usize, plan: usize) {
+        let hit = Hit { rule: index, key: (begin, self.keys.as_slice().len()), plan };
         match (&rule.store, rule.is_shadow) {
             (Some(_), _) => {
                 let key = self.keys.as_slice()[begin..].into();

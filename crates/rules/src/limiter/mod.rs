@@ -78,7 +78,7 @@ pub struct RulesLimiter<C: Clock = QuantaClock> {
 #[derive(Debug)]
 pub(crate) struct ActiveRule<C: Clock> {
     pub(crate) rule: Rule,
-    /// One for each limit; empty if a store keeps the limits.
+    /// One for each limit, or one for all plans; empty if a store keeps the limits.
     pub(crate) buckets: Vec<Arc<Bucket<C>>>,
     pub(crate) in_flight: Option<InFlight<C>>,
     pub(crate) ban: Option<Arc<Ban<C>>>,

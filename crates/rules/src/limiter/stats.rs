@@ -17,7 +17,8 @@ pub struct RuleStats<'g> {
     /// name stays. A rule in shadow counts the requests that it would have admitted. The count is 0 if
     /// a [store](crate::Store) keeps the limits.
     pub admitted: u64,
-    /// One for each limit, in the order of the rule; empty if a store keeps them.
+    /// One for each limit, in the order of the rule; empty if a store keeps them. A rule with plans has one, with
+    /// the limit of its default.
     pub limits: Vec<LimitStats<'g>>,
     /// The requests in flight; `None` if the rule does not limit them.
     pub in_flight: Option<InFlightStats>,
@@ -67,7 +68,8 @@ impl<C: Clock> RulesLimiter<C> {
         let limit = |(limit, stats, occupancy)| LimitStats { limit, stats, occupancy };
         self.active.iter().map(move |active| {
             let ActiveRule { rule, buckets, admitted, .. } = active;
-            let limits = rule.limits.iter().zip(buckets);
+            let first = if rule.plan.is_some() { rule.limits.len() - 1 } else { 0 };
+            let limits = rule.limits[first..].iter().zip(buckets);
             let limits = limits.map(|(its, bucket)| (its, bucket.stats(), bucket.occupancy()));
             let in_flight = active.in_flight.as_ref();
             let in_flight =

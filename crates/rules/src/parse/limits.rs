@@ -113,6 +113,19 @@ fn buildable(limit: &RuleLimit, on_full: OnFull) -> Result<(), BuildError> {
     Bucket::build(limit, 1, on_full, &Arc::new(ManualClock::new())).map(drop)
 }
 
+/// Whether a limiter of these plans can be built; else the index of the plan that does not fit.
+pub(super) fn buildable_plans(
+    limits: &[RuleLimit],
+    on_full: OnFull,
+    clock: &Arc<ManualClock>,
+) -> Result<(), (usize, BuildError)> {
+    match Bucket::build_plans(limits, 1, on_full, clock) {
+        // It is reported at the quota of the overflow.
+        Ok(_) | Err((_, BuildError::OverflowQuota(_))) => Ok(()),
+        Err(failed) => Err(failed),
+    }
+}
+
 /// The name of a rule or a limit.
 pub(super) fn name_of<'s>(
     reader: &mut Reader<'s>,

@@ -5,6 +5,7 @@ mod fields;
 mod key;
 mod limits;
 mod matcher;
+mod plan;
 mod rule;
 mod spot;
 mod store;

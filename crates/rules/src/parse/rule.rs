@@ -7,12 +7,13 @@ use tollgate::OnFull;
 use toml::de::{DeTable, DeValue};
 
 use super::fields::{Reader, Value};
-use super::{concurrency, key, limits, matcher, store};
+use super::{concurrency, key, limits, matcher, plan, store};
 use crate::algorithm::ALGORITHMS;
 use crate::key::{Key, OnNoKey, Part, PartSettings};
 use crate::limit::RuleLimit;
 use crate::matcher::Matcher;
 use crate::path::Spelling;
+use crate::plan::PlanChoice;
 use crate::rule::{Action, Rule};
 
 const CAPACITY_DEFAULT: u64 = 100_000;
@@ -28,6 +29,7 @@ const KEYS: &[&str] = &[
     "on_no_key",
     "algorithm",
     "limits",
+    "plan",
     "concurrency",
     "capacity",
     "on_full",
@@ -50,6 +52,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("rate", "write \"limits\""),
     ("max_in_flight", "write \"concurrency\""),
     ("connections", "write \"concurrency\""),
+    ("plans", "write \"plan\""),
     ("burst", "write it behind the limit, as in limits = \"100/s burst 20\""),
     ("redis", "write \"store\""),
     ("encoded_slash", "it is for the whole file: write it before the first rule"),
@@ -102,11 +105,15 @@ pub(super) fn read<'s>(
         Some(value) => concurrency::read(reader, value).map(Some),
         None => Some(None),
     };
-    let limits = match table.contains_key("limits") {
+    let (plan, limits) = match table.get("plan") {
+        Some(value) => read_plan(reader, value, table, on_full),
+        None if table.contains_key("limits") => {
+            (Some(None), read_limits(reader, value, table, on_full))
+        }
         // A rule whose action is misspelt may need none.
-        false if action.is_none() => None,
-        false if table.contains_key("concurrency") => without_quota(reader, table),
-        _ => read_limits(reader, value, table, on_full),
+        None if action.is_none() => (Some(None), None),
+        None if table.contains_key("concurrency") => (Some(None), without_quota(reader, table)),
+        None => (Some(None), read_limits(reader, value, table, on_full)),
     };
     let capacity = match table.get("capacity") {
         Some(value) => reader.number(value, 1, CAPACITY_MAX).map(Some),
@@ -137,6 +144,7 @@ pub(super) fn read<'s>(
         key,
         on_no_key: on_no_key?,
         limits: limits?,
+        plan: plan?,
         concurrency: concurrency?,
         capacity: capacity?.unwrap_or(usual),
         on_full: on_full?,
@@ -182,6 +190,7 @@ fn without_limits<'s>(
         key: Key { parts: Vec::new() },
         on_no_key: OnNoKey::default(),
         limits: Vec::new(),
+        plan: None,
         concurrency: None,
         capacity: 1,
         on_full: OnFull::default(),
@@ -189,6 +198,33 @@ fn without_limits<'s>(
         penalty: None,
         store: None,
     })
+}
+
+/// The choice of a plan, and its limits.
+#[allow(clippy::option_option, reason = "left out, or wrong")]
+fn read_plan<'s>(
+    reader: &mut Reader<'s>,
+    value: &Value<'s>,
+    table: &DeTable<'s>,
+    on_full: Option<OnFull>,
+) -> (Option<Option<PlanChoice>>, Option<Vec<RuleLimit>>) {
+    let usual = match table.get("algorithm") {
+        Some(value) => limits::algorithm(reader, value),
+        None => Some(&ALGORITHMS[0]),
+    };
+    if table.contains_key("limits") {
+        let message =
+            "the rule has limits, which are the same for each key: leave them out, or the plan";
+        reader.error(value.span(), message.to_owned());
+    }
+    let when_full = on_full.unwrap_or_default();
+    let read = plan::read(reader, value, usual, when_full);
+    if let (Some(value), Some((_, limits)), OnFull::SharedOverflow(_)) =
+        (table.get("on_full"), &read, when_full)
+    {
+        limits::check_overflow(reader, value, limits, when_full);
+    }
+    read.map_or((None, None), |(choice, limits)| (Some(Some(choice)), Some(limits)))
 }
 
 /// The limits of a rule that counts only requests in flight.

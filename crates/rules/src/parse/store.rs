@@ -127,6 +127,7 @@ pub(super) fn check<'s>(
     }
     for (key, why) in [
         ("penalty", "bans are kept in this process: leave out the store, or the penalty"),
+        ("plan", "a store keeps one quota for all keys: leave out the store, or the plan"),
         (
             "concurrency",
             "requests in flight are counted in this process: leave out the store, or write a rule of its own",

@@ -58,16 +58,19 @@ pub(crate) fn carry_over<C: Clock>(
     let mut changes = Vec::new();
     let mut active = Vec::with_capacity(rules.rules.len());
     let mut summary = ReloadSummary::default();
+    let mut new_plans = 0;
     for rule in rules.rules {
         let before = old.active.iter().find(|before| before.rule.name == rule.name);
         let activated = activate(rule, before, &old.clock)?;
         summary.kept += activated.kept;
+        new_plans += activated.new_plans;
         summary.warnings.extend(activated.warnings);
         changes.extend(activated.changes.into_iter().map(|change| (active.len(), change)));
         active.push(activated.active);
     }
     // The old limiters change only here, after everything else has succeeded.
     summary.inherited = change_quotas(&mut active, &changes, &old.clock, &mut summary.warnings)?;
+    summary.inherited += new_plans;
     for ActiveRule { rule, in_flight, .. } in &active {
         if let (Some(in_flight), Some(concurrency)) = (in_flight, rule.concurrency) {
             in_flight.set_limit(concurrency.limit);
@@ -96,6 +99,7 @@ pub(crate) struct Activated<C: Clock> {
     pub(crate) active: ActiveRule<C>,
     kept: usize,
     changes: Vec<Change>,
+    new_plans: usize,
     warnings: Vec<ReloadWarning>,
 }
 
@@ -117,9 +121,76 @@ pub(crate) fn activate<C: Clock>(
     if rule.store.is_some() || rule.action != Action::Limit {
         let (buckets, in_flight) = (Vec::new(), None);
         let active = ActiveRule { rule, buckets, in_flight, ban: None, admitted };
-        return Ok(Activated { active, kept: 0, changes: Vec::new(), warnings });
+        return Ok(Activated { active, kept: 0, changes: Vec::new(), new_plans: 0, warnings });
     }
-    let Pairs { found, mut left } = pair(&rule, before);
+    let Buckets { buckets, mut kept, changes, new_plans } = match rule.plan {
+        Some(_) => plan_buckets(&rule, before, clock, &mut warnings)?,
+        None => buckets(&rule, before, clock, &mut warnings)?,
+    };
+    let in_flight = in_flight(&rule, before, clock)?;
+    kept += usize::from(in_flight.is_kept);
+    warnings.extend(in_flight.warning);
+    let in_flight = in_flight.counted;
+    let ban = ban(&rule, before, clock)?;
+    if before.is_some_and(|before| before.ban.is_some() && before.rule.penalty != rule.penalty) {
+        warnings.push(ReloadWarning::BansLifted { rule: rule.name.clone() });
+    }
+    let active = ActiveRule { rule, buckets, in_flight, ban, admitted };
+    Ok(Activated { active, kept, changes, new_plans, warnings })
+}
+
+/// The limiters of a rule, and what they took over.
+struct Buckets<C: Clock> {
+    buckets: Vec<Arc<Bucket<C>>>,
+    kept: usize,
+    changes: Vec<Change>,
+    /// Limiters whose plans changed and whose keys keep their state.
+    new_plans: usize,
+}
+
+/// The limiter of all plans. Keys keep their state if it can keep the new plans.
+fn plan_buckets<C: Clock>(
+    rule: &Rule,
+    before: Option<&ActiveRule<C>>,
+    clock: &Arc<C>,
+    warnings: &mut Vec<ReloadWarning>,
+) -> Result<Buckets<C>, RulesBuildError> {
+    let of = |bucket, kept, new_plans| {
+        Ok(Buckets { buckets: vec![bucket], kept, changes: Vec::new(), new_plans })
+    };
+    if let Some(before) = before
+        && let [bucket] = &*before.buckets
+    {
+        if before.rule.limits == rule.limits {
+            return of(Arc::clone(bucket), 1, 0);
+        }
+        let algorithm = |rule: &Rule| rule.limits.first().map(|limit| limit.algorithm);
+        let changed = match algorithm(&before.rule) == algorithm(rule) {
+            true => bucket.with_plans(&rule.limits),
+            false => None,
+        };
+        if let Some(changed) = changed {
+            return of(Arc::new(changed), 0, 1);
+        }
+        warnings.push(ReloadWarning::plans_too_far(rule));
+    }
+    let built = Bucket::build_plans(&rule.limits, rule.capacity, rule.on_full, clock);
+    let bucket = built.map_err(|(at, error)| RulesBuildError {
+        rule: rule.name.clone(),
+        limit: rule.limits[at].name.clone(),
+        error,
+    })?;
+    of(Arc::new(bucket), 0, 0)
+}
+
+/// A limiter for each limit: those of `before` that count the same, and new ones for the others.
+fn buckets<C: Clock>(
+    rule: &Rule,
+    before: Option<&ActiveRule<C>>,
+    clock: &Arc<C>,
+    warnings: &mut Vec<ReloadWarning>,
+) -> Result<Buckets<C>, RulesBuildError> {
+    let Pairs { found, mut left } = pair(rule, before);
     let (mut kept, mut changes) = (0, Vec::new());
     let mut buckets = Vec::with_capacity(rule.limits.len());
     for (index, (limit, found)) in rule.limits.iter().zip(found).enumerate() {
@@ -134,22 +205,13 @@ pub(crate) fn activate<C: Clock>(
             None => {
                 // Warn only if this limit replaces an old one. An additional limit loses nothing.
                 if let Some(old) = left.next() {
-                    warnings.push(ReloadWarning::counted_otherwise(&rule, old, limit));
+                    warnings.push(ReloadWarning::counted_otherwise(rule, old, limit));
                 }
-                build(&rule, index, clock)?
+                build(rule, index, clock)?
             }
         });
     }
-    let in_flight = in_flight(&rule, before, clock)?;
-    kept += usize::from(in_flight.is_kept);
-    warnings.extend(in_flight.warning);
-    let in_flight = in_flight.counted;
-    let ban = ban(&rule, before, clock)?;
-    if before.is_some_and(|before| before.ban.is_some() && before.rule.penalty != rule.penalty) {
-        warnings.push(ReloadWarning::BansLifted { rule: rule.name.clone() });
-    }
-    let active = ActiveRule { rule, buckets, in_flight, ban, admitted };
-    Ok(Activated { active, kept, changes, warnings })
+    Ok(Buckets { buckets, kept, changes, new_plans: 0 })
 }
 
 /// An old limit and its limiter.
@@ -255,6 +317,7 @@ fn changed_keys(before: &Rule, rule: &Rule) -> Option<&'static str> {
     let checks = [
         (before.store.is_some() != rule.store.is_some(), "store"),
         (before.key != rule.key, "key"),
+        (before.plan.is_some() != rule.plan.is_some(), "plan"),
         (before.capacity != rule.capacity, "capacity"),
         (before.on_full != rule.on_full, "on_full"),
     ];

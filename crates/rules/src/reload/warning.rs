@@ -80,6 +80,11 @@ impl ReloadWarning {
         Self::StartsAfresh { rule: rule.name.clone(), limit, why }
     }
 
+    pub(super) fn plans_too_far(rule: &Rule) -> Self {
+        let why = "the limiter of the old plans cannot keep the new ones".to_owned();
+        Self::StartsAfresh { rule: rule.name.clone(), limit: None, why }
+    }
+
     pub(super) fn too_far(rule: &Rule, before: Quota, limit: &RuleLimit) -> Self {
         let why = format!("{} is too far from {before} to go on from it", limit.quota);
         Self::StartsAfresh { rule: rule.name.clone(), limit: Some(limit.name.clone()), why }

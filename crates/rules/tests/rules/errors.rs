@@ -88,6 +88,65 @@ fn each_mistake_of_a_whole_file_has_its_place_and_message() {
 }
 
 #[test]
+fn each_mistake_of_a_plan_has_its_place_and_message() {
+    for (plan, expected) in [
+        (
+            "7",
+            "r.toml:1:30: a whole number, where a table is needed, as in plan = { by = \"header:x-plan\", gold = \
+             \"500/s\", default = \"5/s\" }",
+        ),
+        (
+            "{}",
+            "r.toml:1:30: the plan is chosen by nothing: write, for example, by = \"header:x-plan\"\n\
+             r.toml:1:30: the plan has no default, for requests without one of its values: write, for example, \
+             default = \"5/s\"",
+        ),
+        (
+            "{ by = \"ip\", gold = \"5/x\", silver = 7, default = \"1/s\" }",
+            "r.toml:1:38: a plan cannot be chosen by \"ip\": write \"header:NAME\", \"cookie:NAME\" or \
+             \"query:NAME\"\n\
+             r.toml:1:53: expected a unit of time (ns, us, ms, s, min, h, d, w, y), as in \"10 per minute\"\n\
+             r.toml:1:66: a whole number, where a quota such as \"100/s burst 20\" is needed",
+        ),
+        (
+            "{ by = \"header:x plan\", \"\" = \"5/s\", default = \"1/s\" }",
+            "r.toml:1:38: a plan cannot be chosen by \"header:x plan\": write \"header:NAME\", \"cookie:NAME\" or \
+             \"query:NAME\"\n\
+             r.toml:1:54: the value of a plan has 1 to 100 bytes, and no control characters",
+        ),
+        (
+            "{ by = \"header:x\", default = \"1/s\" }",
+            "r.toml:1:30: a plan has 1 to 32 values beside the default; this one has 0",
+        ),
+        (
+            "{ by = \"header:x\", gold = \"5/s\", default = \"1/s\" }, algorithm = \"sliding-log\"",
+            "r.toml:1:30: \"sliding-log\" keeps one quota for all keys: write \"gcra\", \"fixed-window\" or \
+             \"fixed-window-aligned\"",
+        ),
+        (
+            "{ by = \"header:x\", a = \"5/min\", default = \"1/h\" }, algorithm = \"fixed-window-aligned\"",
+            "r.toml:1:73: fixed-window-aligned keeps plans of one period: write this as so many in the period of the \
+             fastest",
+        ),
+        (
+            "{ by = \"header:x\", a = \"1000000/s\", b = \"0/s\", default = \"1/h\" }",
+            "r.toml:1:71: the limit is 0: a quota needs at least 1 cell per period (to deny everything, do not ask a \
+             limiter)",
+        ),
+        (
+            "{ by = \"header:x\", a = \"1000000/s\", default = \"1/366d burst 140\" }",
+            "r.toml:1:77: gcra cannot keep this beside the fastest plan: write a rule of its own for these keys",
+        ),
+        (
+            "{ by = \"header:x\", a = \"5/s\", default = \"1/s\" }, store = \"redis://a\"",
+            "r.toml:1:30: a store keeps one quota for all keys: leave out the store, or the plan",
+        ),
+    ] {
+        check(&format!("rule = [{{ name = \"a\", plan = {plan} }}]"), expected);
+    }
+}
+
+#[test]
 fn text_that_is_not_toml_is_an_error_with_its_place() {
     let text = "[[rule]]\nname = a\nlimits = \"5/s\nkey = 'ip'";
     let error = Rules::parse("r.toml", text).unwrap_err();

@@ -9,6 +9,7 @@ mod in_flight;
 mod matching;
 mod path_body;
 mod paths;
+mod plans;
 mod queues;
 mod reload;
 mod robust;
