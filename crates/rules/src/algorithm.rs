@@ -105,6 +105,11 @@ impl RuleAlgorithm {
         ALGORITHMS.iter().find(|known| known.name == name)
     }
 
+    /// Whether a charge can be settled by the response, and refunded.
+    pub(crate) fn can_settle(&self) -> bool {
+        matches!(self.algorithm, AnyAlgorithm::Gcra(_) | AnyAlgorithm::FixedWindow(_))
+    }
+
     /// The most that the algorithm admits to a key, in plain words.
     pub(crate) fn bound(&self, quota: Quota) -> String {
         let (limit, burst, period) = (quota.limit(), quota.burst_cells(), span(quota.period()));

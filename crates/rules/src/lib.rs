@@ -32,6 +32,7 @@
 
 mod algorithm;
 mod concurrency;
+mod cost;
 mod decision;
 mod error;
 mod explain;

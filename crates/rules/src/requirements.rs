@@ -26,6 +26,8 @@ impl Rules {
             let values = rule.matcher.all_conditions().flat_map(|its| &its.values);
             names.extend(values.filter_map(|its| its.of.header_name()));
             names.extend(rule.plan.iter().filter_map(|plan| plan.by.header_name()));
+            let cost = rule.cost.as_ref().and_then(|cost| cost.estimate.header_name());
+            names.extend(cost);
             names.extend(rule.key.parts.iter().filter_map(Part::header_name));
         }
         names.sort_unstable();

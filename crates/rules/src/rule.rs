@@ -3,6 +3,7 @@
 use tollgate::OnFull;
 
 use crate::concurrency::Concurrency;
+use crate::cost::RuleCost;
 use crate::error::{RuleWarning, RulesError};
 use crate::key::{Key, OnNoKey};
 use crate::limit::{Penalty, RuleLimit};
@@ -185,6 +186,7 @@ pub struct Rule {
     pub(crate) limits: Vec<RuleLimit>,
     /// `Some`: one of the limits applies to a request, and not all.
     pub(crate) plan: Option<PlanChoice>,
+    pub(crate) cost: Option<RuleCost>,
     pub(crate) concurrency: Option<Concurrency>,
     pub(crate) capacity: u64,
     pub(crate) on_full: OnFull,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue};
 use pingora_core::Result;
 use pingora_http::ResponseHeader;
 use pingora_proxy::Session;
@@ -62,13 +62,12 @@ pub enum Answer {
 
 /// The fields of the response to an admitted request: `RateLimit-Policy` and `RateLimit`.
 ///
-/// Keep it in the context of the request: for rules with `concurrency`, the request is in flight until the last
-/// clone is dropped.
-#[derive(Clone, Debug, Default)]
+/// Keep it in the context of the request: for rules with `concurrency`, the request is in flight until it is
+/// dropped.
+#[derive(Debug, Default)]
 pub struct ResponseFields {
     report: Report,
-    /// `None` where nothing is held.
-    _held: Option<Arc<Held>>,
+    held: Held,
 }
 
 /// Counts since the filter was made.
@@ -145,8 +144,7 @@ impl RulesFilter {
         let Some(reason) = reason else {
             self.shadow_denied.fetch_add(shadow_denied, Ordering::Relaxed);
             self.admitted.fetch_add(1, Ordering::Relaxed);
-            let _held = (!held.is_empty()).then(|| Arc::new(held));
-            return Ok(Answer::Admitted(ResponseFields { report, _held }));
+            return Ok(Answer::Admitted(ResponseFields { report, held }));
         };
         self.denied.fetch_add(1, Ordering::Relaxed);
         deny(session, &report, reason).await?;
@@ -197,12 +195,14 @@ impl RulesFilter {
 }
 
 impl ResponseFields {
-    /// Adds the fields to a response. There are none if no rule applied.
+    /// Adds the fields to a response. There are none if no rule applied. Costs that a header of the response
+    /// settles are settled by it; a cost by the bytes of the body stays charged by its estimate.
     ///
     /// # Errors
     ///
     /// None are known: the fields are well formed.
-    pub fn add_to(&self, response: &mut ResponseHeader) -> Result<()> {
+    pub fn add_to(&mut self, response: &mut ResponseHeader) -> Result<()> {
+        self.held.answered(|name| response.headers.get(name).map(HeaderValue::as_bytes));
         let mut fields = HeaderMap::new();
         if let Some(retry_after) = response.headers.get(RETRY_AFTER) {
             fields.insert(RETRY_AFTER, retry_after.clone());

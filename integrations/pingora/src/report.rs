@@ -143,7 +143,10 @@ mod tests {
         let (admitted, reason) = report(&first);
         let policies: Vec<String> =
             admitted.readings().map(|reading| reading.policy.to_string()).collect();
-        assert_eq!((policies, reason), (vec![r#""a";q=1;qu="concurrent-requests""#.to_owned()], None));
+        assert_eq!(
+            (policies, reason),
+            (vec![r#""a";q=1;qu="concurrent-requests""#.to_owned()], None)
+        );
         let (denied, reason) = report(&gate.decide(&Request::default()));
         assert_eq!(reason, Some(Reason::OverLimit));
         assert!(denied.readings().all(|reading| reading.denied && reading.remaining == 0));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use arc_swap::ArcSwap;
 use http::request::Parts;
-use http::response;
+use http::{HeaderValue, response};
 use tollgate_http::{
     Charge, GatePermit, KeyError, PendingVerdict, Reading, Reason, Report, Verdict,
 };
@@ -298,16 +298,26 @@ fn admission(permit: Option<&RulePermit<'_>>, held: Held) -> GatePermit {
 
 /// What a request holds until the body of its response has ended, failed, or was dropped.
 #[derive(Debug)]
-struct HeldByResponse(#[expect(dead_code, reason = "dropping it ends the request")] Held);
+struct HeldByResponse(Held);
 
 impl Charge for HeldByResponse {
-    fn cancel(self: Box<Self>) {}
-
-    fn answered(self: Box<Self>, _: &response::Parts) -> Option<Box<dyn Charge>> {
-        Some(self)
+    fn cancel(self: Box<Self>) {
+        self.0.cancel();
     }
 
-    fn sent(self: Box<Self>, _: u64) {}
+    fn answered(mut self: Box<Self>, response: &response::Parts) -> Option<Box<dyn Charge>> {
+        self.0.answered(|name| response.headers.get(name).map(HeaderValue::as_bytes));
+        // After an upgrade there is no body to count, and the estimate stays charged.
+        (!response.status.is_informational()).then_some(self as Box<dyn Charge>)
+    }
+
+    fn sent(mut self: Box<Self>, body_bytes: u64) {
+        self.0.sent(body_bytes);
+    }
+
+    fn cut_short(mut self: Box<Self>, body_bytes: u64) {
+        self.0.cut_short(body_bytes);
+    }
 }
 
 /// Adds the readings of another report.

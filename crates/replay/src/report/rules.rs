@@ -127,6 +127,11 @@ pub(super) fn notes(rules_replay: &RulesReplay, outcome: &Outcome) -> Vec<String
                  flight at one time"
             ));
         }
+        if rule.is_settled_by_response() {
+            notes.push(format!(
+                "rule {name}: each request costs its estimate, since a log does not say what the response settled"
+            ));
+        }
         let keys = rules_replay.tally().keys(index);
         if keys > rule.capacity() && rule.capacity() > 1 {
             let (keys, room) = (thousands(keys), thousands(rule.capacity()));

@@ -133,8 +133,8 @@ fn applied_rule(index: usize, rule: &Rule, view: &LoggedRequestView<'_>) -> Opti
     if !rule.matches(view) {
         return None;
     }
-    // The header that chooses the plan is read, so that it is missed where the log lacks it.
-    let _ = rule.limits_of(view);
+    // The headers that choose the plan and the cost are read, so that they are missed where the log lacks them.
+    let _ = (rule.limits_of(view), rule.cost_of(view));
     let values = rule.key().values(view, |address| view.address(address));
     let key = match (values, rule.on_no_key()) {
         (Some(values), _) => values.join(&JOINT.to_string()),

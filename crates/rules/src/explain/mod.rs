@@ -85,6 +85,9 @@ impl Rule {
         for limit in &self.limits {
             lines.push(("limit", limit.explain()));
         }
+        if let Some(cost) = &self.cost {
+            lines.push(("cost", cost.to_string()));
+        }
         if let Some(concurrency) = self.concurrency {
             lines.push(("at once", explain_concurrency(concurrency)));
         }

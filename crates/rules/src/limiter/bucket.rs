@@ -6,7 +6,7 @@ use std::time::Duration;
 use tollgate::algorithm::Algorithm;
 use tollgate::dynamic::{DynamicGcra, Inherit};
 use tollgate::plan::Plan;
-use tollgate::reservation::{Chargeable, Reservation};
+use tollgate::reservation::{Chargeable, OwnedReservation, Reservation};
 use tollgate::stats::{Occupancy, Stats};
 use tollgate::{
     AnyAlgorithm, BuildError, Clock, Decision, Denied, FixedWindow, Gcra, Limiter, OnFull, Quota,
@@ -22,9 +22,9 @@ use crate::limit::{Penalty, RuleLimit};
 /// spent cells when the file is edited.
 #[derive(Debug)]
 pub(crate) enum Bucket<C: Clock> {
-    Gcra(Limiter<[u8], DynamicGcra, Arc<C>>),
-    Window(Limiter<[u8], FixedWindow, Arc<C>>),
-    Other(Limiter<[u8], AnyAlgorithm, Arc<C>>),
+    Gcra(Arc<Limiter<[u8], DynamicGcra, Arc<C>>>),
+    Window(Arc<Limiter<[u8], FixedWindow, Arc<C>>>),
+    Other(Box<Limiter<[u8], AnyAlgorithm, Arc<C>>>),
     GcraPlans(Planned<Gcra, C>),
     WindowPlans(Planned<FixedWindow, C>),
 }
@@ -120,9 +120,13 @@ impl<C: Clock> Bucket<C> {
             .capacity(capacity)
             .on_full(on_full);
         Ok(match limit.algorithm() {
-            AnyAlgorithm::Gcra(_) => Self::Gcra(builder.algorithm(DynamicGcra::new()).build()?),
-            AnyAlgorithm::FixedWindow(window) => Self::Window(builder.algorithm(window).build()?),
-            other => Self::Other(builder.algorithm(other).build()?),
+            AnyAlgorithm::Gcra(_) => {
+                Self::Gcra(Arc::new(builder.algorithm(DynamicGcra::new()).build()?))
+            }
+            AnyAlgorithm::FixedWindow(window) => {
+                Self::Window(Arc::new(builder.algorithm(window).build()?))
+            }
+            other => Self::Other(Box::new(builder.algorithm(other).build()?)),
         })
     }
 
@@ -243,6 +247,33 @@ impl<C: Clock> Bucket<C> {
         }
     }
 
+    /// Charges the cells until the response settles them. `None` if the algorithm cannot settle, which the
+    /// parser rejects.
+    pub(super) fn reserve(
+        &self,
+        key: &[u8],
+        Cost { cells, plan, .. }: Cost,
+        now: Tick,
+    ) -> Option<Result<Reserved<C>, Denied>> {
+        Some(match self {
+            Self::Gcra(gate) => {
+                gate.ask(key).cells(cells).at(now).reserve_owned(gate).map(Reserved::Gcra)
+            }
+            Self::Window(gate) => {
+                gate.ask(key).cells(cells).at(now).reserve_owned(gate).map(Reserved::Window)
+            }
+            Self::GcraPlans(Planned { gate, plans }) => {
+                let ask = gate.ask(key).plan(&plans[plan]).cells(cells).at(now);
+                ask.reserve_owned(gate).map(Reserved::GcraPlan)
+            }
+            Self::WindowPlans(Planned { gate, plans }) => {
+                let ask = gate.ask(key).plan(&plans[plan]).cells(cells).at(now);
+                ask.reserve_owned(gate).map(Reserved::Window)
+            }
+            Self::Other(_) => return None,
+        })
+    }
+
     pub(super) fn stats(&self) -> Stats {
         dispatch!(self, gate => gate.stats())
     }
@@ -253,6 +284,32 @@ impl<C: Clock> Bucket<C> {
 
     pub(super) fn memory_bytes(&self) -> usize {
         dispatch!(self, gate => gate.memory_bytes())
+    }
+}
+
+/// Cells that are charged until the response settles them. Dropping it refunds them.
+pub(super) enum Reserved<C: Clock> {
+    Gcra(OwnedReservation<Limiter<[u8], DynamicGcra, Arc<C>>>),
+    GcraPlan(OwnedReservation<Limiter<[u8], Gcra, Arc<C>>>),
+    Window(OwnedReservation<Limiter<[u8], FixedWindow, Arc<C>>>),
+}
+
+impl<C: Clock> Reserved<C> {
+    pub(super) fn cells(&self) -> u64 {
+        match self {
+            Self::Gcra(held) => held.cells(),
+            Self::GcraPlan(held) => held.cells(),
+            Self::Window(held) => held.cells(),
+        }
+    }
+
+    /// Charges more, even over the limit, or refunds the difference.
+    pub(super) fn settle(self, actual: u64) {
+        match self {
+            Self::Gcra(held) => held.settle(actual),
+            Self::GcraPlan(held) => held.settle(actual),
+            Self::Window(held) => held.settle(actual),
+        }
     }
 }
 

@@ -24,6 +24,10 @@ pub(super) struct Hit {
     pub(super) key: (usize, usize),
     /// The index of the limit of the request's plan; 0 if the rule has no plans.
     pub(super) plan: usize,
+    /// What the request costs by the rule.
+    pub(super) cells: u64,
+    /// Whether the response settles that.
+    pub(super) settles: bool,
 }
 
 /// A limit of a rule that applies: the index of the hit, and that of the limit in its rule.
@@ -33,7 +37,6 @@ type LimitIndex = (usize, usize);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingCharge<'k> {
     pub(super) keys: &'k [u8],
-    pub(super) cells: u64,
     /// How many requests of the key may wait, this one included; `None`: any number.
     pub(super) max_waiting: Option<u64>,
     pub(super) now: Tick,
@@ -45,12 +48,12 @@ impl PendingCharge<'_> {
     }
 
     fn cost(&self, hit: Hit, limit: &RuleLimit) -> Cost {
-        Cost::queued(self.cells, self.max_waiting, &limit.quota()).by_plan(hit.plan)
+        Cost::queued(hit.cells, self.max_waiting, &limit.quota()).by_plan(hit.plan)
     }
 
     /// Whether a denial is a strike. A turn that comes too late is none.
-    fn is_strike(&self, denied: &Denied) -> bool {
-        self.max_waiting.is_none() || denied.remaining() < self.cells
+    fn is_strike(&self, hit: Hit, denied: &Denied) -> bool {
+        self.max_waiting.is_none() || denied.remaining() < hit.cells
     }
 }
 
@@ -70,6 +73,7 @@ impl<C: Clock> RulesLimiter<C> {
     ) -> Result<Option<RulePermit<'g>>, RuleDenial<'g>> {
         self.find_ban(hits, charge)?;
         if let [hit] = *hits
+            && !hit.settles
             && let ActiveRule { rule, buckets, in_flight: None, ban, .. } = &self.active[hit.rule]
             && let [bucket] = &**buckets
         {
@@ -78,7 +82,7 @@ impl<C: Clock> RulesLimiter<C> {
             return match bucket.check(key, charge.cost(hit, limit), charge.now) {
                 Ok(permit) => Ok(Some(RulePermit { rule, limit, permit, delay: permit.delay() })),
                 Err(denied) => {
-                    if let (true, Some(ban)) = (charge.is_strike(&denied), ban) {
+                    if let (true, Some(ban)) = (charge.is_strike(hit, &denied), ban) {
                         ban.strike(key, charge.now);
                     }
                     Err(RuleDenial { rule, reason: DenyReason::Limit(limit, denied) })
@@ -89,7 +93,7 @@ impl<C: Clock> RulesLimiter<C> {
         let before = entered.count();
         let charged = self.enter_all(hits, charge, entered).and_then(|()| {
             let limits = self.charge_order(hits);
-            let charged = self.charge_in_order(hits, limits.as_slice(), charge);
+            let charged = self.charge_in_order(hits, limits.as_slice(), charge, entered);
             charged.map_err(|LateDenial(denial)| denial)
         });
         let delay = charged.inspect_err(|_| entered.truncate(before))?;
@@ -169,7 +173,7 @@ impl<C: Clock> RulesLimiter<C> {
                     Err(denied) => {
                         let denial = RuleDenial { rule, reason: DenyReason::Limit(limit, denied) };
                         longest = Some(longest.map_or(denial, |other| other.longer(denial)));
-                        is_strike |= charge.is_strike(&denied);
+                        is_strike |= charge.is_strike(*hit, &denied);
                     }
                 }
             }
@@ -198,12 +202,13 @@ impl<C: Clock> RulesLimiter<C> {
 
     /// Charges the limits one after the other, and returns the longest of their delays. If one denies,
     /// each recursion step that returns refunds its own limit.
-    fn charge_in_order(
-        &self,
+    fn charge_in_order<'g>(
+        &'g self,
         hits: &[Hit],
         limits: &[LimitIndex],
         charge: PendingCharge<'_>,
-    ) -> Result<Duration, LateDenial<'_>> {
+        entered: &mut Entered<'g, C>,
+    ) -> Result<Duration, LateDenial<'g>> {
         let Some((&(index, limit), rest)) = limits.split_first() else {
             return Ok(Duration::ZERO);
         };
@@ -211,13 +216,23 @@ impl<C: Clock> RulesLimiter<C> {
         let ActiveRule { rule, ban, .. } = active;
         let key = charge.key(hits[index]);
         let cost = charge.cost(hits[index], &rule.limits[limit]);
-        let charged = active.bucket(limit).charge_then(key, cost, charge.now, || {
-            self.charge_in_order(hits, rest, charge).map_err(Failed::Later)
-        });
+        let bucket = active.bucket(limit);
+        let settle = rule.cost.as_ref().and_then(|cost| cost.settle.as_ref());
+        let settle = settle.filter(|_| hits[index].settles);
+        let reserved = settle.and_then(|by| Some((bucket.reserve(key, cost, charge.now)?, by)));
+        let mut later = || self.charge_in_order(hits, rest, charge, entered).map_err(Failed::Later);
+        let charged = match reserved {
+            None => bucket.charge_then(key, cost, charge.now, later),
+            Some((Err(denied), _)) => Err(Failed::Here(denied)),
+            // If a later limit denies, dropping the reservation refunds it.
+            Some((Ok(reserved), by)) => later().inspect(|_| {
+                entered.held.push_charge(reserved, by.clone());
+            }),
+        };
         charged.map_err(|failed| match failed {
             Failed::Later(late) => late,
             Failed::Here(denied) => {
-                if let (true, Some(ban)) = (charge.is_strike(&denied), ban) {
+                if let (true, Some(ban)) = (charge.is_strike(hits[index], &denied), ban) {
                     ban.strike(key, charge.now);
                 }
                 LateDenial(RuleDenial {

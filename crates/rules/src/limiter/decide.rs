@@ -14,7 +14,7 @@ use crate::request_view::RequestView;
 use crate::rule::{Action, Apply, Rule};
 
 impl<C: Clock> RulesLimiter<C> {
-    /// Decides a request that costs one cell.
+    /// Decides a request that costs one cell, or what a rule's `cost` says.
     ///
     /// ```
     /// # use tollgate_rules::{RulesLimiter, Request, Rules};
@@ -27,7 +27,7 @@ impl<C: Clock> RulesLimiter<C> {
         self.decide_n(request, 1)
     }
 
-    /// Decides a request that costs `cells` of every limit.
+    /// Decides a request that costs `cells` of every limit; where a rule has a `cost`, so many times that.
     ///
     /// ```
     /// # use tollgate_rules::{RulesLimiter, Request, Rules};
@@ -118,7 +118,7 @@ impl<C: Clock> RulesLimiter<C> {
             return RulesDecision { shadow_denials, deferred, exempted_by, ..decision };
         }
         let now = self.clock.now();
-        let charge = PendingCharge { keys: found.keys.as_slice(), cells, max_waiting, now };
+        let charge = PendingCharge { keys: found.keys.as_slice(), max_waiting, now };
         let mut entered = Entered::new();
         let outcome = match self.charge_all(enforced, charge, &mut entered) {
             Ok(None) => Outcome::NoRule,
@@ -192,8 +192,7 @@ impl<C: Clock> RulesLimiter<C> {
                     }
                 }
             }
-            let plan = rule.plan.as_ref().map_or(0, |its| its.limit_of(request, &rule.limits));
-            found.add(index, rule, begin, plan);
+            found.add(request, index, rule, begin);
             // If only some readings of the path match, another reading has a later first rule.
             if self.apply == Apply::First && !rule.is_shadow && fit == Fit::All {
                 break;
@@ -247,12 +246,18 @@ impl<'g> Applicable<'g> {
     }
 
     /// Adds a rule whose key begins at byte `begin` of the keys.
-    fn add(&mut self, index: usize, rule: &'g Rule, begin: usize, plan: usize) {
-        let hit = Hit { rule: index, key: (begin, self.keys.as_slice().len()), plan };
+    fn add(&mut self, request: &impl RequestView, index: usize, rule: &'g Rule, begin: usize) {
+        let key = (begin, self.keys.as_slice().len());
+        let plan = rule.plan.as_ref().map_or(0, |its| its.limit_of(request, &rule.limits));
+        let (cells, settles) = match rule.cost {
+            None => (self.cells, false),
+            Some(_) => (self.cells.saturating_mul(rule.cost_of(request)), rule.settles(request)),
+        };
+        let hit = Hit { rule: index, key, plan, cells, settles };
         match (&rule.store, rule.is_shadow) {
             (Some(_), _) => {
                 let key = self.keys.as_slice()[begin..].into();
-                self.deferred.push(Deferred { rule, key, cells: self.cells });
+                self.deferred.push(Deferred { rule, key, cells });
             }
             (None, true) => self.shadow.push(hit),
             (None, false) => self.enforced.push(hit),

@@ -1,6 +1,7 @@
 //! From text to rules. The parser reports all mistakes at once.
 
 mod concurrency;
+mod cost;
 mod fields;
 mod key;
 mod limits;

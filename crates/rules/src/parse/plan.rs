@@ -64,8 +64,9 @@ pub(super) fn read<'s>(
     Some((PlanChoice { by: by? }, limits))
 }
 
+/// The algorithms that can settle are those whose states tell several quotas.
 fn can_plan(algorithm: &RuleAlgorithm) -> bool {
-    matches!(algorithm.algorithm, AnyAlgorithm::Gcra(_) | AnyAlgorithm::FixedWindow(_))
+    algorithm.can_settle()
 }
 
 fn by<'s>(reader: &mut Reader<'s>, plan: &Value<'s>, table: &DeTable<'s>) -> Option<Named> {

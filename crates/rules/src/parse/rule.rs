@@ -7,7 +7,7 @@ use tollgate::OnFull;
 use toml::de::{DeTable, DeValue};
 
 use super::fields::{Reader, Value};
-use super::{concurrency, key, limits, matcher, plan, store};
+use super::{concurrency, cost, key, limits, matcher, plan, store};
 use crate::algorithm::ALGORITHMS;
 use crate::key::{Key, OnNoKey, Part, PartSettings};
 use crate::limit::RuleLimit;
@@ -30,6 +30,7 @@ const KEYS: &[&str] = &[
     "algorithm",
     "limits",
     "plan",
+    "cost",
     "concurrency",
     "capacity",
     "on_full",
@@ -52,6 +53,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("rate", "write \"limits\""),
     ("max_in_flight", "write \"concurrency\""),
     ("connections", "write \"concurrency\""),
+    ("weight", "write \"cost\""),
     ("plans", "write \"plan\""),
     ("burst", "write it behind the limit, as in limits = \"100/s burst 20\""),
     ("redis", "write \"store\""),
@@ -115,6 +117,16 @@ pub(super) fn read<'s>(
         None if table.contains_key("concurrency") => (Some(None), without_quota(reader, table)),
         None => (Some(None), read_limits(reader, value, table, on_full)),
     };
+    let cost = match table.get("cost") {
+        Some(value) => {
+            let cost = cost::read(reader, value);
+            if let (Some(cost), Some(limits)) = (&cost, &limits) {
+                cost::check(reader, value, cost, table, limits);
+            }
+            cost.map(Some)
+        }
+        None => Some(None),
+    };
     let capacity = match table.get("capacity") {
         Some(value) => reader.number(value, 1, CAPACITY_MAX).map(Some),
         None => Some(None),
@@ -145,6 +157,7 @@ pub(super) fn read<'s>(
         on_no_key: on_no_key?,
         limits: limits?,
         plan: plan?,
+        cost: cost?,
         concurrency: concurrency?,
         capacity: capacity?.unwrap_or(usual),
         on_full: on_full?,
@@ -191,6 +204,7 @@ fn without_limits<'s>(
         on_no_key: OnNoKey::default(),
         limits: Vec::new(),
         plan: None,
+        cost: None,
         concurrency: None,
         capacity: 1,
         on_full: OnFull::default(),

@@ -1,6 +1,7 @@
 //! Rules from text to decisions.
 
 mod actions;
+mod costs;
 mod deciding;
 mod errors;
 mod explain;

@@ -1,0 +1,170 @@
+//! What a request costs by a rule: `cost` in a rules file.
+
+use std::fmt;
+
+use crate::request_view::RequestView;
+use crate::rule::Rule;
+
+/// The cost of a request, and what the response settles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RuleCost {
+    pub(crate) estimate: Estimate,
+    pub(crate) settle: Option<SettleBy>,
+}
+
+/// What a request costs before there is a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Estimate {
+    Fixed(u64),
+    /// The number in a header of the request, by its name in lower case.
+    Header {
+        name: String,
+        max: u64,
+        default: u64,
+    },
+    /// The length of the request's body in bytes.
+    Length {
+        max: u64,
+        default: u64,
+    },
+}
+
+/// What the final cost comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SettleBy {
+    /// The number in a header of the response, by its name in lower case.
+    Header { name: String, max: u64 },
+    /// The bytes of the response's body that were sent.
+    Bytes { max: u64 },
+}
+
+const CONTENT_LENGTH: &str = "content-length";
+
+impl Estimate {
+    /// The cost of a request: at least 1.
+    fn of(&self, request: &impl RequestView) -> u64 {
+        match self {
+            Self::Fixed(cells) => *cells,
+            Self::Header { name, max, default } => largest(request, name, *max, *default),
+            Self::Length { max, default } => match request.header(CONTENT_LENGTH, 0) {
+                Some(_) => largest(request, CONTENT_LENGTH, *max, *default),
+                None if has_no_body(request) => 1,
+                None => *default,
+            },
+        }
+    }
+
+    /// The header that it reads, in lower case.
+    pub(crate) fn header_name(&self) -> Option<&str> {
+        match self {
+            Self::Fixed(_) => None,
+            Self::Header { name, .. } => Some(name),
+            Self::Length { .. } => Some(CONTENT_LENGTH),
+        }
+    }
+}
+
+/// The largest of the values of a header, so that a client cannot put a smaller one before it. A value that is
+/// no number counts as `default`.
+fn largest(request: &impl RequestView, name: &str, max: u64, default: u64) -> u64 {
+    let values = (0..).map_while(|nth| request.header(name, nth));
+    let cells = values.map(|value| number(value).map_or(default, |cells| cells.clamp(1, max)));
+    cells.max().unwrap_or(default)
+}
+
+/// Whether a request without a length has no body, as far as its head tells.
+fn has_no_body(request: &impl RequestView) -> bool {
+    matches!(request.method(), "GET" | "HEAD" | "OPTIONS" | "DELETE" | "TRACE")
+        && request.header("transfer-encoding", 0).is_none()
+}
+
+/// A number in decimal digits. One that is too large is the largest.
+fn number(value: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(value.trim_ascii()).ok()?;
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().unwrap_or(u64::MAX))
+}
+
+impl SettleBy {
+    /// The final cost by the head of a response; `None` if that does not tell.
+    pub(crate) fn by_header<'h>(&self, header: impl Fn(&str) -> Option<&'h [u8]>) -> Option<u64> {
+        match self {
+            Self::Header { name, max } => Some(number(header(name)?)?.min(*max)),
+            Self::Bytes { .. } => None,
+        }
+    }
+
+    /// The final cost by the bytes of the body; `None` if they do not tell.
+    pub(crate) fn by_bytes(&self, bytes: u64) -> Option<u64> {
+        match self {
+            Self::Header { .. } => None,
+            Self::Bytes { max } => Some(bytes.min(*max)),
+        }
+    }
+}
+
+impl Rule {
+    /// How many cells a request costs if the rule applies, before a response settles the cost: 1 unless the rule
+    /// has a `cost`.
+    ///
+    /// ```
+    /// use tollgate_rules::{Request, Rules};
+    ///
+    /// let rules = Rules::parse("rules.toml", r#"rule = [
+    ///     { name = "a", cost = { header = "x-cost", max = 50 }, limits = "100/s" },
+    /// ]"#)?;
+    /// let cost = |value| {
+    ///     let request = Request { headers: &[("x-cost", value)], ..Request::default() };
+    ///     rules.rules()[0].cost_of(&request)
+    /// };
+    /// assert_eq!(["7", "1000", "0", "-1", "many"].map(cost), [7, 50, 1, 1, 1]);
+    /// # Ok::<(), tollgate_rules::RulesError>(())
+    /// ```
+    pub fn cost_of(&self, request: &impl RequestView) -> u64 {
+        self.cost.as_ref().map_or(1, |cost| cost.estimate.of(request))
+    }
+
+    /// Whether a response settles what a request costs: `cost` by a header or the bytes of the response.
+    #[must_use]
+    pub fn is_settled_by_response(&self) -> bool {
+        self.cost.as_ref().is_some_and(|cost| cost.settle.is_some())
+    }
+
+    /// What settles the cost of a request. A response to `HEAD` or `CONNECT` has no body to count.
+    pub(crate) fn settles(&self, request: &impl RequestView) -> bool {
+        match self.cost.as_ref().and_then(|cost| cost.settle.as_ref()) {
+            None => false,
+            Some(SettleBy::Header { .. }) => true,
+            Some(SettleBy::Bytes { .. }) => !matches!(request.method(), "HEAD" | "CONNECT"),
+        }
+    }
+}
+
+impl fmt::Display for Estimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(cells) => write!(f, "{cells}"),
+            Self::Header { name, max, default } => {
+                write!(f, "header {name}, 1 to {max}; {default} without a number in it")
+            }
+            Self::Length { max, default } => {
+                write!(f, "bytes of the request's body, 1 to {max}; {default} of unknown length")
+            }
+        }
+    }
+}
+
+impl fmt::Display for RuleCost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.estimate.fmt(f)?;
+        match &self.settle {
+            None => Ok(()),
+            Some(SettleBy::Header { name, max }) => {
+                write!(f, "; settled by the response's header {name}, at most {max}")
+            }
+            Some(SettleBy::Bytes { max }) => {
+                write!(f, "; settled by the bytes of the response's body, at most {max}")
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! What requests cost: `cost`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate::ManualClock;
+use tollgate_rules::{Held, Request, Rules, RulesLimiter};
+
+fn gate(text: &str) -> (RulesLimiter<ManualClock>, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new());
+    let rules = Rules::parse("r.toml", text).unwrap_or_else(|error| panic!("{error}"));
+    (RulesLimiter::with_clock(rules, Arc::clone(&clock)).expect("there is memory"), clock)
+}
+
+fn rule(cost: &str, limits: &str) -> String {
+    format!("rule = [{{ name = \"a\", key = \"none\", cost = {cost}, limits = {limits} }}]")
+}
+
+/// Decides a request; `Err` if it is denied.
+fn ask(
+    gate: &RulesLimiter<ManualClock>,
+    method: &str,
+    headers: &[(&str, &str)],
+) -> Result<Held<ManualClock>, u64> {
+    let mut decision = gate.decide(&Request { method, headers, ..Request::default() });
+    match decision.denied() {
+        Some(denied) => Err(denied.remaining()),
+        None => Ok(decision.take_held()),
+    }
+}
+
+/// The cells that are left, by a request that no quota can admit.
+fn left(gate: &RulesLimiter<ManualClock>) -> u64 {
+    let decision = gate.decide_n(&Request { method: "GET", ..Request::default() }, 1 << 40);
+    decision.denied().expect("too much").remaining()
+}
+
+fn cells(name: &str) -> impl Fn(&str) -> Option<&'static [u8]> {
+    let value: &'static [u8] = name.to_owned().leak().as_bytes();
+    move |asked| (asked == "x-tokens").then_some(value)
+}
+
+#[test]
+fn each_request_costs_what_the_rule_says() {
+    let (gate, _) = gate(&rule("3", "\"10/h\""));
+    (0..3).for_each(|_| assert!(ask(&gate, "GET", &[]).is_ok()));
+    assert_eq!(ask(&gate, "GET", &[]).unwrap_err(), 1);
+}
+
+#[test]
+fn a_cost_from_a_header_is_bounded_and_a_malformed_one_takes_the_default() {
+    let (gate, _) = gate(&rule("{ header = \"X-Cost\", max = 100, default = 7 }", "\"1000000/h\""));
+    for (values, cost) in [
+        (&["1"][..], 1),
+        (&["42"], 42),
+        (&[" 42 "], 42),
+        (&["100"], 100),
+        (&["101"], 100),
+        (&["99999999999999999999999999"], 100),
+        (&["0"], 1),
+        (&["000012"], 12),
+        (&[], 7),
+        (&[""], 7),
+        (&["-5"], 7),
+        (&["+5"], 7),
+        (&["1e3"], 7),
+        (&["3.5"], 7),
+        (&["x"], 7),
+        // Of several values the largest counts, wherever a client puts it.
+        (&["1", "90"], 90),
+        (&["90", "1"], 90),
+        (&["1", "x"], 7),
+    ] {
+        let headers: Vec<_> = values.iter().map(|value| ("x-cost", *value)).collect();
+        let before = left(&gate);
+        assert!(ask(&gate, "GET", &headers).is_ok());
+        assert_eq!(before - left(&gate), cost, "{values:?}");
+    }
+}
+
+#[test]
+fn the_length_of_a_request_body_is_a_cost() {
+    let text = rule("{ bytes = \"request\", max = 5000 }", "\"1000000/h\"");
+    let (gate, _) = gate(&text);
+    for (method, headers, cost) in [
+        ("GET", &[][..], 1),
+        ("DELETE", &[], 1),
+        ("POST", &[("content-length", "0")], 1),
+        ("POST", &[("content-length", "1234")], 1_234),
+        ("POST", &[("content-length", "999999")], 5_000),
+        ("POST", &[("content-length", "twelve")], 5_000),
+        // Of unknown length.
+        ("POST", &[], 5_000),
+        ("PUT", &[("transfer-encoding", "chunked")], 5_000),
+        ("GET", &[("transfer-encoding", "chunked")], 5_000),
+    ] {
+        let before = left(&gate);
+        assert!(ask(&gate, method, headers).is_ok());
+        assert_eq!(before - left(&gate), cost, "{method} {headers:?}");
+    }
+}
+
+#[test]
+fn a_response_settles_what_was_reserved() {
+    for limits in ["\"1000/h\"", "{ quota = \"1000/h\", algorithm = \"fixed-window\" }"] {
+        let cost = "{ response_header = \"x-tokens\", estimate = 300, max = 800 }";
+        let (gate, _) = gate(&rule(cost, limits));
+        let settled = |value: &str| {
+            let before = left(&gate);
+            let mut held = ask(&gate, "POST", &[]).expect("there is enough");
+            assert_eq!(before - left(&gate), 300, "the estimate");
+            held.answered(cells(value));
+            held.sent(5_000);
+            assert!(held.is_empty() || before >= left(&gate));
+            drop(held);
+            before - left(&gate)
+        };
+        assert_eq!(settled("20"), 20, "{limits}");
+        assert_eq!(settled("0"), 0);
+        assert_eq!(settled("310"), 310);
+        assert_eq!(settled("tokens"), 300, "a malformed header leaves the estimate");
+        assert_eq!(left(&gate), 370);
+        // More than the quota has left is charged all the same, as a debt.
+        let mut held = ask(&gate, "POST", &[]).expect("370 of 300");
+        held.answered(cells("10000"));
+        assert_eq!(left(&gate), 0);
+        assert!(ask(&gate, "POST", &[]).is_err());
+    }
+}
+
+#[test]
+fn a_settled_debt_is_paid_before_the_next_request() {
+    let (gate, clock) =
+        gate(&rule("{ response_header = \"x-tokens\", estimate = 100 }", "\"1000/h burst 1000\""));
+    let mut held = ask(&gate, "POST", &[]).expect("all is there");
+    held.answered(cells("2000"));
+    drop(held);
+    clock.advance(Duration::from_secs(3_600));
+    assert!(ask(&gate, "POST", &[]).is_err(), "a debt of 1,000 was paid");
+    clock.advance(Duration::from_secs(360));
+    assert!(ask(&gate, "POST", &[]).is_ok());
+}
+
+#[test]
+fn the_bytes_of_a_response_settle_a_cost() {
+    let (gate, _) =
+        gate(&rule("{ bytes = \"response\", estimate = 100, max = 10000 }", "\"100000/h\""));
+    let spent = |end: &dyn Fn(Held<ManualClock>), method: &str| {
+        let before = left(&gate);
+        end(ask(&gate, method, &[]).expect("there is enough"));
+        before - left(&gate)
+    };
+    assert_eq!(spent(&|mut held| held.sent(5_000), "GET"), 5_000);
+    assert_eq!(spent(&|mut held| held.sent(0), "GET"), 0);
+    assert_eq!(spent(&|mut held| held.sent(u64::MAX), "GET"), 10_000, "at most max");
+    assert_eq!(spent(&|mut held| held.cut_short(5), "GET"), 100, "at least the estimate");
+    assert_eq!(spent(&|mut held| held.cut_short(900), "GET"), 900);
+    assert_eq!(spent(&|mut held| held.answered(cells("7")), "GET"), 100, "no header counts");
+    assert_eq!(spent(&drop, "GET"), 100);
+    assert_eq!(spent(&Held::cancel, "GET"), 0, "a request that is not served");
+    assert_eq!(spent(&|mut held| held.sent(0), "HEAD"), 100, "no body tells the cost");
+}
+
+#[test]
+fn an_estimate_may_come_from_the_request() {
+    let estimate = "{ header = \"x-max-tokens\", max = 400, default = 50 }";
+    let cost = format!("{{ response_header = \"x-tokens\", estimate = {estimate} }}");
+    let (gate, _) = gate(&rule(&cost, "\"1000/h\""));
+    let held = ask(&gate, "POST", &[("x-max-tokens", "9999")]).expect("400 of 1000");
+    assert_eq!(left(&gate), 600);
+    held.cancel();
+    assert_eq!(left(&gate), 1_000);
+    let held = ask(&gate, "POST", &[]).expect("50 of 1000");
+    assert_eq!(left(&gate), 950);
+    drop(held);
+}
+
+#[test]
+fn a_denied_request_reserves_nothing_in_any_rule() {
+    let text = r#"rule = [
+        { name = "tokens", key = "none", limits = ["1000/h", "5000/d"], concurrency = 9,
+          cost = { response_header = "x-tokens", estimate = 400 } },
+        { name = "plans", key = "none", cost = { response_header = "x-tokens", estimate = 10 },
+          plan = { by = "header:x-plan", gold = "2000/h", default = "1000/h" } },
+        { name = "requests", key = "none", limits = "2/h" },
+    ]"#;
+    let (gate, _) = gate(text);
+    let remaining = || {
+        let decision = gate.decide_n(&Request::default(), 1_000);
+        decision.denied().expect("too much").remaining()
+    };
+    let held = ask(&gate, "POST", &[]).expect("the first");
+    let other = ask(&gate, "POST", &[]).expect("the second");
+    let before = remaining();
+    for _ in 0..20 {
+        assert!(ask(&gate, "POST", &[]).is_err());
+    }
+    assert_eq!(remaining(), before);
+    held.cancel();
+    other.cancel();
+    // The quota of requests is not settled.
+    assert_eq!(ask(&gate, "POST", &[]).unwrap_err(), 0);
+}
+
+#[test]
+fn what_a_cost_reads_is_required_and_explained() {
+    let text = rule(
+        "{ response_header = \"x-tokens\", estimate = { header = \"X-Max\", max = 9 } }",
+        "\"10/h\"",
+    );
+    let rules = Rules::parse("r.toml", &text).expect("no mistakes");
+    assert_eq!(rules.required_headers(), ["x-max"]);
+    assert!(rules.rules()[0].is_settled_by_response());
+    let line = "cost     header x-max, 1 to 9; 1 without a number in it; settled by the response's header \
+                x-tokens, at most 1000000000\n";
+    assert!(rules.rules()[0].explain().contains(line), "{}", rules.rules()[0].explain());
+}
