@@ -9,8 +9,8 @@
 # Times are of two cores, without the build. A check that lacks a tool prints SKIPPED.
 #
 #   fmt             formatting of every package                                 seconds
-#   programs        installs what some tests run: curl, nginx, wrk, hey,
-#                   redis-server, faketime, promtool                            a minute
+#   programs        installs what some tests run: curl, nginx, haproxy, envoy,
+#                   wrk, hey, redis-server, faketime, promtool                  a minute
 #   loom            models of the atomic protocols                              minutes
 #   loom full       the same, deeper and with 4 threads                         90 min
 #   interleavings   `loom`, summed up by protocol                               minutes

