@@ -31,6 +31,7 @@
 #![doc = include_str!("../README.md")]
 
 mod algorithm;
+mod bytes;
 mod concurrency;
 mod cost;
 mod decision;
@@ -56,6 +57,7 @@ mod rule;
 mod store;
 mod words;
 
+pub use bytes::BytePace;
 pub use concurrency::Concurrency;
 pub use decision::{
     Deferred, DenyReason, Outcome, RuleDenial, RuleInFlight, RulePermit, RulesDecision,

@@ -1,6 +1,6 @@
 //! The rules of a file, checked.
 
-use tollgate::OnFull;
+use tollgate::{OnFull, Quota};
 
 use crate::concurrency::Concurrency;
 use crate::cost::RuleCost;
@@ -188,6 +188,8 @@ pub struct Rule {
     pub(crate) plan: Option<PlanChoice>,
     pub(crate) cost: Option<RuleCost>,
     pub(crate) concurrency: Option<Concurrency>,
+    /// The rate of the bodies of responses, in bytes.
+    pub(crate) bytes: Option<Quota>,
     pub(crate) capacity: u64,
     pub(crate) on_full: OnFull,
     pub(crate) is_shadow: bool,
@@ -233,6 +235,12 @@ impl Rule {
     #[must_use]
     pub fn concurrency(&self) -> Option<Concurrency> {
         self.concurrency
+    }
+
+    /// How fast the bodies of a key's responses pass: a cell is a byte.
+    #[must_use]
+    pub fn bytes(&self) -> Option<Quota> {
+        self.bytes
     }
 
     /// How many keys may be live at a time, for each limit. It is 1 for `key = "none"` unless the

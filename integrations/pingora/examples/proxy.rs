@@ -89,7 +89,7 @@ fn serve(listen: &str, upstream: &str, rules: &str) -> Result<Server, String> {
         ReloadError::Rules(wrong) => wrong.with_source(),
         other => other.to_string(),
     })?;
-    check_stores(file.live().load().rules())?;
+    check_rules(file.live().load().rules())?;
     let proxy = Proxy { upstream, limits: RulesFilter::live(file.live()) };
     std::thread::spawn(move || follow(file));
 
@@ -102,22 +102,28 @@ fn serve(listen: &str, upstream: &str, rules: &str) -> Result<Server, String> {
     Ok(server)
 }
 
-/// Rejects a rule whose limits are on a server, since this filter asks no server.
-fn check_stores<'r>(mut rules: impl Iterator<Item = &'r Rule>) -> Result<(), String> {
-    match rules.find(|rule| rule.store().is_some()) {
-        Some(rule) => Err(format!(
-            "the rule \"{}\" has a store, which this filter does not support",
-            rule.name()
-        )),
-        None => Ok(()),
+/// Rejects a rule that this filter does not enforce: it asks no server, and sees no bodies.
+fn check_rules<'r>(rules: impl Iterator<Item = &'r Rule>) -> Result<(), String> {
+    for rule in rules {
+        for (key, is_there) in
+            [("store", rule.store().is_some()), ("bytes", rule.bytes().is_some())]
+        {
+            if is_there {
+                let name = rule.name();
+                return Err(format!(
+                    "the rule \"{name}\" has \"{key}\", which this filter does not support"
+                ));
+            }
+        }
     }
+    Ok(())
 }
 
 /// Reads the rules again whenever they have changed.
 fn follow(mut file: RulesFile) {
     loop {
         std::thread::sleep(POLL_INTERVAL);
-        match file.poll_if(|rules| check_stores(rules.rules().iter())) {
+        match file.poll_if(|rules| check_rules(rules.rules().iter())) {
             Ok(None) => {}
             Ok(Some(summary)) => eprintln!("rules reloaded: {summary}"),
             Err(error) => eprintln!("the old rules stay in force: {error}"),

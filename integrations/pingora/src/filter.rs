@@ -151,6 +151,28 @@ impl RulesFilter {
         Ok(Answer::Denied)
     }
 
+    /// The names of the rules with `bytes`, which this filter does not enforce: it does not see the bodies of
+    /// responses. Log them when the server starts. Rules may change afterwards.
+    ///
+    /// ```
+    /// # use tollgate_rules::{RulesLimiter, Rules};
+    /// let text = r#"rule = [{ name = "slow", bytes = "1MB/s" }, { name = "a", limits = "1/s" }]"#;
+    /// let gate = RulesLimiter::new(Rules::parse("rules.toml", text)?)?;
+    /// assert_eq!(tollgate_pingora::RulesFilter::new(gate).not_enforced(), ["slow"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn not_enforced(&self) -> Vec<String> {
+        let names = |gate: &RulesLimiter| {
+            let rules = gate.rules().filter(|rule| rule.bytes().is_some());
+            rules.map(|rule| rule.name().to_owned()).collect()
+        };
+        match &self.rules {
+            Source::Fixed(gate) => names(gate),
+            Source::Live(live) => names(&live.load()),
+        }
+    }
+
     /// The counts so far, read without a lock.
     #[must_use]
     pub fn counts(&self) -> Counts {

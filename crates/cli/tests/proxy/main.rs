@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_types, reason = "locks and clocks of the tests, not of the limiter")]
 
 mod bounds;
+mod bytes;
 mod costs;
 mod failures;
 mod faults;

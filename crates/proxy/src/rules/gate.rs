@@ -17,6 +17,7 @@ use tollgate_rules::{
     RuleInFlight, RulePermit, Rules, RulesDecision, RulesFile, RulesLimiter,
 };
 
+use super::pace::PaceSlot;
 use super::request_view::HeadView;
 use crate::demo;
 use crate::log;
@@ -170,9 +171,18 @@ impl RulesGate {
         !self.last_reload_failed.load(Ordering::Relaxed)
     }
 
-    fn translate(&self, mut verdict: RulesDecision<'_>, report: &mut Report) -> Verdict {
+    fn translate(
+        &self,
+        request: &Parts,
+        mut verdict: RulesDecision<'_>,
+        report: &mut Report,
+    ) -> Verdict {
         let counters = self.counters.load();
         let held = verdict.take_held();
+        let paces = verdict.take_paces();
+        if let (Some(slot), false) = (request.extensions.get::<PaceSlot>(), paces.is_empty()) {
+            slot.set(paces);
+        }
         for denied in verdict.shadow_denials() {
             counters.count(denied.rule(), |counts| &counts.shadow_denied);
             denial(&counters, denied).into_iter().for_each(|reading| report.note_shadow(reading));
@@ -262,12 +272,12 @@ impl RulesGate {
 
 impl tollgate_http::Gate for RulesGate {
     fn decide(&self, request: &Parts, report: &mut Report) -> Verdict {
-        self.read(|gate| self.translate(gate.decide(&HeadView(request)), report))
+        self.read(|gate| self.translate(request, gate.decide(&HeadView(request)), report))
     }
 
     fn decide_queued(&self, request: &Parts, max_waiting: u64, report: &mut Report) -> Verdict {
         self.read(|gate| {
-            self.translate(gate.decide_queued(&HeadView(request), max_waiting), report)
+            self.translate(request, gate.decide_queued(&HeadView(request), max_waiting), report)
         })
     }
 }

@@ -3,8 +3,10 @@
 mod follow;
 mod gate;
 mod metrics;
+mod pace;
 mod request_view;
 
 pub(crate) use self::follow::{RulesFollower, follow};
 pub(crate) use self::gate::RulesGate;
 pub(crate) use self::metrics::write;
+pub(crate) use self::pace::PaceSlot;

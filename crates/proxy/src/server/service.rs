@@ -18,6 +18,7 @@ use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tollgate_http::RateLimit;
+use tollgate_paced::PacedBody;
 use tower_service::Service as _;
 
 use crate::connection::open::OpenConnection;
@@ -27,7 +28,7 @@ use crate::metrics::Metrics;
 use crate::request::body::RequestBody;
 use crate::request::client::ClientFinder;
 use crate::request::host;
-use crate::rules::RulesGate;
+use crate::rules::{PaceSlot, RulesGate};
 use crate::upstream::answer::ResponseBody;
 use crate::upstream::forward::Forward;
 
@@ -74,6 +75,8 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
         if finder.mark(&mut head, self.peer).address.is_none() {
             metrics.count_client_unknown();
         }
+        let pace = PaceSlot::default();
+        head.extensions.insert(pace.clone());
         let (open, version) = (Arc::clone(&self.open), head.version);
         let is_cut = Arc::clone(&self.is_cut);
         let body = RequestBody::new(&head, body, rest_timeout);
@@ -89,13 +92,22 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
             let ends_with_connection =
                 version <= Version::HTTP_10 && !response.headers().contains_key(CONTENT_LENGTH);
             let is_cut = ends_with_connection.then_some(is_cut);
+            // The request is in flight, also for the rules, until the paced body has ended.
+            let response = response.map(|body| match pace.get() {
+                Some(pace) => Either::Right(PacedBody::new(body, pace.clone())),
+                None => Either::Left(body),
+            });
             Ok(in_flight.answer(response.map(Either::Left), is_cut))
         })
     }
 }
 
 /// The body of a response from the rate-limit layer, or from this service itself.
-type ServiceBody = Either<tollgate_http::Body<ResponseBody>, ResponseBody>;
+type ServiceBody = Either<LayerBody, ResponseBody>;
+
+/// The body of a response from the rate-limit layer, paced if a rule has `bytes`.
+type LayerBody =
+    Either<tollgate_http::Body<ResponseBody>, PacedBody<tollgate_http::Body<ResponseBody>>>;
 
 /// Counts a request as in flight until this is dropped.
 #[derive(Debug)]

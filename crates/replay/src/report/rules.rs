@@ -127,6 +127,11 @@ pub(super) fn notes(rules_replay: &RulesReplay, outcome: &Outcome) -> Vec<String
                  flight at one time"
             ));
         }
+        if rule.bytes().is_some() {
+            notes.push(format!(
+                "rule {name}: \"bytes\" is not replayed, since it delays and denies nothing"
+            ));
+        }
         if rule.is_settled_by_response() {
             notes.push(format!(
                 "rule {name}: each request costs its estimate, since a log does not say what the response settled"

@@ -13,6 +13,7 @@ pub use permit::RulePermit;
 use tollgate::Clock;
 use tollgate::clock::QuantaClock;
 
+use crate::bytes::BytePace;
 use crate::limiter::Held;
 use crate::rule::Rule;
 
@@ -46,6 +47,7 @@ pub struct RulesDecision<'g, C: Clock = QuantaClock> {
     pub(crate) exempted_by: Option<&'g Rule>,
     pub(crate) in_flight: Vec<RuleInFlight<'g>>,
     pub(crate) held: Held<C>,
+    pub(crate) paces: Vec<BytePace<C>>,
 }
 
 /// Whether the limits of this process admit a request, and which limit is the tightest.
@@ -85,6 +87,7 @@ impl<'g, C: Clock> RulesDecision<'g, C> {
             exempted_by: None,
             in_flight: Vec::new(),
             held: Held::default(),
+            paces: Vec::new(),
         }
     }
 
@@ -136,6 +139,12 @@ impl<'g, C: Clock> RulesDecision<'g, C> {
     /// flight no longer than the decision lives.
     pub fn take_held(&mut self) -> Held<C> {
         std::mem::take(&mut self.held)
+    }
+
+    /// Takes out the buckets that the bytes of the response's body are charged to, all of them for each byte: those
+    /// of rules with `bytes`. A server that does not pace the body by them ignores these rules.
+    pub fn take_paces(&mut self) -> Vec<BytePace<C>> {
+        std::mem::take(&mut self.paces)
     }
 
     /// The denials of the rules in shadow, in the order of the file. Rules in shadow are

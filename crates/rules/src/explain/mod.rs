@@ -91,6 +91,9 @@ impl Rule {
         if let Some(concurrency) = self.concurrency {
             lines.push(("at once", explain_concurrency(concurrency)));
         }
+        if let Some(rate) = self.bytes {
+            lines.push(("bytes", format!("{rate}: so fast pass the bodies of a key's responses")));
+        }
         if let Some(penalty) = self.penalty {
             let often = match penalty.after {
                 1 => "a denial".to_owned(),
@@ -127,8 +130,13 @@ impl Rule {
     fn explain_room(&self) -> String {
         let when_full = match self.on_full {
             // A key with requests in flight is never forgotten.
-            OnFull::EvictNearestIdle | OnFull::SharedOverflow(_) if self.limits.is_empty() => {
+            OnFull::EvictNearestIdle | OnFull::SharedOverflow(_)
+                if self.limits.is_empty() && self.concurrency.is_some() =>
+            {
                 "new keys are denied".to_owned()
+            }
+            OnFull::SharedOverflow(_) if self.limits.is_empty() => {
+                "the key with the least debt is forgotten".to_owned()
             }
             OnFull::EvictNearestIdle => "the key with the least debt is forgotten".to_owned(),
             OnFull::Deny => "new keys are denied".to_owned(),

@@ -43,7 +43,7 @@ pub(super) struct PendingCharge<'k> {
 }
 
 impl PendingCharge<'_> {
-    fn key(&self, hit: Hit) -> &[u8] {
+    pub(super) fn key(&self, hit: Hit) -> &[u8] {
         &self.keys[hit.key.0..hit.key.1]
     }
 

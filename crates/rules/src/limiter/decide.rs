@@ -136,9 +136,14 @@ impl<C: Clock> RulesLimiter<C> {
                 Err(denial) => shadow_denials.push(denial),
             }
         }
+        let paces = enforced.iter().filter_map(|hit| {
+            let bandwidth = self.active[hit.rule].bandwidth.as_ref()?;
+            Some(bandwidth.pace(charge.key(*hit)))
+        });
+        let paces = paces.collect();
         let Entered { rules: mut in_flight, held } = entered;
         in_flight.truncate(enforced_count);
-        RulesDecision { outcome, shadow_denials, deferred, exempted_by, in_flight, held }
+        RulesDecision { outcome, shadow_denials, deferred, exempted_by, in_flight, held, paces }
     }
 
     /// Collects the rules that apply, with their keys. Returns the denial of a rule that denies

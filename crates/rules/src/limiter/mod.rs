@@ -16,6 +16,7 @@ use tollgate::Clock;
 use tollgate::clock::QuantaClock;
 use tollgate::stats::DecisionCount;
 
+use crate::bytes::Bandwidth;
 use crate::error::{RuleWarning, RulesBuildError};
 use crate::matcher::Needs;
 use crate::reload;
@@ -81,6 +82,7 @@ pub(crate) struct ActiveRule<C: Clock> {
     /// One for each limit, or one for all plans; empty if a store keeps the limits.
     pub(crate) buckets: Vec<Arc<Bucket<C>>>,
     pub(crate) in_flight: Option<InFlight<C>>,
+    pub(crate) bandwidth: Option<Bandwidth<C>>,
     pub(crate) ban: Option<Arc<Ban<C>>>,
     /// Requests that the rule has admitted. It is carried over reloads, by the rule's name.
     pub(crate) admitted: Arc<DecisionCount>,
@@ -192,6 +194,7 @@ impl<C: Clock> ActiveRule<C> {
     fn memory_bytes(&self) -> usize {
         let buckets: usize = self.buckets.iter().map(|bucket| bucket.memory_bytes()).sum();
         let in_flight = self.in_flight.as_ref().map_or(0, InFlight::memory_bytes);
-        buckets + in_flight + self.ban.as_ref().map_or(0, |ban| ban.memory_bytes())
+        let bandwidth = self.bandwidth.as_ref().map_or(0, Bandwidth::memory_bytes);
+        buckets + in_flight + bandwidth + self.ban.as_ref().map_or(0, |ban| ban.memory_bytes())
     }
 }

@@ -1,5 +1,6 @@
 //! From text to rules. The parser reports all mistakes at once.
 
+mod bytes;
 mod concurrency;
 mod cost;
 mod fields;

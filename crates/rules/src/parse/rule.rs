@@ -7,7 +7,7 @@ use tollgate::OnFull;
 use toml::de::{DeTable, DeValue};
 
 use super::fields::{Reader, Value};
-use super::{concurrency, cost, key, limits, matcher, plan, store};
+use super::{bytes, concurrency, cost, key, limits, matcher, plan, store};
 use crate::algorithm::ALGORITHMS;
 use crate::key::{Key, OnNoKey, Part, PartSettings};
 use crate::limit::RuleLimit;
@@ -32,6 +32,7 @@ const KEYS: &[&str] = &[
     "plan",
     "cost",
     "concurrency",
+    "bytes",
     "capacity",
     "on_full",
     "shadow",
@@ -53,6 +54,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("rate", "write \"limits\""),
     ("max_in_flight", "write \"concurrency\""),
     ("connections", "write \"concurrency\""),
+    ("bandwidth", "write \"bytes\""),
     ("weight", "write \"cost\""),
     ("plans", "write \"plan\""),
     ("burst", "write it behind the limit, as in limits = \"100/s burst 20\""),
@@ -114,8 +116,17 @@ pub(super) fn read<'s>(
         }
         // A rule whose action is misspelt may need none.
         None if action.is_none() => (Some(None), None),
-        None if table.contains_key("concurrency") => (Some(None), without_quota(reader, table)),
+        None if ["concurrency", "bytes"].iter().any(|key| table.contains_key(*key)) => {
+            (Some(None), without_quota(reader, table))
+        }
         None => (Some(None), read_limits(reader, value, table, on_full)),
+    };
+    let bytes = match table.get("bytes") {
+        Some(value) => {
+            bytes::check(reader, value, table);
+            bytes::read(reader, value).map(Some)
+        }
+        None => Some(None),
     };
     let cost = match table.get("cost") {
         Some(value) => {
@@ -159,6 +170,7 @@ pub(super) fn read<'s>(
         plan: plan?,
         cost: cost?,
         concurrency: concurrency?,
+        bytes: bytes?,
         capacity: capacity?.unwrap_or(usual),
         on_full: on_full?,
         is_shadow: is_shadow?,
@@ -206,6 +218,7 @@ fn without_limits<'s>(
         plan: None,
         cost: None,
         concurrency: None,
+        bytes: None,
         capacity: 1,
         on_full: OnFull::default(),
         is_shadow: is_shadow?,
@@ -241,7 +254,7 @@ fn read_plan<'s>(
     read.map_or((None, None), |(choice, limits)| (Some(Some(choice)), Some(limits)))
 }
 
-/// The limits of a rule that counts only requests in flight.
+/// The limits of a rule that has no quota.
 fn without_quota<'s>(reader: &mut Reader<'s>, table: &DeTable<'s>) -> Option<Vec<RuleLimit>> {
     if let Some(value) = table.get("algorithm") {
         let message = "the rule has no quota that it could keep: add \"limits\", or leave this out";

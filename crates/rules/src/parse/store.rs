@@ -127,6 +127,10 @@ pub(super) fn check<'s>(
     }
     for (key, why) in [
         ("penalty", "bans are kept in this process: leave out the store, or the penalty"),
+        (
+            "bytes",
+            "bytes are counted in this process: leave out the store, or write a rule of its own",
+        ),
         ("plan", "a store keeps one quota for all keys: leave out the store, or the plan"),
         (
             "concurrency",

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use tollgate::{Clock, Quota};
 
+use crate::bytes::Bandwidth;
 use crate::error::RulesBuildError;
 use crate::limit::RuleLimit;
 use crate::limiter::bucket::{Ban, Bucket};
@@ -77,7 +78,11 @@ pub(crate) fn carry_over<C: Clock>(
         }
     }
     let count = |active: &[ActiveRule<C>]| {
-        let limits = |its: &ActiveRule<C>| its.buckets.len() + usize::from(its.in_flight.is_some());
+        let limits = |its: &ActiveRule<C>| {
+            its.buckets.len()
+                + usize::from(its.in_flight.is_some())
+                + usize::from(its.bandwidth.is_some())
+        };
         active.iter().map(limits).sum::<usize>()
     };
     summary.new = count(&active) - summary.kept - summary.inherited;
@@ -119,8 +124,9 @@ pub(crate) fn activate<C: Clock>(
         changed.is_none()
     });
     if rule.store.is_some() || rule.action != Action::Limit {
-        let (buckets, in_flight) = (Vec::new(), None);
-        let active = ActiveRule { rule, buckets, in_flight, ban: None, admitted };
+        let buckets = Vec::new();
+        let active =
+            ActiveRule { rule, buckets, in_flight: None, bandwidth: None, ban: None, admitted };
         return Ok(Activated { active, kept: 0, changes: Vec::new(), new_plans: 0, warnings });
     }
     let Buckets { buckets, mut kept, changes, new_plans } = match rule.plan {
@@ -135,7 +141,9 @@ pub(crate) fn activate<C: Clock>(
     if before.is_some_and(|before| before.ban.is_some() && before.rule.penalty != rule.penalty) {
         warnings.push(ReloadWarning::BansLifted { rule: rule.name.clone() });
     }
-    let active = ActiveRule { rule, buckets, in_flight, ban, admitted };
+    let (bandwidth, is_kept) = bandwidth(&rule, before, clock)?;
+    kept += usize::from(is_kept);
+    let active = ActiveRule { rule, buckets, in_flight, bandwidth, ban, admitted };
     Ok(Activated { active, kept, changes, new_plans, warnings })
 }
 
@@ -357,6 +365,27 @@ fn in_flight<C: Clock>(
     })?;
     let warning = old.map(|_| ReloadWarning::max_hold_changed(rule));
     Ok(CountedInFlight { counted: Some(counted), is_kept: false, warning })
+}
+
+/// The bandwidth of a rule, and whether it is that of before. Another rate is for responses that begin later.
+fn bandwidth<C: Clock>(
+    rule: &Rule,
+    before: Option<&ActiveRule<C>>,
+    clock: &Arc<C>,
+) -> Result<(Option<Bandwidth<C>>, bool), RulesBuildError> {
+    let Some(rate) = rule.bytes else { return Ok((None, false)) };
+    if let Some(before) = before
+        && before.rule.bytes == Some(rate)
+    {
+        return Ok((before.bandwidth.clone(), true));
+    }
+    let built = Bandwidth::build(rate, rule.capacity, rule.on_full, clock);
+    let built = built.map_err(|error| RulesBuildError {
+        rule: rule.name.clone(),
+        limit: "bytes".to_owned(),
+        error,
+    })?;
+    Ok((Some(built), false))
 }
 
 fn ban<C: Clock>(

@@ -62,7 +62,8 @@ fn are_explained(rules: &Rules) {
             explained = explained.replacen("limit ", "", 1);
         }
         let is_limit = rule.action() == Action::Limit;
-        let counts = !rule.limits().is_empty() || rule.concurrency().is_some();
+        let counts =
+            !rule.limits().is_empty() || rule.concurrency().is_some() || rule.bytes().is_some();
         assert_eq!(counts, is_limit);
         assert!(explained.lines().count() >= if is_limit { 4 } else { 2 });
         let about = |what| explained.lines().filter(move |line| line.starts_with(what)).count();

@@ -1,6 +1,7 @@
 //! Rules from text to decisions.
 
 mod actions;
+mod bytes;
 mod costs;
 mod deciding;
 mod errors;
