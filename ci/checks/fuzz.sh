@@ -24,6 +24,7 @@ table=(
     'forwarded 45 768 none'
     'fields 40 256 none'
     'replies 41 256 none'
+    'advice 10 256 none'
     'log_lines 2 1024 none'
     'rules 2 1024 none'
     'paths 10 128 none'

@@ -13,7 +13,7 @@ cd "$(dirname "$0")/../.."
 
 target="${CARGO_TARGET_DIR:-$PWD/target}"
 export PATH="$PATH:$target/tools/bin"
-published=(tollgate tollgate-rules tollgate-http tollgate-observe tollgate-paced tollgate-redis tollgate-replay tollgate-proxy tollgate-cli)
+published=(tollgate tollgate-rules tollgate-http tollgate-client tollgate-observe tollgate-paced tollgate-redis tollgate-replay tollgate-proxy tollgate-cli)
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 skipped=0

@@ -1,0 +1,176 @@
+//! The layer and its service.
+
+#![allow(
+    clippy::disallowed_types,
+    reason = "the lock is held for one look-up, never across an await"
+)]
+
+use core::fmt;
+use core::future::{Future, poll_fn};
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::header::HOST;
+use http::{Request, Response};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::error::{PaceError, SettingsError};
+use crate::pacer::{Pacer, widened};
+use crate::settings::Settings;
+
+/// Paces the requests of a client: each waits for its turn, and each response moves the rate.
+///
+/// Clones, and all services that it makes, share the pacers.
+///
+/// A response with 429 or 503 goes to the caller like any other. To send a request again, put a layer that
+/// retries around this one: each attempt then waits for its own turn.
+///
+/// **Not guaranteed.** `poll_ready` does not wait for a turn, since the turn depends on the request. At most
+/// [`max_waiting`](Settings::max_waiting) requests wait for a pacer; one more fails at once.
+///
+/// ```
+/// use tollgate_client::{PaceLayer, Settings};
+///
+/// let layer = PaceLayer::by_host(Settings::new(10.0), 100)?;
+/// assert!(layer.pacer(Some("api.example.com")).rate() > 9.0);
+/// # Ok::<(), tollgate_client::SettingsError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct PaceLayer {
+    pacers: Arc<Pacers>,
+}
+
+#[derive(Debug)]
+enum Pacers {
+    One(Arc<Pacer>),
+    ByHost(Hosts),
+}
+
+/// A pacer for each host, and one for those that came when there were too many.
+struct Hosts {
+    settings: Settings,
+    max_hosts: usize,
+    others: Arc<Pacer>,
+    known: Mutex<HashMap<String, Arc<Pacer>>>,
+}
+
+impl PaceLayer {
+    /// One pacer for all requests: for a client of one server.
+    #[must_use]
+    pub fn new(pacer: Pacer) -> Self {
+        Self { pacers: Arc::new(Pacers::One(Arc::new(pacer))) }
+    }
+
+    /// A pacer for each host (and port) that requests name, in their URI or in `Host`. From `max_hosts` on,
+    /// all further hosts share one pacer, and so do requests that name none. A host is never forgotten.
+    ///
+    /// # Errors
+    ///
+    /// A setting is out of range; the error says what to do.
+    pub fn by_host(settings: Settings, max_hosts: usize) -> Result<Self, SettingsError> {
+        let others = Arc::new(Pacer::new(settings)?);
+        let hosts = Hosts { settings, max_hosts, others, known: Mutex::default() };
+        Ok(Self { pacers: Arc::new(Pacers::ByHost(hosts)) })
+    }
+
+    /// The pacer of a host, such as `api.example.com` or `127.0.0.1:3000`; the case of letters does not
+    /// matter.
+    #[must_use]
+    pub fn pacer(&self, host: Option<&str>) -> Arc<Pacer> {
+        self.pacers.of(host)
+    }
+}
+
+impl Pacers {
+    fn of(&self, host: Option<&str>) -> Arc<Pacer> {
+        match (self, host) {
+            (Self::One(pacer), _) => Arc::clone(pacer),
+            (Self::ByHost(hosts), Some(host)) => hosts.of(host.to_ascii_lowercase()),
+            (Self::ByHost(hosts), None) => Arc::clone(&hosts.others),
+        }
+    }
+}
+
+impl Hosts {
+    fn of(&self, host: String) -> Arc<Pacer> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = known.len() >= self.max_hosts;
+        match known.get(&host) {
+            Some(pacer) => Arc::clone(pacer),
+            None if is_full => Arc::clone(&self.others),
+            None => {
+                let pacer = Pacer::new(self.settings).map_or_else(
+                    |_| Arc::clone(&self.others), // the settings were checked when built
+                    Arc::new,
+                );
+                known.insert(host, Arc::clone(&pacer));
+                pacer
+            }
+        }
+    }
+}
+
+impl<S> Layer<S> for PaceLayer {
+    type Service = Pace<S>;
+
+    fn layer(&self, inner: S) -> Pace<S> {
+        Pace { inner, pacers: Arc::clone(&self.pacers) }
+    }
+}
+
+/// A service whose requests wait for their turn: made by a [`PaceLayer`].
+#[derive(Clone, Debug)]
+pub struct Pace<S> {
+    inner: S,
+    pacers: Arc<Pacers>,
+}
+
+impl<S, B, R> Service<Request<B>> for Pace<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Send + 'static,
+{
+    type Response = Response<R>;
+    type Error = PaceError<S::Error>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<R>, PaceError<S::Error>>> + Send>>;
+
+    /// Always ready: a request waits in its own future, and for the inner service only after its turn.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (pacer, mut inner) = (self.pacers.of(host(&request)), self.inner.clone());
+        Box::pin(async move {
+            // The clone holds no place under a limit of the inner service while it waits.
+            let turn = pacer.turn().await.map_err(widened)?;
+            poll_fn(|context| inner.poll_ready(context)).await.map_err(PaceError::Service)?;
+            let response = inner.call(request).await.map_err(PaceError::Service)?;
+            let (head, body) = response.into_parts();
+            turn.answered(&head);
+            Ok(Response::from_parts(head, body))
+        })
+    }
+}
+
+fn host<B>(request: &Request<B>) -> Option<&str> {
+    let of_uri = request.uri().authority().map(|authority| {
+        let text = authority.as_str();
+        // Without user and password.
+        text.rsplit_once('@').map_or(text, |(_, host)| host)
+    });
+    of_uri.or_else(|| request.headers().get(HOST)?.to_str().ok())
+}
+
+impl fmt::Debug for Hosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hosts")
+            .field("settings", &self.settings)
+            .field("max_hosts", &self.max_hosts)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,267 @@
+//! A rate, and the requests that wait for their turn.
+
+#![allow(
+    clippy::disallowed_types,
+    reason = "locks are held for a few instructions, never across an await"
+)]
+
+use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use http::{StatusCode, response};
+use tokio::time::Instant;
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::wait::WaitQueue;
+use tollgate::{Clock, Direct, Quota, Tick};
+
+use crate::advice::Advice;
+use crate::error::{PaceError, SettingsError};
+use crate::rate::Rate;
+use crate::settings::Settings;
+
+/// By how much the rate may differ from the one in force: a new quota costs more than a decision.
+const RATE_STEP: f64 = 0.002;
+
+/// Tokio's clock, by which requests sleep, too.
+#[derive(Debug)]
+struct TokioClock(Instant);
+
+impl Clock for TokioClock {
+    fn now(&self) -> Tick {
+        Tick::from_duration(self.0.elapsed())
+    }
+}
+
+/// Lets requests go one after the other, at a rate that responses move.
+///
+/// A [`PaceLayer`](crate::PaceLayer) calls it. A client without tower calls
+/// [`turn`](Self::turn) before each request, and [`answered`](Turn::answered) with the response.
+///
+/// - A request that had to wait for its turn and is admitted lets the rate grow: it doubles each second
+///   until the first denial; from then on it grows by
+///   [a constant](Settings::increase).
+/// - A 429 or 503 lowers the rate to [`backoff_percent`](Settings::backoff_percent) of what it was. Denials
+///   of requests that were sent before that are the same event.
+/// - `Retry-After` on those two pauses all requests. So does a response with `r=0` in `RateLimit`, or
+///   `X-RateLimit-Remaining: 0`, for the time that it names; it lowers the rate by 5 %.
+/// - The rate is never above `q` / `w` of the `RateLimit-Policy` that the server showed last.
+///
+/// **Guarantee.** Requests go in the order in which they came, except across a pause. In any span of time
+/// there are no more than the rate allows, one, and from 100 a second on those of 10 ms. No response pauses for longer than [`max_pause`](Settings::max_pause), and none moves
+/// the rate out of [its bounds](Settings::rates). No lock is held while a request waits.
+///
+/// **Not guaranteed.** That the server denies nothing: it is how the limit is found. Requests that are under
+/// way when a pause begins are not held back.
+///
+/// ```
+/// use tollgate_client::{Pacer, Settings};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+/// let pacer = Pacer::new(Settings::new(100.0))?;
+/// let turn = pacer.turn().await?;
+/// let (response, ()) = http::Response::builder().status(429).body(())?.into_parts();
+/// turn.answered(&response);
+/// assert!(pacer.rate() < 91.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Pacer {
+    queue: WaitQueue<Direct<DynamicGcra, TokioClock>>,
+    rate: Mutex<Rate>,
+    settings: Settings,
+    sent: AtomicU64,
+    denied: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// Counts of a [`Pacer`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PacerStats {
+    /// Requests that got their turn.
+    pub sent: u64,
+    /// Responses with 429 or 503.
+    pub denied: u64,
+    /// Requests that did not get their turn in time.
+    pub failed: u64,
+}
+
+impl Pacer {
+    /// A pacer that begins now.
+    ///
+    /// # Errors
+    ///
+    /// A setting is out of range; the error says what to do.
+    ///
+    /// ```
+    /// use tollgate_client::{Pacer, Settings};
+    /// assert!(Pacer::new(Settings::new(f64::NAN)).is_err());
+    /// ```
+    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+        settings.check()?;
+        let limiter = Direct::builder(quota(settings.initial))
+            .algorithm(DynamicGcra::new())
+            .clock(TokioClock(Instant::now()))
+            .build()
+            .expect("any rate in the range of the settings is a quota");
+        let rate = Mutex::new(Rate::new(settings, limiter.clock().now()));
+        let queue = WaitQueue::new(limiter).max_waiters(settings.max_waiting);
+        let [sent, denied, failed] = [(); 3].map(|()| AtomicU64::new(0));
+        Ok(Self { queue, rate, settings, sent, denied, failed })
+    }
+
+    /// Waits until the next request may be sent.
+    ///
+    /// # Errors
+    ///
+    /// The turn does not come within [`max_wait`](Settings::max_wait), or too many wait.
+    pub async fn turn(&self) -> Result<Turn<'_>, PaceError<core::convert::Infallible>> {
+        let deadline = self.now().saturating_add(self.settings.max_wait);
+        let turn = self.turn_until(deadline).await;
+        let count = if turn.is_ok() { &self.sent } else { &self.failed };
+        count.fetch_add(1, Ordering::Relaxed);
+        turn
+    }
+
+    async fn turn_until(
+        &self,
+        deadline: Tick,
+    ) -> Result<Turn<'_>, PaceError<core::convert::Infallible>> {
+        let mut had_to_wait = false;
+        loop {
+            let pause = self.paused_for();
+            if !pause.is_zero() {
+                if self.now().saturating_add(pause) > deadline {
+                    return Err(PaceError::Paused { wait: pause });
+                }
+                tokio::time::sleep(pause).await;
+                continue;
+            }
+            let turn = self.queue.ask(&()).deadline(deadline).wait_async(tokio::time::sleep);
+            let waited = turn.await.map_err(PaceError::Wait)?;
+            had_to_wait |= !waited.waited().is_zero();
+            // A pause may have begun meanwhile. The turn is then lost, and another one comes after it.
+            if self.paused_for().is_zero() {
+                let epoch = self.lock().epoch();
+                return Ok(Turn { pacer: self, epoch, had_to_wait });
+            }
+        }
+    }
+
+    /// The rate now, in requests a second.
+    pub fn rate(&self) -> f64 {
+        self.lock().per_second()
+    }
+
+    /// How long no request is sent, by what the server has asked for.
+    pub fn paused_for(&self) -> Duration {
+        self.lock().paused_until().since(self.now())
+    }
+
+    /// Requests that wait for their turn.
+    pub fn waiting(&self) -> usize {
+        self.queue.waiting()
+    }
+
+    /// Counts since it was made.
+    pub fn stats(&self) -> PacerStats {
+        let [sent, denied, failed] =
+            [&self.sent, &self.denied, &self.failed].map(|count| count.load(Ordering::Relaxed));
+        PacerStats { sent, denied, failed }
+    }
+
+    fn now(&self) -> Tick {
+        self.queue.limiter().clock().now()
+    }
+
+    /// A panic under the lock leaves a rate as good as any.
+    fn lock(&self) -> MutexGuard<'_, Rate> {
+        self.rate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn learn(&self, status: StatusCode, advice: &Advice, turn: &Turn<'_>) {
+        let now = self.now();
+        let mut rate = self.lock();
+        if let Some(max_rate) = advice.max_rate {
+            rate.bound(max_rate);
+        }
+        if denies(status) {
+            self.denied.fetch_add(1, Ordering::Relaxed);
+            rate.denied(now, turn.epoch);
+            let pause = advice.retry_after.max(advice.exhausted_for).unwrap_or_default();
+            rate.pause(now, pause);
+        } else {
+            rate.admitted(now, turn.had_to_wait);
+            if let Some(span) = advice.exhausted_for {
+                rate.exhausted(now, turn.epoch);
+                rate.pause(now, span);
+            }
+        }
+        // Under the lock, so that the last rate is the one in force.
+        self.put_in_force(rate.per_second());
+    }
+
+    fn put_in_force(&self, per_second: f64) {
+        let limiter = self.queue.limiter();
+        let in_force = 1.0 / limiter.quota().period().as_secs_f64();
+        if (per_second / in_force - 1.0).abs() > RATE_STEP {
+            // Of two that replace a quota at once, one gives up; the next response tries again.
+            let _ = limiter.set_quota(quota(per_second), Inherit::AsIs);
+        }
+    }
+}
+
+/// One request at a time, and from 100 a second on those of 10 ms: a timer is late by a millisecond, which
+/// would otherwise be lost with each request.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 10^6")]
+fn quota(per_second: f64) -> Quota {
+    let burst = 1 + (per_second / 100.0) as u64;
+    Quota::new(1, Duration::from_secs_f64(1.0 / per_second)).burst(burst)
+}
+
+fn denies(status: StatusCode) -> bool {
+    matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
+}
+
+/// The turn of one request: made by [`Pacer::turn`]. Report the response by [`answered`](Self::answered).
+///
+/// A turn that is dropped has no effect on the rate: the request failed, or was not sent.
+#[must_use = "report the response, so that the rate follows the server"]
+#[derive(Debug)]
+pub struct Turn<'a> {
+    pacer: &'a Pacer,
+    epoch: u64,
+    had_to_wait: bool,
+}
+
+impl Turn<'_> {
+    /// Moves the rate by the head of the response.
+    pub fn answered(self, head: &response::Parts) {
+        let advice = Advice::from_headers(&head.headers, SystemTime::now());
+        self.pacer.learn(head.status, &advice, &self);
+    }
+}
+
+impl fmt::Debug for Pacer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pacer")
+            .field("rate", &self.rate())
+            .field("paused_for", &self.paused_for())
+            .field("waiting", &self.waiting())
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The same error of a request whose service has its own.
+pub(crate) fn widened<E>(error: PaceError<core::convert::Infallible>) -> PaceError<E> {
+    match error {
+        PaceError::Paused { wait } => PaceError::Paused { wait },
+        PaceError::Wait(error) => PaceError::Wait(error),
+        PaceError::Service(never) => match never {},
+    }
+}
