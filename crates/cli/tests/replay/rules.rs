@@ -96,6 +96,37 @@ fn a_rule_that_needs_a_part_the_log_lacks_is_skipped_and_counted() {
 }
 
 #[test]
+fn parts_of_rules_that_a_log_cannot_replay_are_named() {
+    let rules = r#"rule = [
+        { name = "at-once", concurrency = 1 },
+        { name = "paced", key = "none", bytes = "1kB/s", limits = "1000000/s" },
+        { name = "tokens", key = "none", limits = "1000000/s burst 100",
+          cost = { response_header = "x-tokens", estimate = 100 } },
+        { name = "weight", key = "none", limits = "5/s", cost = { header = "x-cost", max = 9 } },
+    ]"#;
+    let file = scratch("left-out.toml", rules.as_bytes());
+    let report = json(&["--rules", &file, &data(NASA)]);
+    let named = |rule: usize| report["rules"][rule]["not_replayed"].clone();
+    assert_eq!(named(0), serde_json::json!(["concurrency"]));
+    assert_eq!(named(1), serde_json::json!(["bytes"]));
+    assert_eq!(named(2), serde_json::json!(["cost"]));
+    assert_eq!(named(3), serde_json::json!([]));
+    // What is left out denies nothing; the estimate is charged, and the header that the log lacks is missed.
+    assert_eq!([0, 1].map(|rule| figure(&report, rule, "denied")), [0, 0]);
+    assert_eq!(report["rules"][3]["missing"]["header x-cost"], figure(&report, 0, "requests"));
+    let ran = replay(&["--rules", &file, &data(NASA)]);
+    let text = ran.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    for note in [
+        "rule at-once: \"concurrency\" is not replayed, since a log does not say which requests were in flight",
+        "rule paced: \"bytes\" is not replayed, since it delays and denies nothing",
+        "rule tokens: \"cost\" is not replayed, since a log does not say what the response settled: each \
+         request costs its estimate",
+    ] {
+        assert!(text.contains(note), "{}", ran.out);
+    }
+}
+
+#[test]
 fn headers_of_json_lines_can_be_keys() {
     let line = |second: u32, user: &str| {
         let headers =

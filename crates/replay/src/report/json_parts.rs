@@ -48,6 +48,8 @@ pub(super) struct Rule {
     not_in_log: u64,
     /// The data that the rule needs and the log does not record, each with the number of requests.
     missing: BTreeMap<String, u64>,
+    /// Keys of the rule that a replay leaves out.
+    not_replayed: Vec<&'static str>,
     denied_most: Vec<Key>,
 }
 
@@ -89,6 +91,7 @@ pub(super) fn rules(plan: &Plan, rules_replay: &RulesReplay) -> Vec<Rule> {
         .map(|(index, (rule, counts))| Rule {
             rule: readable(rule.name()),
             shadow: rule.is_shadow(),
+            not_replayed: super::rules::left_out(rule).into_iter().map(|(key, _)| key).collect(),
             denied_most: tally.denied_most(index, plan.top).into_iter().map(Key::from).collect(),
             ..counted(counts, tally.keys(index))
         })
@@ -116,6 +119,7 @@ fn counted(counts: &RuleCounts, keys: u64) -> Rule {
         keys_denied_share: words::share(counts.keys_denied, keys),
         not_in_log: counts.not_in_log,
         missing: counts.missing.clone(),
+        not_replayed: Vec::new(),
         denied_most: Vec::new(),
     }
 }

@@ -96,6 +96,25 @@ pub(super) fn section(
     text + &chart::draw(&names, &columns, &zone, gutter, width - gutter - 1)
 }
 
+/// The parts of a rule that a replay leaves out, by their keys in the file, and why.
+pub(super) fn left_out(rule: &tollgate_rules::Rule) -> Vec<(&'static str, &'static str)> {
+    let parts = [
+        (
+            rule.concurrency().is_some(),
+            ("concurrency", "a log does not say which requests were in flight at one time"),
+        ),
+        (rule.bytes().is_some(), ("bytes", "it delays and denies nothing")),
+        (
+            rule.is_settled_by_response(),
+            (
+                "cost",
+                "a log does not say what the response settled: each request costs its estimate",
+            ),
+        ),
+    ];
+    parts.into_iter().filter_map(|(is_there, part)| is_there.then_some(part)).collect()
+}
+
 /// Notes that limit what the figures mean.
 pub(super) fn notes(rules_replay: &RulesReplay, outcome: &Outcome) -> Vec<String> {
     let requests = outcome.tally.requests();
@@ -121,21 +140,8 @@ pub(super) fn notes(rules_replay: &RulesReplay, outcome: &Outcome) -> Vec<String
             let without = thousands(counts.without_key);
             notes.push(format!("rule {name}: {without} of the denied had no key"));
         }
-        if rule.concurrency().is_some() {
-            notes.push(format!(
-                "rule {name}: \"concurrency\" is not replayed, since a log does not say which requests were in \
-                 flight at one time"
-            ));
-        }
-        if rule.bytes().is_some() {
-            notes.push(format!(
-                "rule {name}: \"bytes\" is not replayed, since it delays and denies nothing"
-            ));
-        }
-        if rule.is_settled_by_response() {
-            notes.push(format!(
-                "rule {name}: each request costs its estimate, since a log does not say what the response settled"
-            ));
+        for (key, why) in left_out(rule) {
+            notes.push(format!("rule {name}: \"{key}\" is not replayed, since {why}"));
         }
         let keys = rules_replay.tally().keys(index);
         if keys > rule.capacity() && rule.capacity() > 1 {
