@@ -47,7 +47,19 @@ pub(crate) fn hold(text: &str) {
                 let path = "/a/../%61?a=1&%62=+";
                 let request =
                     Request { method: "HEAD", path, headers: &headers, peer, host: Some("a") };
-                let _ = (gate.decide(&Request::default()), gate.decide(&request));
+                for request in [Request::default(), request] {
+                    let mut decision = gate.decide(&request);
+                    let count = decision.in_flight().len();
+                    assert!(
+                        count <= gate.rules().filter(|rule| rule.concurrency().is_some()).count()
+                    );
+                    let paces = decision.take_paces();
+                    assert!(paces.iter().all(|pace| pace.limiter().ask(pace.key()).peek().is_ok()));
+                    let mut held = decision.take_held();
+                    held.answered(|_| Some(b"no number"));
+                    held.answered(|_| Some(b"7"));
+                    held.sent(u64::MAX);
+                }
             }
         }
         Err(error) => is_pointed_out(text, &error),

@@ -36,7 +36,7 @@ proptest! {
     #[test]
     fn the_file_body_holds_for_a_rule_with_any_value(
         key in "name|match|action|key|ipv6_prefix|on_no_key|algorithm|limits|plan|cost|concurrency|bytes|capacity|on_full|shadow|penalty|[a-z_]{1,8}",
-        value in "\"(limit|exempt|deny)\"|\"\\PC{0,12}\"|'[a-z0-9/*: ]{0,12}'|-?[0-9]{1,5}|true|\\{ (header|query|cookie|not) = \\{ (a|path|ip|method) = (true|\"[a-z/0-9.:]{0,12}\") \\} \\}|\\[\"ip\", *\"(path|host)\"\\]|\\{ (by|default|max|bytes|estimate|response_header|limit|max_hold|quota|shared|ban|path|method|host|ip|not|header|query|cookie) = \"[a-zA-Z0-9/*. ]{0,12}\" \\}",
+        value in "\"(limit|exempt|deny)\"|\"\\PC{0,12}\"|'[a-z0-9/*: ]{0,12}'|-?[0-9]{1,5}|true|\\{ (header|query|cookie|not) = \\{ (a|path|ip|method) = (true|\"[a-z/0-9.:]{0,12}\") \\} \\}|\\{ (limit|max|estimate|header|bytes|response_header|by) = ([0-9]{1,4}|\"(request|response|header:a|[a-z]{1,4})\")(, (max|estimate|limit|max_hold|default|gold) = ([0-9]{1,4}|\"[a-z0-9/ ]{0,8}\"))? \\}|\\[\"ip\", *\"(path|host)\"\\]|\\{ (by|default|max|bytes|estimate|response_header|limit|max_hold|quota|shared|ban|path|method|host|ip|not|header|query|cookie) = \"[a-zA-Z0-9/*. ]{0,12}\" \\}",
     ) {
         let mut text = String::from("[[rule]]\n");
         for (usual, its) in [("name", "\"a\""), ("limits", "\"5/s\"")] {
