@@ -3,6 +3,7 @@
 //! `decide.rs` finds the rules that apply to a request and their keys; `charge.rs` charges their
 //! limits.
 
+pub(crate) mod ban;
 pub(crate) mod bucket;
 mod charge;
 mod decide;
@@ -21,7 +22,8 @@ use crate::error::{RuleWarning, RulesBuildError};
 use crate::matcher::Needs;
 use crate::reload;
 use crate::rule::{Apply, Rule, Rules};
-use bucket::{Ban, Bucket};
+use ban::Ban;
+use bucket::Bucket;
 pub use held::Held;
 use held::InFlight;
 use index::RuleIndex;

@@ -10,7 +10,8 @@ use super::fields::{Reader, Value, quoted_list};
 use super::spot::word_at;
 use crate::algorithm::RuleAlgorithm;
 use crate::limit::{Penalty, RuleLimit};
-use crate::limiter::bucket::{Ban, Bucket};
+use crate::limiter::ban::Ban;
+use crate::limiter::bucket::Bucket;
 
 /// Every limit is checked for every request that the rule matches.
 const LIMITS_MAX: usize = 8;
