@@ -11,7 +11,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use tollgate::wait::{Timer, WaitError, WaitQueue};
-use tollgate::{Clock, Direct, Limiter, Quota};
+use tollgate::{Clock, Direct, Limiter, Quota, SlidingLog};
 
 type Gate = Arc<Direct>;
 
@@ -194,5 +194,23 @@ fn waiters_that_leave_at_any_moment_neither_exceed_the_quota_nor_get_lost() {
     let nanos = queue.limiter().clock().now().since(start).as_nanos() + 50_000;
     let max = u128::from(BURST) + u128::from(RATE) * nanos / 1_000_000_000;
     assert!(u128::from(granted) <= max, "{granted} of {max}");
+    assert_eq!(queue.waiting(), 0);
+}
+
+/// Threads in front of a log, which cannot be charged ahead: each is served, and the limit holds.
+#[test]
+fn threads_wait_their_turns_in_front_of_a_log() {
+    const LIMIT: u64 = 5;
+    let period = Duration::from_millis(20);
+    let limiter = Direct::builder(Quota::new(LIMIT, period)).algorithm(SlidingLog::new()).build();
+    let queue = WaitQueue::new(limiter.expect("in range"));
+    let begin = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..10).for_each(|_| assert!(queue.ask(&()).wait().is_ok())));
+        }
+    });
+    // 80 requests, 5 in any 20 ms: the last five are at least 15 periods after the first five.
+    assert!(begin.elapsed() >= period * 15, "{:?}", begin.elapsed());
     assert_eq!(queue.waiting(), 0);
 }
