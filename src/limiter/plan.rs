@@ -58,12 +58,13 @@ pub struct Plan<A: Algorithm> {
 ///
 /// ```
 /// use tollgate::plan::{Plan, Plannable};
-/// use tollgate::{Limiter, Quota, QuotaError};
+/// use tollgate::{Gcra, Limiter, Quota, QuotaError};
 /// fn halved<A: Plannable>(gate: &Limiter<str, A>, quota: Quota) -> Result<Plan<A>, QuotaError> {
 ///     gate.plan(Quota::new(quota.limit().div_ceil(2), quota.period()))
 /// }
 /// let quota = Quota::per_second(9);
-/// assert_eq!(halved(&Limiter::builder(quota).build()?, quota)?.quota().limit(), 5);
+/// let gate: Limiter<str> = Limiter::builder(quota).algorithm(Gcra::new().for_plans()).build()?;
+/// assert_eq!(halved(&gate, quota)?.quota().limit(), 5);
 /// # Ok::<(), tollgate::BuildError>(())
 /// ```
 pub trait Plannable: Algorithm<Params: PerKey> {}
