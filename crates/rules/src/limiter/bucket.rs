@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollgate::algorithm::Algorithm;
 use tollgate::dynamic::{DynamicGcra, Inherit};
-use tollgate::plan::Plan;
+use tollgate::plan::{Plan, Plannable};
 use tollgate::reservation::{Chargeable, OwnedReservation, Reservation};
 use tollgate::stats::{Occupancy, Stats};
 use tollgate::{
@@ -37,14 +37,23 @@ pub(crate) struct Planned<A: Algorithm, C> {
     plans: Vec<Plan<A>>,
 }
 
-/// Makes the plans of a limiter. A macro, because the bound on the algorithm has no public name.
-macro_rules! plans_of {
-    ($gate:expr, $limits:expr) => {{
-        let made = $limits.iter().enumerate().map(|(at, limit)| {
-            $gate.plan(limit.quota).map_err(|error| (at, BuildError::Quota(error)))
+impl<A: Plannable, C: Clock> Planned<A, C> {
+    /// On an error, the index is that of the limit whose plan the limiter cannot have.
+    fn new(
+        gate: Arc<Limiter<[u8], A, Arc<C>>>,
+        limits: &[RuleLimit],
+    ) -> Result<Self, (usize, BuildError)> {
+        let made = limits.iter().enumerate().map(|(at, limit)| {
+            gate.plan(limit.quota).map_err(|error| (at, BuildError::Quota(error)))
         });
-        made.collect::<Result<Vec<_>, _>>()
-    }};
+        let plans = made.collect::<Result<_, _>>()?;
+        Ok(Self { gate, plans })
+    }
+
+    /// The same limiter with other plans.
+    fn with(&self, limits: &[RuleLimit]) -> Option<Self> {
+        Self::new(Arc::clone(&self.gate), limits).ok()
+    }
 }
 
 /// The cost of a request, and how long it may wait for its turn; `None`: any time.
@@ -147,13 +156,11 @@ impl<C: Clock> Bucket<C> {
         Ok(match limits[fastest].algorithm() {
             AnyAlgorithm::FixedWindow(window) => {
                 let gate = builder.algorithm(window).build().map_err(failed)?;
-                let plans = plans_of!(gate, limits)?;
-                Self::WindowPlans(Planned { gate: Arc::new(gate), plans })
+                Self::WindowPlans(Planned::new(Arc::new(gate), limits)?)
             }
             _ => {
                 let gate = builder.algorithm(Gcra::new().for_plans()).build().map_err(failed)?;
-                let plans = plans_of!(gate, limits)?;
-                Self::GcraPlans(Planned { gate: Arc::new(gate), plans })
+                Self::GcraPlans(Planned::new(Arc::new(gate), limits)?)
             }
         })
     }
@@ -161,14 +168,8 @@ impl<C: Clock> Bucket<C> {
     /// The same limiter with other plans: each key keeps its state. `None` if it cannot keep one of them.
     pub(crate) fn with_plans(&self, limits: &[RuleLimit]) -> Option<Self> {
         match self {
-            Self::GcraPlans(Planned { gate, .. }) => {
-                let plans = plans_of!(gate, limits).ok()?;
-                Some(Self::GcraPlans(Planned { gate: Arc::clone(gate), plans }))
-            }
-            Self::WindowPlans(Planned { gate, .. }) => {
-                let plans = plans_of!(gate, limits).ok()?;
-                Some(Self::WindowPlans(Planned { gate: Arc::clone(gate), plans }))
-            }
+            Self::GcraPlans(planned) => planned.with(limits).map(Self::GcraPlans),
+            Self::WindowPlans(planned) => planned.with(limits).map(Self::WindowPlans),
             Self::Gcra(_) | Self::Window(_) | Self::Other(_) => None,
         }
     }
