@@ -1,4 +1,5 @@
-//! Limits that find themselves: samples are counted once, and no entry is above the range.
+//! Limits that find themselves: no sample is counted twice, no window is too small, and no entry is above
+//! the range.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,7 +15,7 @@ const ROUNDS: u64 = 20_000;
 const WINDOW: u64 = 16;
 
 #[test]
-fn threads_that_report_are_all_counted_and_never_exceed_the_largest_limit() {
+fn threads_that_report_fill_each_window_and_never_exceed_the_largest_limit() {
     let controllers =
         [Controller::from(Aimd::new()), Gradient::new().into(), MinLatency::new().into()];
     for controller in controllers {
@@ -54,9 +55,11 @@ fn threads_that_report_are_all_counted_and_never_exceed_the_largest_limit() {
         assert_eq!(limit.in_flight(), 0, "{controller:?}");
         assert!(reading.samples <= reported, "{controller:?}: {reading:?} of {reported}");
         assert!((2..=6).contains(&limit.limit()) && reading.windows > 0, "{reading:?}");
-        // A measurement leaves out requests that began before it.
+        // A thread that is paused in a step lets the window fill up, and later samples are left out. So
+        // their number is not exact here; it is in the models. A measurement needs fewer.
         if !matches!(controller, Controller::MinLatency(_)) {
-            assert!(reading.samples > reported / 2, "{controller:?}: {reading:?} of {reported}");
+            let least = reading.windows * WINDOW;
+            assert!(reading.samples >= least, "{controller:?}: {reading:?} of {reported}");
         }
     }
 }
