@@ -186,13 +186,13 @@ pub mod dynamic {
 pub mod internals {
     pub use crate::algo::*;
     #[cfg(tollgate_loom)]
-    pub use crate::cell::{AdaptiveCell, AdaptivePlan, Busy, VersionedCell};
+    pub use crate::cell::{AdaptiveCell, AdaptivePlan};
     #[cfg(feature = "std")]
     pub use crate::policy::dynamic::DynamicGcraParams;
+    #[cfg(tollgate_loom)]
+    pub use crate::sync::{Busy, Loads, VersionedCell, let_loads_return, model_words};
     #[cfg(any(tollgate_loom, tollgate_shuttle))]
     pub use crate::sync::{Fault, ThreadSlots, plant};
-    #[cfg(tollgate_loom)]
-    pub use crate::sync::{Loads, let_loads_return, model_words};
     #[cfg(tollgate_loom)]
     pub use crate::time::disciplined::{Disciplined, Sample, TimeSource};
 }

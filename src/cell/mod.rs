@@ -2,8 +2,7 @@
 //!
 //! [`StateCell`] is the retry loop of a decision, written once for both kinds of state word: the
 //! [`Head`] of a wide slot, and the [`CompactWord`] that holds its key too. A [`SlotRing`] is the
-//! words beside a head; a [`VersionedCell`] holds a quota that changes; an [`AdaptiveCell`] collects
-//! samples and holds a controller's state.
+//! words beside a head; an [`AdaptiveCell`] collects samples and holds a controller's state.
 
 mod adaptive_cell;
 mod backoff;
@@ -17,7 +16,6 @@ mod state_cell;
 mod state_word;
 #[cfg(all(test, not(any(tollgate_loom, tollgate_shuttle))))]
 pub(crate) mod tests;
-mod versioned;
 
 #[cfg(not(tollgate_loom))]
 pub(crate) use adaptive_cell::{AdaptiveCell, AdaptivePlan};
@@ -31,7 +29,3 @@ pub(crate) use ring::SlotRing;
 pub(crate) use ruling::{Request, Ruling};
 pub(crate) use state_cell::{MaxAhead, StateCell};
 pub(crate) use state_word::{Seen, StateWord};
-#[cfg(not(tollgate_loom))]
-pub(crate) use versioned::VersionedCell;
-#[cfg(tollgate_loom)]
-pub use versioned::{Busy, VersionedCell};

@@ -11,11 +11,11 @@ use crate::algo::{
     Ahead, Algorithm, Grid, Liveness, NoRing, Receipt, Refund, RefundVisitor, Ring, StateMachine,
     Step, Visitor,
 };
-use crate::cell::VersionedCell;
 use crate::decision::{Decision, Denied, Permit};
 use crate::limiter::Limiter;
 use crate::limiter::direct::Direct;
 use crate::quota::{Quota, QuotaError};
+use crate::sync::VersionedCell;
 use crate::time::{Clock, Tick};
 use crate::wait::AsksAgain;
 

@@ -12,6 +12,8 @@ mod fault;
 mod stamped;
 #[cfg(feature = "std")]
 mod thread_slots;
+#[cfg(feature = "std")]
+mod versioned;
 
 #[cfg(tollgate_shuttle)]
 pub use fault::Fault;
@@ -35,6 +37,10 @@ pub use thread_slots::ThreadSlots;
 pub(crate) use thread_slots::act_as_thread;
 #[cfg(feature = "std")]
 pub(crate) use thread_slots::{thread_slot, thread_slot_so_far};
+#[cfg(all(feature = "std", not(tollgate_loom)))]
+pub(crate) use versioned::VersionedCell;
+#[cfg(tollgate_loom)]
+pub use versioned::{Busy, VersionedCell};
 
 /// Whether this is built for models, whose tables are few and small, so that they are full.
 #[cfg(feature = "std")]

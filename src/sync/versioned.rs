@@ -30,7 +30,7 @@
 //! `loom-tests/tests/dynamic_quota.rs`, run by `ci/check.sh loom`, with a model of a torn read. Ordinary
 //! tests do not notice a wrong fence here.
 
-use crate::sync::{AtomicU64, Fault, Ordering, fence, planted};
+use super::{AtomicU64, Fault, Ordering, fence, planted};
 
 /// With several copies, the one that a reader reads is not the next to be written. A model makes do
 /// with fewer.
