@@ -26,7 +26,7 @@ fn gate<A: Algorithm>(algorithm: A) -> Arc<Keyed<A>> {
 }
 
 fn fixed() -> Arc<Keyed<FixedWindow>> {
-    gate(FixedWindow::aligned().leases(TAKE))
+    gate(FixedWindow::anchored().leases(TAKE))
 }
 
 fn halves() -> Arc<Keyed<SubWindows>> {
@@ -89,7 +89,7 @@ fn in_the_next_window() {
     let gate = fixed();
     let [mine, theirs] = asked_by_two(&gate, [(1, at(1)), (1, at(1))]);
     assert_eq!(1 + mine + theirs + left(&gate, KEY, at(1)), LIMIT, "before");
-    let granted = granted_of_the_last(&gate, LIMIT, at(HOUR));
+    let granted = granted_of_the_last(&gate, LIMIT, at(1 + HOUR));
     assert_eq!(granted, 1, "granted after the window");
 }
 

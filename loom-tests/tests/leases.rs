@@ -147,7 +147,7 @@ fn hour<A: Algorithm>(algorithm: A) -> Arc<Keyed<A>> {
 #[test]
 fn two_leases_of_one_window_spend_no_cell_twice() {
     explore_two_whole("lease: 2 leases of a window, each taken and refunded", || {
-        let gate = hour(FixedWindow::aligned().leases(TAKE));
+        let gate = hour(FixedWindow::anchored().leases(TAKE));
         assert_eq!(ask(&gate, KEY, at(1)), 1);
         let other = Arc::clone(&gate);
         let thread = thread::spawn(move || lease(&other, 1));
@@ -178,8 +178,8 @@ fn two_leases_of_sub_windows_spend_no_cell_twice() {
 
 /// A lease of a window is asked again only in the next one.
 fn a_lease_of_the_window_before() {
-    let gate = hour(FixedWindow::aligned().leases(TAKE));
-    let (first, second) = (at(1), at(3_600));
+    let gate = hour(FixedWindow::anchored().leases(TAKE));
+    let (first, second) = (at(1), at(3_601));
     let mut lease = gate.lease_owned(&KEY);
     assert!(lease.ask().at(first).check().is_ok());
     let other = Arc::clone(&gate);
