@@ -1,6 +1,6 @@
 //! Dynamic quotas: a quota changes while threads read it and decide requests.
 //!
-//! The protocols are in `src/cell/versioned.rs` and `src/policy/dynamic.rs`.
+//! The protocols are in `src/sync/versioned.rs` and `src/policy/dynamic.rs`.
 
 #![cfg(tollgate_loom)]
 

@@ -59,7 +59,7 @@ use core::time::Duration;
 
 use crate::decision::{Decision, Denied, Permit};
 use crate::quota::{Quota, QuotaError};
-use crate::time::Tick;
+use crate::time::{Clock, Tick};
 
 /// Bits of a word that hold an algorithm's state.
 pub const PAYLOAD_BITS: u32 = 53;
@@ -237,6 +237,32 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
     #[inline(always)]
     fn dispatch<V: Visitor>(&self, visitor: V) -> V::Out {
         visitor.visit(self)
+    }
+
+    /// As [`dispatch`](Self::dispatch), for a machine that [is still](Self::is_still) as it was built.
+    #[inline(always)]
+    fn dispatch_plain<V: Visitor>(&self, visitor: V) -> V::Out {
+        self.dispatch(visitor)
+    }
+
+    /// Whether this machine is always the same, so that [`still_at`](Self::still_at) returns `None`.
+    #[inline(always)]
+    fn is_still(&self) -> bool {
+        true
+    }
+
+    /// This machine as it is at an instant, for a decision at about that instant, if it is not always the
+    /// same: one whose windows follow the wall clock of `clock`.
+    #[inline(always)]
+    fn still_at(&self, now: impl FnOnce() -> Tick, clock: &impl Clock) -> Option<Self> {
+        let _ = (now, clock);
+        None
+    }
+
+    /// Changes by how many seconds the windows are ahead of UTC; whether that can be changed.
+    fn set_utc_offset_secs(&self, offset_secs: i32) -> bool {
+        let _ = offset_secs;
+        false
     }
 
     /// Cells that a worker may take ahead at a time; 0: the algorithm leases none.

@@ -95,12 +95,15 @@ where
     }
 
     fn charge_spent(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) -> Duration {
+        let still = self.still_at(algo, now);
+        let algo = still.as_ref().unwrap_or(algo);
         let taken = self.charge_anyway(algo, probe, n, now);
         self.turn_of(algo, &taken, now)
     }
 
     fn add(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) {
-        self.table().add(probe, algo, now, n);
+        let still = self.still_at(algo, now);
+        self.table().add(probe, still.as_ref().unwrap_or(algo), now, n);
     }
 
     fn refund(&self, algo: &A::Params, taken: &RefundableCharge, n: u64, at: Option<Tick>) {
@@ -127,11 +130,13 @@ impl<A: Algorithm<Params: Refund>, C: Clock> sealed::Charge for Direct<A, C> {
     }
 
     fn charge_spent(&self, algo: &A::Params, (): (), n: u64, now: Tick) -> Duration {
-        self.charge_anyway(algo, n, now)
+        let still = self.still_at(now);
+        self.charge_anyway(still.as_ref().unwrap_or(algo), n, now)
     }
 
     fn add(&self, algo: &A::Params, (): (), n: u64, now: Tick) {
-        self.cell().add(algo, now, n);
+        let still = self.still_at(now);
+        self.cell().add(still.as_ref().unwrap_or(algo), now, n);
     }
 
     fn refund(&self, _: &A::Params, taken: &RefundableCharge, n: u64, at: Option<Tick>) {

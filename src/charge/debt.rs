@@ -150,7 +150,9 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Limiter<K, A, C> 
     fn charge_shared(&self, n: u64, now: Tick) -> Result<RefundableCharge, Option<Denied>> {
         let WhenFull::Share(shared) = self.when_full() else { return Err(None) };
         self.table().counters().count(Event::Overflowed);
-        Ok(RefundableCharge::Bucket(shared.1.charge(&shared.0.overdrawn(), now, n)?))
+        let still = self.still_at(&shared.0, now);
+        let overdrawn = still.as_ref().unwrap_or(&shared.0).overdrawn();
+        Ok(RefundableCharge::Bucket(shared.1.charge(&overdrawn, now, n)?))
     }
 
     /// How long until a charge could have been made in the usual way.
@@ -163,7 +165,8 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Limiter<K, A, C> 
         match (taken, self.when_full()) {
             (RefundableCharge::Slot(_, paid), _) => turn_of(algo, paid, now),
             (RefundableCharge::Bucket(paid), WhenFull::Share(shared)) => {
-                turn_of(&shared.0, paid, now)
+                let still = self.still_at(&shared.0, now);
+                turn_of(still.as_ref().unwrap_or(&shared.0), paid, now)
             }
             _ => Duration::ZERO,
         }

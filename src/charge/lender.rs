@@ -57,9 +57,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> sealed::Lend for Limiter<K, A, C>
     }
 
     fn lend(&self, probe: Probe, n: u64, now: Tick) -> LentResult {
-        let lend = LendSlot { limiter: self, probe, n, now };
-        let lent = self.params().dispatch_refund(lend);
-        lent.unwrap_or_else(|| self.params().dispatch(LendSlot { limiter: self, probe, n, now }))
+        let still = self.still_at(self.params(), now);
+        let algo = still.as_ref().unwrap_or(self.params());
+        let lent = algo.dispatch_refund(LendSlot { limiter: self, probe, n, now });
+        lent.unwrap_or_else(|| algo.dispatch(LendSlot { limiter: self, probe, n, now }))
     }
 
     fn take_back(&self, taken: &RefundableCharge, n: u64, at: Option<Tick>) {
@@ -77,8 +78,10 @@ impl<A: Algorithm, C: Clock> sealed::Lend for Direct<A, C> {
     }
 
     fn lend(&self, (): (), n: u64, now: Tick) -> LentResult {
-        let lent = self.params().dispatch_refund(LendBucket { cell: self.cell(), n, now });
-        lent.unwrap_or_else(|| self.params().dispatch(LendBucket { cell: self.cell(), n, now }))
+        let still = self.still_at(now);
+        let algo = still.as_ref().unwrap_or(self.params());
+        let lent = algo.dispatch_refund(LendBucket { cell: self.cell(), n, now });
+        lent.unwrap_or_else(|| algo.dispatch(LendBucket { cell: self.cell(), n, now }))
     }
 
     fn take_back(&self, taken: &RefundableCharge, n: u64, at: Option<Tick>) {

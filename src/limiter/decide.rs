@@ -32,7 +32,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         let Some((lookup, now)) = self.look_up_now(probe) else {
             return self.decide_with_extras(plan, probe, n, None);
         };
-        self.judge(self.or_own(plan), (probe, lookup), n, now)
+        let decide = Decide { limiter: self, probe, lookup, now, n, max_delay: None };
+        self.or_own(plan).dispatch_plain(decide)
     }
 
     /// Decides by a time that the caller gives.
@@ -48,10 +49,12 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         let Some(lookup) = self.look_up(probe) else {
             return self.decide_with_extras(plan, probe, n, Some(now));
         };
-        self.judge(self.or_own(plan), (probe, lookup), n, now)
+        let decide = Decide { limiter: self, probe, lookup, now, n, max_delay: None };
+        self.or_own(plan).dispatch_plain(decide)
     }
 
-    /// Decides where threads may have leases of hot keys, or decisions are counted.
+    /// Decides where threads may have leases of hot keys, decisions are counted, or windows follow the wall
+    /// clock.
     #[inline(always)]
     fn decide_with_extras(
         &self,
@@ -67,7 +70,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         self.decide_counting(plan, probe, n, at)
     }
 
-    /// Decides, and counts the decision.
+    /// Decides by the algorithm as it is at the time, and counts the decision.
     #[inline(never)]
     fn decide_counting(
         &self,
@@ -92,7 +95,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         }
     }
 
-    /// Looks a key up. `None`: leases of hot keys come before that, or decisions are counted.
+    /// Looks a key up. `None`: the limiter is not plain.
     #[inline(always)]
     fn look_up(&self, probe: Probe) -> Option<Lookup<'_>> {
         if let Some(lookup) = self.look_at_preferred(probe) {
@@ -130,7 +133,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     #[inline(always)]
     fn decide_by_coarse(&self, probe: Probe, n: u64, coarse: Tick) -> Decision {
         let lookup = self.table.find_at_once(probe);
-        if let Some(permit) = self.params.dispatch(Admit { lookup, now: coarse, n }) {
+        // Where windows follow the wall clock, the precise time decides.
+        if self.params.is_still()
+            && let Some(permit) = self.params.dispatch(Admit { lookup, now: coarse, n })
+        {
             self.count(true);
             return Ok(permit);
         }
@@ -155,25 +161,15 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     pub(super) fn decide_by(
         &self,
         algo: &A::Params,
-        found: (Probe, Lookup<'_>),
-        n: u64,
-        now: Tick,
-    ) -> Decision {
-        let decision = self.judge(algo, found, n, now);
-        self.count(decision.is_ok());
-        decision
-    }
-
-    /// Decides, and counts nothing.
-    #[inline(always)]
-    fn judge(
-        &self,
-        algo: &A::Params,
         (probe, lookup): (Probe, Lookup<'_>),
         n: u64,
         now: Tick,
     ) -> Decision {
-        algo.dispatch(Decide { limiter: self, probe, lookup, now, n, max_delay: None })
+        let still = self.still_at(algo, now);
+        let decide = Decide { limiter: self, probe, lookup, now, n, max_delay: None };
+        let decision = still.as_ref().unwrap_or(algo).dispatch(decide);
+        self.count(decision.is_ok());
+        decision
     }
 
     /// Decides where a request accepts no longer delay than `max_delay`.
@@ -185,6 +181,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         now: Tick,
         max_delay: Duration,
     ) -> Decision {
+        let still = self.still_at(algo, now);
+        let algo = still.as_ref().unwrap_or(algo);
         let (lookup, bound) = (self.table.find_at_once(probe), Some(max_delay));
         let decide = Decide { limiter: self, probe, lookup, now, n, max_delay: bound };
         let decision = WithinDelay::new(algo, max_delay).dispatch(decide);
@@ -202,7 +200,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         let Some((lookup, now)) = self.look_up_now(probe) else {
             return self.allow_with_extras(plan, probe, n, None);
         };
-        self.allow_found(plan, (probe, lookup), n, now)
+        let decide = Decide { limiter: self, probe, lookup, now, n, max_delay: None };
+        self.or_own(plan).dispatch_plain(Allow(decide))
     }
 
     /// Answers yes or no by a time that the caller gives.
@@ -212,10 +211,12 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         let Some(lookup) = self.look_up(probe) else {
             return self.allow_with_extras(plan, probe, n, Some(now));
         };
-        self.allow_found(plan, (probe, lookup), n, now)
+        let decide = Decide { limiter: self, probe, lookup, now, n, max_delay: None };
+        self.or_own(plan).dispatch_plain(Allow(decide))
     }
 
-    /// Answers yes or no where threads may have leases of hot keys, or decisions are counted.
+    /// Answers yes or no where threads may have leases of hot keys, decisions are counted, or windows follow
+    /// the wall clock.
     #[inline(never)]
     fn allow_with_extras(
         &self,
@@ -227,22 +228,13 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         if plan.is_none() && self.shares.is_some() {
             return self.decide_leasing(probe, n, || self.or_now(at)).is_ok();
         }
-        let found = (probe, self.table.find_at_once(probe));
-        let allowed = self.allow_found(plan, found, n, self.or_now(at));
+        let (lookup, now) = (self.table.find_at_once(probe), self.or_now(at));
+        let still = self.still_at(self.or_own(plan), now);
+        let algo = still.as_ref().unwrap_or_else(|| self.or_own(plan));
+        let decide = Decide { limiter: self, probe, lookup, now, n, max_delay: None };
+        let allowed = algo.dispatch(Allow(decide));
         self.count(allowed);
         allowed
-    }
-
-    #[inline(always)]
-    fn allow_found(
-        &self,
-        plan: Option<&A::Params>,
-        (probe, lookup): (Probe, Lookup<'_>),
-        n: u64,
-        now: Tick,
-    ) -> bool {
-        let decide = Decide { limiter: self, probe, lookup, now, n, max_delay: None };
-        self.or_own(plan).dispatch(Allow(decide))
     }
 
     /// Whether it pays to begin lookups ahead: a key's slot is likely to be in no near cache, and
@@ -287,6 +279,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         n: u64,
         now: Tick,
     ) -> Decision {
+        let still = self.still_at(algo, now);
+        let algo = still.as_ref().unwrap_or(algo);
         let seen = self.table.peek(probe, algo, now, n);
         algo.answer(seen.unwrap_or_else(|| unseen(algo, n, now)), now, n)
     }
@@ -300,6 +294,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         now: Tick,
         max_delay: Duration,
     ) -> Decision {
+        let still = self.still_at(algo, now);
+        let algo = still.as_ref().unwrap_or(algo);
         self.peek_by(&WithinDelay::new(algo, max_delay), probe, n, now)
     }
 
@@ -340,7 +336,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         OutOfLine(match &self.when_full {
             WhenFull::Evict | WhenFull::Deny => {
                 counters.count(Event::DeniedFull);
-                Err(self.params.no_slot(nearest_idle, now, self.table.skew()))
+                let still = self.still_at(&self.params, now);
+                let algo = still.as_ref().unwrap_or(&self.params);
+                Err(algo.no_slot(nearest_idle, now, self.table.skew()))
             }
             WhenFull::Admit => {
                 counters.count(Event::AdmittedFull);
@@ -349,6 +347,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             WhenFull::Share(shared) => {
                 counters.count(Event::Overflowed);
                 let (params, cell) = &**shared;
+                let still = self.still_at(params, now);
+                let params = still.as_ref().unwrap_or(params);
                 match max_delay {
                     Some(bound) => cell.check(&WithinDelay::new(params, bound), now, n),
                     None => cell.check(params, now, n),
@@ -359,10 +359,20 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 
     /// Admits, and answers as if the key were fresh.
     fn admit_untracked(&self, n: u64, now: Tick) -> Decision {
-        match self.params.answer(unseen(&self.params, n, now), now, n) {
+        let still = self.still_at(&self.params, now);
+        let algo = still.as_ref().unwrap_or(&self.params);
+        match algo.answer(unseen(algo, n, now), now, n) {
             Err(denied) if !denied.is_final() => Ok(Permit::despite(denied)),
             decision => decision,
         }
+    }
+}
+
+impl<K: ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
+    /// The algorithm at an instant, if its windows follow the wall clock.
+    #[inline(always)]
+    pub(crate) fn still_at<M: StateMachine>(&self, algo: &M, now: Tick) -> Option<M> {
+        algo.still_at(|| now, &self.clock)
     }
 }
 

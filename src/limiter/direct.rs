@@ -5,9 +5,9 @@ use core::time::Duration;
 use crossbeam_utils::CachePadded;
 
 use crate::algo::gcra::Gcra;
-use crate::algo::{Algorithm, WithinDelay};
+use crate::algo::{Algorithm, StateMachine, WithinDelay};
 use crate::cell::DirectCell;
-use crate::decision::Decision;
+use crate::decision::{Decision, OutOfLine};
 use crate::limiter::ask::Ask;
 use crate::limiter::builder::ClockSource;
 use crate::limiter::direct_builder::DirectBuilder;
@@ -154,7 +154,9 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     /// Decides by the limiter's clock.
     #[inline(always)]
     pub(super) fn decide_now(&self, n: u64) -> Decision {
-        if let Some(coarse) = self.clock.coarse()
+        // Where windows follow the wall clock, the precise time decides.
+        if self.params.is_still()
+            && let Some(coarse) = self.clock.coarse()
             && let Some(permit) = self.cell.admit(&self.params, coarse, n)
         {
             return Ok(permit);
@@ -165,12 +167,33 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     /// Decides by a time that the caller gives.
     #[inline(always)]
     pub(crate) fn decide_at(&self, n: u64, now: Tick) -> Decision {
-        self.cell.check(&self.params, now, n)
+        match self.params.is_still() {
+            true => self.cell.check(&self.params, now, n),
+            false => {
+                let OutOfLine(decision) = self.decide_following(n, now);
+                decision
+            }
+        }
+    }
+
+    /// The same by windows that follow the wall clock.
+    #[inline(never)]
+    fn decide_following(&self, n: u64, now: Tick) -> OutOfLine<Decision> {
+        let still = self.still_at(now);
+        OutOfLine(self.cell.check(still.as_ref().unwrap_or(&self.params), now, n))
+    }
+
+    /// The algorithm at an instant, if its windows follow the wall clock.
+    #[inline(always)]
+    pub(crate) fn still_at(&self, now: Tick) -> Option<A::Params> {
+        self.params.still_at(|| now, &self.clock)
     }
 
     /// Decides where a request accepts no longer delay than `max_delay`.
     pub(crate) fn decide_within(&self, n: u64, now: Tick, max_delay: Duration) -> Decision {
-        self.cell.check(&WithinDelay::new(&self.params, max_delay), now, n)
+        let still = self.still_at(now);
+        let algo = still.as_ref().unwrap_or(&self.params);
+        self.cell.check(&WithinDelay::new(algo, max_delay), now, n)
     }
 
     /// Answers yes or no by the limiter's clock.
@@ -185,17 +208,29 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     /// Answers yes or no by a time that the caller gives.
     #[inline(always)]
     pub(super) fn allows_at(&self, n: u64, now: Tick) -> bool {
-        self.cell.allow(&self.params, now, n)
+        match self.params.is_still() {
+            true => self.cell.allow(&self.params, now, n),
+            false => self.allow_following(n, now),
+        }
+    }
+
+    #[inline(never)]
+    fn allow_following(&self, n: u64, now: Tick) -> bool {
+        let still = self.still_at(now);
+        self.cell.allow(still.as_ref().unwrap_or(&self.params), now, n)
     }
 
     /// The answer to `n` cells with nothing charged.
     pub(super) fn answer_at(&self, n: u64, now: Tick) -> Decision {
-        self.cell.peek(&self.params, now, n)
+        let still = self.still_at(now);
+        self.cell.peek(still.as_ref().unwrap_or(&self.params), now, n)
     }
 
     /// The same, where a request accepts no longer delay than `max_delay`.
     pub(crate) fn answer_within(&self, n: u64, now: Tick, max_delay: Duration) -> Decision {
-        self.cell.peek(&WithinDelay::new(&self.params, max_delay), now, n)
+        let still = self.still_at(now);
+        let algo = still.as_ref().unwrap_or(&self.params);
+        self.cell.peek(&WithinDelay::new(algo, max_delay), now, n)
     }
 
     /// The time given, or that of the limiter's clock.

@@ -12,6 +12,7 @@ mod hot_keys;
 pub(crate) mod plan;
 pub(crate) mod slot_layout;
 pub(crate) mod stats;
+mod utc_offset;
 
 pub use ask::Gate;
 pub use batch::AskEach;
@@ -85,7 +86,7 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 pub struct Limiter<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
     /// A decision begins with the slot that the key prefers: the table has slack, and the limiter is plain.
     begins_at_preferred: bool,
-    /// Neither counts decisions nor leases hot keys.
+    /// It neither counts decisions nor leases hot keys, and its windows follow no wall clock.
     is_plain: bool,
     table: Table,
     params: A::Params,
@@ -254,7 +255,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn len_at(&self, now: Tick) -> usize {
-        self.table.estimate_live(&self.params, now, LEN_SAMPLE_BUCKETS)
+        let still = self.still_at(&self.params, now);
+        let algo = still.as_ref().unwrap_or(&self.params);
+        self.table.estimate_live(algo, now, LEN_SAMPLE_BUCKETS)
     }
 
     /// Whether [`len`](Self::len) is zero.
@@ -323,7 +326,7 @@ impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
         tally: Option<Tally>,
         shares: Option<HotKeyLeases>,
     ) -> Self {
-        let is_plain = tally.is_none() && shares.is_none();
+        let is_plain = tally.is_none() && shares.is_none() && params.is_still();
         let hasher = seeds.hasher();
         Self {
             begins_at_preferred: is_plain && table.has_slack(),

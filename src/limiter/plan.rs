@@ -93,7 +93,9 @@ impl<A: Algorithm> Plan<A> {
     /// If that limiter counts time in other units.
     #[inline(always)]
     pub(crate) fn params_for(&self, own: &A::Params) -> &A::Params {
-        assert!(self.params.grid().counts_as(own.grid()), "a plan is for the limiter that made it");
+        let is_of_it =
+            self.params.grid().counts_as(own.grid()) && self.params.is_still() == own.is_still();
+        assert!(is_of_it, "a plan is for the limiter that made it");
         &self.params
     }
 }

@@ -51,6 +51,8 @@ pub enum QuotaError {
     LogWindowsTooFarApart,
     /// The UTC offset of an aligned window is a day or more.
     UtcOffsetTooLarge,
+    /// The UTC offset of a limiter cannot change while it is in use.
+    UtcOffsetFixed,
     /// The cold factor of a warm-up is 0, or above 100.
     ColdFactorOutOfRange,
     /// The state of a warm-up has no room for this period at this rate.
@@ -142,6 +144,10 @@ impl fmt::Display for QuotaError {
             Self::UtcOffsetTooLarge => {
                 "the UTC offset is a day or more: give seconds east of Greenwich, \
                  for example 3600 for +01:00"
+            }
+            Self::UtcOffsetFixed => {
+                "the windows of this limiter do not follow the wall clock, so its UTC offset cannot \
+                 change: use FixedWindow::aligned()"
             }
             Self::ColdFactorOutOfRange => {
                 "the cold factor is not within 1 and 100: 3 is usual, 1 is no warm-up at all"

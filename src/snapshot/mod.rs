@@ -7,7 +7,7 @@ mod shape;
 
 pub use restore::RestoreError;
 
-use crate::algo::{Algorithm, Rebase, StateMachine};
+use crate::algo::{Algorithm, Moment, Rebase, StateMachine};
 use crate::limiter::{Limiter, WhenFull};
 use crate::table::TRIES;
 use crate::time::Clock;
@@ -71,6 +71,10 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Limiter<K, A, C> {
         // In this order: a pause between the two makes the states younger.
         let now = self.clock().now();
         let unix_nanos = self.clock().unix_now_nanos();
+        let still = self.still_at(self.params(), now);
+        let algo = still.as_ref().unwrap_or(self.params());
+        let moment = Moment { tick: now, unix_origin_nanos: self.clock().unix_origin_nanos() };
+        let moment = self.params().unstepped(algo, moment);
         let overflow = match self.when_full() {
             WhenFull::Share(shared) => shared.1.state::<A::Params>(TRIES),
             WhenFull::Evict | WhenFull::Deny | WhenFull::Admit => None,
@@ -78,13 +82,13 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Limiter<K, A, C> {
         let header = Header {
             keys: 0,
             unix_nanos,
-            tick: now.as_nanos(),
-            unix_origin_nanos: self.clock().unix_origin_nanos(),
+            tick: moment.tick.as_nanos(),
+            unix_origin_nanos: moment.unix_origin_nanos,
             seeds: self.seeds(),
             proof: self.seeds().proof(),
             shape: Shape::of(self),
             overflow,
         };
-        format::write(header, self.table().rows(self.params(), self.params().instant(now)))
+        format::write(header, self.table().rows(algo, algo.instant(now)))
     }
 }

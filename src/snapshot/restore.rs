@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::format::{Header, Rows, VERSION, damaged, open};
 use super::shape::Shape;
-use crate::algo::{Algorithm, Moment, PAYLOAD_BITS, Rebase, Restart, StateMachine};
+use crate::algo::{Algorithm, ClockChange, Moment, PAYLOAD_BITS, Rebase, Restart, StateMachine};
 use crate::limiter::builder::{BuildError, Builder};
 use crate::limiter::{Limiter, WhenFull};
 use crate::table::{Row, SavedSlot};
@@ -163,8 +163,9 @@ fn fill<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
 ) -> Result<(), RestoreError> {
     let restart = restart(gate.clock(), header);
     let (params, table) = (gate.params(), gate.table());
-    let change = params.clock_change(&restart);
-    let instant = params.instant(restart.now.tick);
+    let change = clock_change(gate, params, restart);
+    let still = gate.still_at(params, restart.now.tick);
+    let instant = still.as_ref().unwrap_or(params).instant(restart.now.tick);
     let (words_in_slot, ring_cells) = (table.words_in_slot(), params.kept_cells());
     let mut keys = 0;
     while let Some(mut row) = rows.next(words_in_slot, ring_cells)? {
@@ -196,7 +197,9 @@ fn fill<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
                 return Err(damaged("its overflow state is invalid"));
             }
             let mut ring = ring.clone();
-            if let Some(state) = params.rebase(*state, &mut ring, &params.clock_change(&restart)) {
+            if let Some(state) =
+                params.rebase(*state, &mut ring, &clock_change(gate, params, restart))
+            {
                 cell.restore::<A::Params>(state, &ring);
             }
             Ok(())
@@ -206,6 +209,16 @@ fn fill<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
         }
         (_, None) => Ok(()),
     }
+}
+
+fn clock_change<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
+    gate: &Limiter<K, A, C>,
+    params: &A::Params,
+    restart: Restart,
+) -> ClockChange {
+    let still = gate.still_at(params, restart.now.tick);
+    let now = params.unstepped(still.as_ref().unwrap_or(params), restart.now);
+    params.clock_change(&Restart { now, ..restart })
 }
 
 fn restart(clock: &impl Clock, header: &Header) -> Restart {

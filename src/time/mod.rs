@@ -9,6 +9,8 @@ pub(crate) mod clocks;
 pub(crate) mod disciplined;
 #[cfg(feature = "std")]
 pub(crate) mod quanta_clock;
+#[cfg(feature = "std")]
+pub(crate) mod wall;
 
 use core::time::Duration;
 
@@ -166,17 +168,16 @@ pub trait Clock {
 
     /// Nanoseconds from the Unix epoch to this clock's [`Tick::ZERO`]; by default 0.
     ///
-    /// It is read by snapshots of a limiter, and once by windows aligned to the wall clock, when
-    /// the limiter is built.
+    /// It is read when a limiter is built or saved, for windows aligned to the wall clock.
     fn unix_origin_nanos(&self) -> u64 {
         0
     }
 
-    /// The Unix time in nanoseconds at [`now`](Self::now), from which a restored limiter computes
-    /// how long the process was away. The default counts from the origin; a clock whose counter may
-    /// drift reads the system's clock instead.
+    /// The Unix time in nanoseconds at [`now`](Self::now). The default counts from the origin; a clock
+    /// beside which the wall clock may be set, or slewed, reads the wall clock instead.
     ///
-    /// Only snapshots of a limiter read it.
+    /// [`FixedWindow::aligned`](crate::FixedWindow::aligned) reads it at the end of each window, to follow
+    /// the wall clock. A restored limiter computes from it how long the process was away.
     fn unix_now_nanos(&self) -> u64 {
         self.unix_origin_nanos().saturating_add(self.now().as_nanos())
     }
@@ -231,10 +232,18 @@ clock_behind!(&C, #[cfg(feature = "std")] std::sync::Arc<C>);
 #[derive(Debug, Default)]
 pub struct ManualClock {
     #[cfg(feature = "std")]
-    now: std::sync::Arc<SharedNanos>,
+    times: std::sync::Arc<ManualTimes>,
     #[cfg(not(feature = "std"))]
-    now: SharedNanos,
+    times: ManualTimes,
     unix_origin_nanos: u64,
+}
+
+#[cfg(target_has_atomic = "64")]
+#[derive(Debug, Default)]
+struct ManualTimes {
+    now: SharedNanos,
+    /// By how much the wall clock was set forward, in two's complement.
+    stepped: SharedNanos,
 }
 
 #[cfg(target_has_atomic = "64")]
@@ -271,7 +280,7 @@ impl ManualClock {
     /// assert_eq!(clock.now(), Tick::MAX);
     /// ```
     pub fn set(&self, now: Tick) {
-        self.now.set(now.as_nanos());
+        self.times.now.set(now.as_nanos());
     }
 
     /// Moves the clock forward by `span`, at most to [`Tick::MAX`].
@@ -284,7 +293,26 @@ impl ManualClock {
     /// assert_eq!(clock.now(), Tick::from_nanos(5));
     /// ```
     pub fn advance(&self, span: Duration) {
-        self.now.advance(saturating_nanos(span));
+        self.times.now.advance(saturating_nanos(span));
+    }
+
+    /// Sets the wall clock, forward or back, as an administrator or a time server does: the Unix time of
+    /// the present. The ticks do not change, and the Unix time goes on with them from there.
+    /// [`unix_origin_nanos`](Clock::unix_origin_nanos) is the time that the wall clock showed at first.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Clock, ManualClock, Tick};
+    /// let clock = ManualClock::starting_at_unix_nanos(807_256_800_000_000_000);
+    /// clock.advance(Duration::from_secs(2));
+    /// clock.set_unix_nanos(807_253_202_000_000_000); // an hour back
+    /// clock.advance(Duration::from_secs(1));
+    /// assert_eq!(clock.now(), Tick::from_nanos(3_000_000_000));
+    /// assert_eq!(clock.unix_now_nanos(), 807_253_203_000_000_000);
+    /// ```
+    pub fn set_unix_nanos(&self, unix_nanos: u64) {
+        let unstepped = self.unix_origin_nanos.wrapping_add(self.times.now.read());
+        self.times.stepped.set(unix_nanos.wrapping_sub(unstepped));
     }
 }
 
@@ -292,11 +320,16 @@ impl ManualClock {
 impl Clock for ManualClock {
     #[inline]
     fn now(&self) -> Tick {
-        Tick::from_nanos(self.now.read())
+        Tick::from_nanos(self.times.now.read())
     }
 
     fn unix_origin_nanos(&self) -> u64 {
         self.unix_origin_nanos
+    }
+
+    fn unix_now_nanos(&self) -> u64 {
+        let unstepped = self.unix_origin_nanos.saturating_add(self.times.now.read());
+        unstepped.saturating_add_signed(self.times.stepped.read().cast_signed())
     }
 }
 

@@ -35,8 +35,8 @@ use crate::time::{Clock, Tick, saturating_nanos};
 /// - Between two corrections, a counter that jumps by less than half a second, or stands while the system's
 ///   clock runs on, is not noticed. The next correction sets the clock right, back if it is ahead by 0.9 ms
 ///   or more. (A reading of an earlier time never grants more.)
-/// - The wall clock is read once, when the clock is made: see
-///   [`unix_origin_nanos`](Clock::unix_origin_nanos).
+/// - Ticks do not follow the wall clock. [`unix_now_nanos`](Clock::unix_now_nanos) reads it, and
+///   [`unix_origin_nanos`](Clock::unix_origin_nanos) is what it was when the clock was made.
 /// - A process that is forked while another thread makes a correction may read the system's clock from
 ///   then on, which is slower.
 ///

@@ -27,4 +27,5 @@ mod snapshot;
 mod tiers;
 mod wait_queue;
 mod wait_retry;
+mod wall_clock;
 mod windows;

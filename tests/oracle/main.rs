@@ -13,6 +13,7 @@ mod outlet;
 mod peers;
 mod rate;
 mod ring_meter;
+mod wall_clock;
 mod warm_up;
 mod window_meter;
 mod words;

@@ -13,7 +13,7 @@ use crate::algo::{
     Visitor, sealed::Sealed,
 };
 use crate::decision::{Denied, Permit};
-use crate::time::Tick;
+use crate::time::{Clock, Tick};
 
 /// As the algorithm itself: a snapshot of a limiter of either type restores to the other.
 impl Rebase for AnyParams {
@@ -23,6 +23,14 @@ impl Rebase for AnyParams {
 
     fn config_words(&self, unix_origin_nanos: u64) -> [u64; CONFIG_WORDS] {
         each_machine!(self, each => each.config_words(unix_origin_nanos))
+    }
+
+    fn wall_ahead_nanos(&self) -> i64 {
+        each_machine!(self, each => each.wall_ahead_nanos())
+    }
+
+    fn wall_shift_nanos(&self) -> u64 {
+        each_machine!(self, each => each.wall_shift_nanos())
     }
 
     fn clock_change(&self, restart: &Restart) -> ClockChange {
@@ -46,7 +54,26 @@ impl StateMachine for AnyParams {
 
     #[inline(always)]
     fn dispatch<V: Visitor>(&self, visitor: V) -> V::Out {
-        each_machine!(self, each => visitor.visit(each))
+        each_machine!(self, each => each.dispatch(visitor))
+    }
+
+    #[inline(always)]
+    fn dispatch_plain<V: Visitor>(&self, visitor: V) -> V::Out {
+        each_machine!(self, each => each.dispatch_plain(visitor))
+    }
+
+    #[inline(always)]
+    fn is_still(&self) -> bool {
+        each_machine!(self, each => each.is_still())
+    }
+
+    #[inline(always)]
+    fn still_at(&self, now: impl FnOnce() -> Tick, clock: &impl Clock) -> Option<Self> {
+        each_machine!(self, each => each.still_at(now, clock).map(Into::into))
+    }
+
+    fn set_utc_offset_secs(&self, offset_secs: i32) -> bool {
+        each_machine!(self, each => each.set_utc_offset_secs(offset_secs))
     }
 
     fn lease_cells(&self) -> u64 {

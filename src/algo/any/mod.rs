@@ -86,7 +86,7 @@ machines! { $
     /// assert_eq!(log.params(&Quota::per_minute(10), 0)?.ring_cells(), 12);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     AnyParams,
     AnyView,

@@ -19,7 +19,9 @@
 //!
 //! `n` cells are admitted iff `counted + n <= limit`, in the window of `now`. An anchored window
 //! opens with the first event after the last one ended and lasts one period. An aligned window
-//! covers one period of the wall clock.
+//! covers one period of the wall clock. A decision is made by parameters of one instant, which say how
+//! far wall time is ahead of the clock, and for how many windows more the present one is held
+//! ([`StateMachine::still_at`]; the head of `src/time/wall/mod.rs` says how).
 //!
 //! # Units
 //!
@@ -31,21 +33,31 @@
 //! smallest (in steps of 1, 2, 5) that lets the ring outlast every [`Tick`], but a window has at
 //! least 10,000 units (1,000 above 10^6 cells a second) if that leaves a nanosecond each.
 
+#[cfg(feature = "std")]
+mod anchored;
 mod refund;
 
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use super::grid::Grid;
 #[cfg(feature = "std")]
-use super::oracle::Window;
+use anchored::Anchored;
+
+use super::grid::Grid;
 use super::{
     Algorithm, COMPACT_BITS, Liveness, PAYLOAD_BITS, RefundVisitor, Ring, StateMachine, Step,
     sealed::Sealed,
 };
+#[cfg(feature = "std")]
+use super::{Visitor, oracle::Window};
 use crate::decision::{Denied, NEVER, Permit, Reading};
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
+#[cfg(feature = "std")]
+use crate::time::{
+    Clock,
+    wall::{Placed, WallClock},
+};
 use crate::word::Field;
 
 /// The largest limit: 31 bits of the word, so that one more fits, which leaves 22 for the time.
@@ -105,8 +117,37 @@ impl FixedWindow {
     /// Windows aligned to the wall clock: full seconds, minutes, hours, days in UTC; weeks begin
     /// on Monday. Other periods count from the Unix epoch.
     ///
-    /// The wall clock is read once, when the limiter is built: a later step of the system's
-    /// clock does not move the windows.
+    /// The windows follow the wall clock, [`Clock::unix_now_nanos`](crate::Clock::unix_now_nanos). The
+    /// thread that finds a window to have ended reads it, some hundred nanoseconds; no thread waits for it.
+    ///
+    /// **Guarantee**, whatever happens to the wall clock (it is set, slewed, or goes on while the machine
+    /// is suspended):
+    ///
+    /// - Within a window nothing changes. When the window ends by the wall clock of its beginning, the
+    ///   next one is that of the wall clock of now.
+    /// - No window is granted twice. If the wall clock was set back, the window in force is held until
+    ///   the wall clock reaches that window's end: for an hour, if it was set back by an hour, also where
+    ///   windows are minutes. `retry_after` says so from the edge on.
+    /// - If it was set forward, or the machine was suspended, windows are skipped.
+    /// - Daylight saving changes no wall clock, which is UTC. Windows follow it by
+    ///   [`set_utc_offset_secs`](crate::Limiter::set_utc_offset_secs), from the next edge on.
+    /// - [`ManualClock::set_unix_nanos`](crate::ManualClock::set_unix_nanos) sets a wall clock for tests.
+    ///
+    /// **Not guaranteed.**
+    ///
+    /// - The window in which the wall clock is set lasts as long as before, so it may end at another
+    ///   time of the day: after a suspension of ten hours, a day ends ten hours late. From then on,
+    ///   windows begin with those of the wall clock.
+    /// - Two decisions at the same edge, while the wall clock is being set, may read different times.
+    ///   Each window is granted once nevertheless.
+    /// - A restart forgets that a window is held. A [snapshot](crate::Limiter::snapshot) keeps what that window
+    ///   has counted for the wall clock's window at the restart; the ones after it may be granted once more.
+    /// - After a step forward, idle keys give up their slots at the edge, and not `max_clock_skew` after it.
+    /// - An instant that the caller gives ahead of the limiter's clock is placed by the wall clock of now.
+    /// - Without the feature `std`, the wall clock is read once, when the limiter is built.
+    ///
+    /// Local time is set by [`utc_offset_secs`](Self::utc_offset_secs), and changed while in use by
+    /// [`Limiter::set_utc_offset_secs`](crate::Limiter::set_utc_offset_secs).
     ///
     /// ```
     /// # use tollgate::{Direct, FixedWindow, ManualClock, Quota, Tick};
@@ -209,7 +250,7 @@ impl FixedWindow {
         let count = Field::new(0, u64::BITS - (quota.limit() + 1).leading_zeros());
         let end = count.above(bits - count.bits());
         let period = quota.period_nanos();
-        let (length, ahead_nanos) = match self.utc_offset_secs {
+        let (length, into) = match self.utc_offset_secs {
             Some(offset) => (1, into_window(period, origin, offset)?),
             None => (units_in_window(quota, end), 0),
         };
@@ -218,8 +259,24 @@ impl FixedWindow {
         }
         let grid = Grid::new(length, period, end.max(), length);
         let limit = NonZeroU64::new(quota.limit()).ok_or(QuotaError::ZeroLimit)?;
-        let lease_cells = self.lease_cells;
-        Ok(Some(FixedWindowParams { grid, limit, length, ahead_nanos, count, end, lease_cells }))
+        // A window of more than 292 years counts from the clock's origin.
+        let ahead_nanos = i64::try_from(into).unwrap_or(0);
+        Ok(Some(FixedWindowParams {
+            grid,
+            limit,
+            length,
+            ahead_nanos,
+            count,
+            end,
+            lease_cells: self.lease_cells,
+            is_anchored: self.utc_offset_secs.is_none(),
+            held: 0,
+            held_for: 0,
+            #[cfg(feature = "std")]
+            wall: self
+                .utc_offset_secs
+                .map(|offset| WallClock::new(period, ahead_nanos, origin, offset)),
+        }))
     }
 }
 
@@ -229,15 +286,24 @@ pub(super) fn into_window(
     unix_origin_nanos: u64,
     offset_secs: i32,
 ) -> Result<u64, QuotaError> {
-    if offset_secs <= -DAY_SECS || offset_secs >= DAY_SECS {
-        return Err(QuotaError::UtcOffsetTooLarge);
-    }
-    let into_week = if period.is_multiple_of(WEEK_NANOS) { EPOCH_INTO_WEEK_NANOS } else { 0 };
-    let local = i128::from(unix_origin_nanos)
-        + i128::from(offset_secs) * 1_000_000_000
-        + i128::from(into_week);
+    let local = i128::from(unix_origin_nanos) + local_base(period, offset_secs)?;
     let into = local.rem_euclid(i128::from(period));
     Ok(u64::try_from(into).expect("a remainder of a u64 is one"))
+}
+
+/// How far into its window the Unix epoch lies, in nanoseconds, or whole periods more or less.
+fn local_base(period: u64, offset_secs: i32) -> Result<i128, QuotaError> {
+    check_offset(offset_secs)?;
+    let into_week = if period.is_multiple_of(WEEK_NANOS) { EPOCH_INTO_WEEK_NANOS } else { 0 };
+    Ok(i128::from(offset_secs) * 1_000_000_000 + i128::from(into_week))
+}
+
+/// An offset from UTC is less than a day.
+pub(crate) fn check_offset(offset_secs: i32) -> Result<(), QuotaError> {
+    match offset_secs <= -DAY_SECS || offset_secs >= DAY_SECS {
+        true => Err(QuotaError::UtcOffsetTooLarge),
+        false => Ok(()),
+    }
 }
 
 /// Units in an anchored window, chosen as the module says. The quota is valid.
@@ -268,17 +334,24 @@ fn units_in_window(quota: &Quota, end: Field) -> u64 {
 /// assert!(params.answer(params.fresh(Tick::ZERO), Tick::ZERO, 3).is_err());
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixedWindowParams {
     grid: Grid,
     limit: NonZeroU64,
     /// Units in a window.
     length: u64,
     /// Added to every instant, so that aligned windows begin on the grid's units.
-    ahead_nanos: u64,
+    ahead_nanos: i64,
     count: Field,
     end: Field,
     lease_cells: u64,
+    is_anchored: bool,
+    /// Whole windows for which the window is held, and has been, because the wall clock was set back.
+    held: u64,
+    held_for: u64,
+    /// `None`: anchored, or as it is at one instant.
+    #[cfg(feature = "std")]
+    wall: Option<WallClock>,
 }
 
 /// A word, read at an instant.
@@ -300,12 +373,16 @@ impl FixedWindowParams {
 
     #[inline(always)]
     fn aligned(&self, now: Tick) -> Tick {
-        Tick::from_nanos(now.as_nanos().saturating_add(self.ahead_nanos))
+        Tick::from_nanos(now.as_nanos().saturating_add_signed(self.ahead_nanos))
     }
 
-    #[inline(always)]
     fn view(&self, word: u64, now: Tick) -> View {
-        let now = self.aligned(now);
+        self.view_at(word, self.aligned(now))
+    }
+
+    /// By an instant that is aligned.
+    #[inline(always)]
+    fn view_at(&self, word: u64, now: Tick) -> View {
         let floor = self.grid.floor(now);
         let ahead = self.grid.ahead(self.end.of(word), floor);
         let counted = if ahead > 0 { self.count.lowest_of(word) } else { 0 };
@@ -320,14 +397,45 @@ impl FixedWindowParams {
     }
 
     #[inline(always)]
-    fn reading(&self, view: &View, counted: u64, ahead: u64) -> Reading {
+    fn reading(&self, view: &View, counted: u64, ahead: u64, held: u64) -> Reading {
         Reading {
             limit: self.limit.get(),
             room: self.limit.get().saturating_sub(counted),
             cell: NonZeroU64::MIN,
-            until_idle: if counted == 0 { 0 } else { ahead },
+            until_idle: if counted == 0 { 0 } else { ahead + held },
             scale: self.grid.scale(view.now, view.floor),
         }
+    }
+
+    #[inline(always)]
+    fn step_at(&self, word: u64, now: Tick, n: u64) -> Step {
+        let view = self.view_at(word, now);
+        if n == 0 {
+            let next = self.end.set(self.count.of(word), self.end.of(word));
+            return Step::Admit { next };
+        }
+        // The type says that the limit is not zero, so a request for one cell needs no comparison here.
+        if n > self.limit.get() || view.counted > self.limit.get() - n {
+            return Step::Deny;
+        }
+        let end = self.grid.later(view.floor, self.ahead_after(&view));
+        let next = self.end.fill(view.counted + n, end);
+        debug_assert_eq!(next >> PAYLOAD_BITS, 0, "the state fits the payload");
+        Step::Admit { next }
+    }
+
+    #[inline(always)]
+    fn permit_at(&self, word: u64, now: Tick, n: u64, held: u64) -> Permit {
+        let view = self.view_at(word, now);
+        let counted = view.counted.saturating_add(n);
+        Permit::new(self.reading(&view, counted, self.ahead_after(&view), held))
+    }
+
+    #[inline(always)]
+    fn denied_at(&self, word: u64, now: Tick, n: u64, held: u64) -> Denied {
+        let view = self.view_at(word, now);
+        let wait = if n > self.limit.get() { NEVER } else { view.ahead + held };
+        Denied::new(self.reading(&view, view.counted, view.ahead, held), wait)
     }
 }
 
@@ -339,11 +447,40 @@ impl StateMachine for FixedWindowParams {
     type View = u64;
     const MAY_BE_COMPACT: bool = true;
 
+    /// Windows that follow no wall clock are anchored.
+    #[cfg(feature = "std")]
+    #[inline(always)]
+    fn dispatch_plain<V: Visitor>(&self, visitor: V) -> V::Out {
+        debug_assert!(self.is_anchored, "aligned windows follow the wall clock");
+        visitor.visit(&Anchored(self))
+    }
+
+    #[cfg(feature = "std")]
+    #[inline(always)]
+    fn is_still(&self) -> bool {
+        self.wall.is_none()
+    }
+
+    #[cfg(feature = "std")]
+    #[inline(always)]
+    fn still_at(&self, now: impl FnOnce() -> Tick, clock: &impl Clock) -> Option<Self> {
+        let Placed { ahead_nanos, held, held_for } = self.wall.as_ref()?.place(now(), clock);
+        // So it can be added to any span of the grid.
+        let held = held.min(u64::MAX >> 2);
+        Some(Self { ahead_nanos, held, held_for, wall: None, ..*self })
+    }
+
+    #[cfg(feature = "std")]
+    fn set_utc_offset_secs(&self, offset_secs: i32) -> bool {
+        self.wall.as_ref().inspect(|wall| wall.set_offset_secs(offset_secs)).is_some()
+    }
+
     fn lease_cells(&self) -> u64 {
         self.lease_cells
     }
 
-    /// Until the window ends in which they are counted.
+    /// Until the window ends in which they are counted, or until the wall clock is read again, if the
+    /// window is held.
     fn lease_life(&self, word: u64, now: Tick) -> Duration {
         let view = self.view(word, now);
         self.grid.scale(view.now, view.floor).span(view.ahead)
@@ -352,7 +489,8 @@ impl StateMachine for FixedWindowParams {
     #[inline(always)]
     fn permit_ahead(&self, word: u64, now: Tick, left: u64) -> Permit {
         let view = self.view(word, now);
-        Permit::new(self.reading(&view, view.counted.saturating_sub(left), view.ahead))
+        let counted = view.counted.saturating_sub(left);
+        Permit::new(self.reading(&view, counted, view.ahead, self.held))
     }
 
     #[inline(always)]
@@ -372,33 +510,17 @@ impl StateMachine for FixedWindowParams {
 
     #[inline(always)]
     fn step(&self, word: u64, now: Tick, n: u64) -> Step {
-        let view = self.view(word, now);
-        if n == 0 {
-            let next = self.end.set(self.count.of(word), self.end.of(word));
-            return Step::Admit { next };
-        }
-        // The type says that the limit is not zero, so a request for one cell needs no comparison here.
-        if n > self.limit.get() || view.counted > self.limit.get() - n {
-            return Step::Deny;
-        }
-        let end = self.grid.later(view.floor, self.ahead_after(&view));
-        let next = self.end.fill(view.counted + n, end);
-        debug_assert_eq!(next >> PAYLOAD_BITS, 0, "the state fits the payload");
-        Step::Admit { next }
+        self.step_at(word, self.aligned(now), n)
     }
 
     #[inline(always)]
     fn permit(&self, word: u64, now: Tick, n: u64) -> Permit {
-        let view = self.view(word, now);
-        let counted = view.counted.saturating_add(n);
-        Permit::new(self.reading(&view, counted, self.ahead_after(&view)))
+        self.permit_at(word, self.aligned(now), n, self.held)
     }
 
     #[inline(always)]
     fn denied(&self, word: u64, now: Tick, n: u64) -> Denied {
-        let view = self.view(word, now);
-        let wait = if n > self.limit.get() { NEVER } else { view.ahead };
-        Denied::new(self.reading(&view, view.counted, view.ahead), wait)
+        self.denied_at(word, self.aligned(now), n, self.held)
     }
 
     #[inline]
@@ -419,7 +541,8 @@ impl StateMachine for FixedWindowParams {
     fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
         let view = self.view(word, now);
         let wait = self.grid.until_behind_by(self.end.of(word), view.floor, skew);
-        Denied::new(self.reading(&view, self.limit.get(), view.ahead), wait)
+        let wait = wait.saturating_add(self.held);
+        Denied::new(self.reading(&view, self.limit.get(), view.ahead, self.held), wait)
     }
 
     fn grid(&self) -> &Grid {
@@ -428,7 +551,8 @@ impl StateMachine for FixedWindowParams {
 
     #[cfg(feature = "std")]
     fn oracle(&self) -> Window {
-        Window::new(self.grid.ratio(), self.length, self.limit.get(), self.ahead_nanos)
+        let ahead_nanos = self.ahead_nanos.try_into().unwrap_or(0);
+        Window::new(self.grid.ratio(), self.length, self.limit.get(), ahead_nanos)
     }
 }
 

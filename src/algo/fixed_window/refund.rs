@@ -10,6 +10,8 @@ use crate::algo::{
 };
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
+#[cfg(feature = "std")]
+use crate::time::wall::WallClock;
 
 impl Refund for FixedWindowParams {
     /// Time restores all cells at once, at the end of the window. So a charge can be refunded while
@@ -17,7 +19,8 @@ impl Refund for FixedWindowParams {
     fn refund(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
         let View { floor, counted, .. } = self.view(word, now);
         let passed = floor.saturating_sub(self.grid.floor(self.aligned(receipt.at)));
-        let same_window = self.end.of(word) == self.end.of(receipt.next) && passed <= self.length;
+        let most = self.length.saturating_add(self.held_for);
+        let same_window = self.end.of(word) == self.end.of(receipt.next) && passed <= most;
         let given = if same_window { n.min(receipt.cells) } else { 0 };
         self.less(word, counted, given)
     }
@@ -27,12 +30,14 @@ impl Refund for FixedWindowParams {
     }
 
     fn overdrawn(&self) -> Self {
-        Self { limit: NonZeroU64::new(self.count.max()).unwrap_or(self.limit), ..*self }
+        let limit = NonZeroU64::new(self.count.max()).unwrap_or(self.limit);
+        Self { limit, ..self.clone() }
     }
 
     fn turn(&self, word: u64, now: Tick) -> Duration {
         let view = self.view(word, now);
-        let ahead = if view.counted > self.limit.get() { view.ahead } else { 0 };
+        let is_over = view.counted > self.limit.get();
+        let ahead = if is_over { view.ahead.saturating_add(self.held) } else { 0 };
         self.grid.scale(view.now, view.floor).span(ahead)
     }
 }
@@ -51,13 +56,13 @@ impl PerKey for FixedWindowParams {
         let is_whole = shares.is_multiple_of(u128::from(nanos)) && length > 0;
         let is_aligned = self.is_aligned();
         match is_whole && length <= self.grid.reach() && (!is_aligned || length == 1) {
-            true => Ok(Self { limit, length, ..*self }),
+            true => Ok(Self { limit, length, ..self.clone() }),
             false => Err(QuotaError::PlanTooLong),
         }
     }
 
     fn to_plan_params(&self) -> PlanParams {
-        PlanParams::FixedWindow(*self)
+        PlanParams::FixedWindow(self.clone())
     }
 
     fn of_plan_params(params: &PlanParams) -> Option<&Self> {
@@ -98,7 +103,17 @@ impl Rebase for FixedWindowParams {
         if !self.is_aligned() {
             return ClockChange::on(&self.grid, restart);
         }
-        ClockChange::on_wall_clock(&self.grid, self.grid.ratio().1, self.ahead_nanos, restart)
+        let ahead_nanos = self.ahead_nanos.try_into().unwrap_or(0);
+        ClockChange::on_wall_clock(&self.grid, self.grid.ratio().1, ahead_nanos, restart)
+    }
+
+    fn wall_ahead_nanos(&self) -> i64 {
+        self.ahead_nanos
+    }
+
+    #[cfg(feature = "std")]
+    fn wall_shift_nanos(&self) -> u64 {
+        self.wall.as_ref().map_or(0, WallClock::shift_nanos)
     }
 
     fn rebase(&self, word: u64, _: &mut [u64], change: &ClockChange) -> Option<u64> {

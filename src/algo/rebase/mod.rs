@@ -126,6 +126,25 @@ pub trait Rebase: StateMachine {
     /// `unix_origin_nanos` is that of the clock that the machine was made for.
     fn config_words(&self, unix_origin_nanos: u64) -> [u64; CONFIG_WORDS];
 
+    /// What is added to an instant to find its window, if windows follow the wall clock.
+    fn wall_ahead_nanos(&self) -> i64 {
+        0
+    }
+
+    /// By how much the clock's origin counts as earlier, if windows follow the wall clock.
+    fn wall_shift_nanos(&self) -> u64 {
+        0
+    }
+
+    /// The instant at which this machine, as it was built, has the windows that `still` has at `moment`. For
+    /// machines that follow no wall clock, it is `moment`.
+    fn unstepped(&self, still: &Self, moment: Moment) -> Moment {
+        let stepped = still.wall_ahead_nanos().saturating_sub(self.wall_ahead_nanos());
+        let tick = moment.tick.as_nanos().saturating_add_signed(stepped);
+        let origin = moment.unix_origin_nanos.saturating_sub(self.wall_shift_nanos());
+        Moment { tick: Tick::from_nanos(tick), unix_origin_nanos: origin }
+    }
+
     /// Computes once what [`rebase`](Self::rebase) needs for every word. The machine must have been
     /// made for the clock of [`Restart::now`].
     fn clock_change(&self, restart: &Restart) -> ClockChange {

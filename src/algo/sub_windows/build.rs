@@ -19,6 +19,9 @@ const COUNT_BITS_MAX: u32 = 30;
 /// **Guarantee.** No `n` successive sub-windows grant more than `limit` cells, under any
 /// interleaving of threads, hence no span of one period less one sub-window does.
 ///
+/// Sub-windows begin with those of the wall clock at the time when the limiter's clock began. They do not
+/// follow a wall clock that is set later, as [`FixedWindow::aligned`](crate::FixedWindow::aligned) does.
+///
 /// **Not guaranteed.** A span of one whole period touches `n + 1` sub-windows, and may get the
 /// grants of the first and the last of them together: never more than twice the limit, and the less
 /// the more sub-windows there are. [`SlidingLog`](crate::SlidingLog) is exact. The quota's burst is

@@ -1,0 +1,146 @@
+//! Which window of the wall clock an instant of a limiter's clock lies in.
+
+/// Words of the [`WallEdges`].
+pub(super) const WORDS: usize = 7;
+
+/// What instants of the limiter's clock are in wall time. Wall time counts from the beginning of some
+/// window of the wall clock, so a window begins at each multiple of the period.
+///
+/// Instants before `edge` are mapped by `before`, and later ones by `after`. The mapping is meant for
+/// instants up to `until`, where the next window begins by it. (It has an answer for later ones too.)
+///
+/// The windows of later instants are never earlier ones, within one mapping and from one to the
+/// [next](Self::next).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WallEdges {
+    edge: u64,
+    before: Side,
+    after: Side,
+    until: u64,
+    /// Added to what the wall clock shows: whole periods, so that wall time begins no later than the wall
+    /// clock when it was first read.
+    shift: u64,
+}
+
+/// The mapping on one side of an edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Side {
+    /// Wall time less the clock's time.
+    ahead: i64,
+    /// Instants before this one are in the window that ends then: a window that is held, because the wall
+    /// clock was set back to an earlier one. 0: none is.
+    opens: u64,
+}
+
+/// Where an instant lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Placed {
+    /// The instant plus this lies in its window, and as long before the window's end as before the end of
+    /// the wall clock's window.
+    pub(crate) ahead_nanos: i64,
+    /// Whole periods for which the window is held beyond that end.
+    pub(crate) held: u64,
+    /// Periods, rounded up, for which it has been held.
+    pub(crate) held_for: u64,
+}
+
+impl Side {
+    /// `since`: instants from then on are mapped by this side.
+    #[inline(always)]
+    fn place(self, now: u64, since: u64, period: u64) -> Placed {
+        if now >= self.opens {
+            return Placed { ahead_nanos: self.ahead, held: 0, held_for: 0 };
+        }
+        let held = (self.opens - now - 1) / period;
+        let held_for = now.saturating_sub(since).div_ceil(period);
+        let ahead_nanos = self.ahead.saturating_add_unsigned(held * period);
+        Placed { ahead_nanos, held, held_for }
+    }
+
+    /// The first instant after `now` at which a window of the wall clock begins.
+    fn next_edge(self, now: u64, period: u64) -> u64 {
+        let wall = now.saturating_add_signed(self.place(now, now, period).ahead_nanos);
+        now.saturating_add(period - wall % period)
+    }
+}
+
+impl WallEdges {
+    /// For a wall clock that was not read yet, and should be at the first instant.
+    pub(super) fn unread(ahead: i64) -> Self {
+        let side = Side { ahead, opens: 0 };
+        Self { edge: 0, before: side, after: side, until: 0, shift: 0 }
+    }
+
+    /// The first instant that needs the next mapping.
+    #[inline(always)]
+    pub(super) fn until(&self) -> u64 {
+        self.until
+    }
+
+    pub(super) fn shift(&self) -> u64 {
+        self.shift
+    }
+
+    #[inline(always)]
+    pub(super) fn place(&self, now: u64, period: u64) -> Placed {
+        match now < self.edge {
+            true => self.before.place(now, 0, period),
+            false => self.after.place(now, self.edge, period),
+        }
+    }
+
+    /// The mapping from `until` on, if the wall clock is `ahead` of the limiter's. It is meant for `now`,
+    /// which is not before `until`.
+    ///
+    /// If the wall clock is set back, the window in force just before `until` is held until the wall clock
+    /// reaches that window's end, unless `holds` is false, which is a planted fault.
+    pub(super) fn next(&self, now: u64, ahead: i128, period: u64, holds: bool) -> Self {
+        let next = if self.until == 0 {
+            let before = narrow(-(i128::from(now) + ahead));
+            let shift = before.div_ceil(period).saturating_mul(period);
+            Self { shift, ..Self::unread(signed(ahead + i128::from(shift))) }
+        } else {
+            self.followed_by(signed(ahead + i128::from(self.shift)), holds)
+        };
+        Self { until: next.after.next_edge(now, period), ..next }
+    }
+
+    fn followed_by(&self, ahead: i64, holds: bool) -> Self {
+        if ahead == self.after.ahead {
+            return *self;
+        }
+        let last = self.until.max(self.after.opens);
+        let window_end = last.saturating_add_signed(self.after.ahead);
+        let opens = narrow(i128::from(window_end) - i128::from(ahead));
+        let after = Side { ahead, opens: if holds { opens } else { 0 } };
+        Self { edge: self.until, before: self.after, after, ..*self }
+    }
+
+    pub(super) fn to_words(self) -> [u64; WORDS] {
+        let Self { edge, before, after, until, shift } = self;
+        let [ahead_before, ahead_after] = [before, after].map(|side| side.ahead.cast_unsigned());
+        [edge, ahead_before, before.opens, ahead_after, after.opens, until, shift]
+    }
+
+    #[inline(always)]
+    pub(super) fn from_words(words: [u64; WORDS]) -> Self {
+        let [edge, before, opens_before, after, opens_after, until, shift] = words;
+        Self {
+            edge,
+            before: Side { ahead: before.cast_signed(), opens: opens_before },
+            after: Side { ahead: after.cast_signed(), opens: opens_after },
+            until,
+            shift,
+        }
+    }
+}
+
+/// At least 0, and at most the end of time.
+fn narrow(nanos: i128) -> u64 {
+    u64::try_from(nanos.max(0)).unwrap_or(u64::MAX)
+}
+
+/// At most 292 years.
+fn signed(nanos: i128) -> i64 {
+    i64::try_from(nanos).unwrap_or(if nanos < 0 { i64::MIN } else { i64::MAX })
+}

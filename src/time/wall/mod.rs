@@ -1,0 +1,166 @@
+//! Windows follow the wall clock: a published mapping from a limiter's clock to the wall clock, read anew
+//! at each edge.
+//!
+//! # Protocol
+//!
+//! The [mapping](WallEdges) is in a [`VersionedCell`] (a seqlock with copies). A decision reads one version,
+//! and places its instant by that version alone. Most instants lie before the version's next edge. The
+//! thread whose instant does not reads the wall clock, and replaces the mapping by the next one.
+//!
+//! - A thread publishes only if its own reading of the clock has passed the edge of the version that it
+//!   replaces. So of two threads that meet at an edge, the second takes the mapping of the first.
+//! - A thread that finds another in the middle of a replacement works out the next mapping itself, from the
+//!   version that it has read, and uses it for this decision only. No thread waits for another.
+//! - A caller's instant may lie ahead of the limiter's clock. It is placed by the wall clock of now, in the
+//!   same way, and nothing is published for it: the edges in between are still to come.
+//!
+//! A window that is held because the wall clock was set back needs no state of its own. The next mapping is
+//! a function of the one before, which says which window was in force.
+//!
+//! # Guarded by
+//!
+//! `loom-tests/tests/wall_clock.rs`, run by `ci/check.sh loom`, with models of a torn mapping, and of a
+//! mapping that forgets the window in force.
+
+mod edges;
+#[cfg(all(test, not(any(tollgate_loom, tollgate_shuttle))))]
+mod tests;
+
+use std::sync::Arc;
+
+pub(crate) use edges::Placed;
+use edges::{WORDS, WallEdges};
+
+use crate::sync::{Fault, SharedNanos, VersionedCell, planted};
+use crate::time::{Clock, Tick};
+
+const SECOND: i128 = 1_000_000_000;
+
+/// Readings of both clocks that take longer are repeated, up to so many times.
+const READING_NANOS_MAX: u64 = 1_000;
+const ATTEMPTS: usize = 3;
+
+/// The wall clock as one limiter's windows follow it. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct WallClock(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    edges: VersionedCell<WORDS>,
+    period: u64,
+    /// Wall time less Unix time, by the first offset.
+    base: i128,
+    first_offset_secs: i32,
+    /// The offset in force from the next edge on, an `i32`.
+    offset_secs: SharedNanos,
+}
+
+impl WallClock {
+    /// Windows of `period` nanoseconds, above 0, by this offset from UTC. `ahead` is the wall time at the
+    /// clock's origin, which has this Unix time.
+    pub(crate) fn new(period: u64, ahead: i64, unix_origin_nanos: u64, offset_secs: i32) -> Self {
+        let base = i128::from(ahead) - i128::from(unix_origin_nanos);
+        let edges = VersionedCell::new(&WallEdges::unread(ahead).to_words());
+        let shared = SharedNanos::default();
+        shared.set(to_word(offset_secs));
+        Self(Arc::new(Shared {
+            edges,
+            period,
+            base,
+            first_offset_secs: offset_secs,
+            offset_secs: shared,
+        }))
+    }
+
+    /// Changes the offset from UTC, from the next edge on.
+    pub(crate) fn set_offset_secs(&self, offset_secs: i32) {
+        self.0.offset_secs.set(to_word(offset_secs));
+    }
+
+    /// Whole periods that are added to wall time: the clock's origin counts as so much earlier.
+    pub(crate) fn shift_nanos(&self) -> u64 {
+        WallEdges::from_words(self.0.edges.read()).shift()
+    }
+
+    /// Where `now` lies; if it has passed an edge, by the clock's present wall time.
+    #[inline(always)]
+    pub(crate) fn place(&self, now: Tick, clock: &impl Clock) -> Placed {
+        let edges = WallEdges::from_words(self.0.edges.read());
+        if now.as_nanos() < edges.until() {
+            return edges.place(now.as_nanos(), self.0.period);
+        }
+        self.0.follow(edges, now.as_nanos(), clock)
+    }
+}
+
+impl Shared {
+    /// Reads the wall clock, publishes the next mapping if it is time, and places `now`.
+    #[cold]
+    #[inline(never)]
+    fn follow(&self, seen: WallEdges, now: u64, clock: &impl Clock) -> Placed {
+        let (here, ahead) = self.read(clock);
+        let next = |edges: WallEdges, now| {
+            edges.next(now, ahead, self.period, !planted(Fault::WindowNotHeld))
+        };
+        let mut edges = seen;
+        // If another thread is replacing it, this one does without the publication.
+        let _ = self.edges.replace(|words| {
+            edges = WallEdges::from_words(*words);
+            if here < edges.until() {
+                return Err(());
+            }
+            edges = next(edges, here);
+            Ok(edges.to_words())
+        });
+        if now >= edges.until() {
+            edges = next(edges, now);
+        }
+        edges.place(now, self.period)
+    }
+
+    /// An instant of the limiter's clock, and what wall time is ahead of it.
+    fn read(&self, clock: &impl Clock) -> (u64, i128) {
+        let attempt = || {
+            let before = clock.now().as_nanos();
+            let unix = clock.unix_now_nanos();
+            let after = clock.now().as_nanos().max(before);
+            (after - before, before, unix)
+        };
+        let mut best = attempt();
+        for _ in 1..ATTEMPTS {
+            if best.0 <= READING_NANOS_MAX {
+                break;
+            }
+            best = best.min(attempt());
+        }
+        let (took, before, unix) = best;
+        let ahead = i128::from(unix) - i128::from(before + took / 2) + self.base + self.moved();
+        (before, ahead)
+    }
+
+    /// By how much the offset moves the windows: whole periods move nothing.
+    fn moved(&self) -> i128 {
+        let change =
+            i128::from(from_word(self.offset_secs.read())) - i128::from(self.first_offset_secs);
+        change * SECOND % i128::from(self.period)
+    }
+}
+
+/// Windows are the same if they have the same period; what the wall clock says is no part of them.
+impl PartialEq for WallClock {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.period == other.0.period && self.0.first_offset_secs == other.0.first_offset_secs
+    }
+}
+
+impl Eq for WallClock {}
+
+#[expect(clippy::cast_sign_loss, reason = "as bits")]
+fn to_word(offset_secs: i32) -> u64 {
+    u64::from(offset_secs as u32)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "as bits")]
+fn from_word(word: u64) -> i32 {
+    word as u32 as i32
+}
