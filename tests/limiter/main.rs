@@ -28,4 +28,5 @@ mod tiers;
 mod wait_queue;
 mod wait_retry;
 mod wall_clock;
+mod wall_paths;
 mod windows;
