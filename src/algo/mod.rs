@@ -239,16 +239,18 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         visitor.visit(self)
     }
 
-    /// As [`dispatch`](Self::dispatch), for a machine that [is still](Self::is_still) as it was built.
-    #[inline(always)]
-    fn dispatch_plain<V: Visitor>(&self, visitor: V) -> V::Out {
-        self.dispatch(visitor)
-    }
-
     /// Whether this machine is always the same, so that [`still_at`](Self::still_at) returns `None`.
     #[inline(always)]
     fn is_still(&self) -> bool {
         true
+    }
+
+    /// The instant at which this machine, as it was built, decides as it is to decide at `now`. `None`: there
+    /// is none, and [`still_at`](Self::still_at) has the machine that does.
+    #[inline(always)]
+    fn as_built_at(&self, now: Tick, clock: &impl Clock) -> Option<Tick> {
+        let _ = clock;
+        Some(now)
     }
 
     /// This machine as it is at an instant, for a decision at about that instant, if it is not always the

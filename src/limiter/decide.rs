@@ -32,8 +32,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         let Some((lookup, now)) = self.look_up_now(probe) else {
             return self.decide_with_extras(plan, probe, n, None);
         };
-        let decide = Decide { limiter: self, probe, lookup, now, n, max_delay: None };
-        self.or_own(plan).dispatch_plain(decide)
+        self.or_own(plan).dispatch(self.found((probe, lookup), n, now))
     }
 
     /// Decides by a time that the caller gives.
@@ -49,12 +48,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         let Some(lookup) = self.look_up(probe) else {
             return self.decide_with_extras(plan, probe, n, Some(now));
         };
-        let decide = Decide { limiter: self, probe, lookup, now, n, max_delay: None };
-        self.or_own(plan).dispatch_plain(decide)
+        self.or_own(plan).dispatch(self.found((probe, lookup), n, now))
     }
 
-    /// Decides where threads may have leases of hot keys, decisions are counted, or windows follow the wall
-    /// clock.
+    /// Decides where the limiter is not plain.
     #[inline(always)]
     fn decide_with_extras(
         &self,
@@ -70,7 +67,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         self.decide_counting(plan, probe, n, at)
     }
 
-    /// Decides by the algorithm as it is at the time, and counts the decision.
+    /// Decides by no lease, and counts the decision.
     #[inline(never)]
     fn decide_counting(
         &self,
@@ -161,15 +158,41 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     pub(super) fn decide_by(
         &self,
         algo: &A::Params,
-        (probe, lookup): (Probe, Lookup<'_>),
+        found: (Probe, Lookup<'_>),
         n: u64,
         now: Tick,
     ) -> Decision {
-        let still = self.still_at(algo, now);
-        let decide = Decide { limiter: self, probe, lookup, now, n, max_delay: None };
-        let decision = still.as_ref().unwrap_or(algo).dispatch(decide);
+        let decision = match algo.as_built_at(now, &self.clock) {
+            Some(as_built) => algo.dispatch(Decide { as_built, ..self.found(found, n, now) }),
+            None => {
+                let OutOfLine(decision) = self.decide_still(algo, found.0, n, now);
+                decision
+            }
+        };
         self.count(decision.is_ok());
         decision
+    }
+
+    /// Decides by the algorithm of an instant, and counts nothing.
+    #[cold]
+    #[inline(never)]
+    fn decide_still(
+        &self,
+        algo: &A::Params,
+        probe: Probe,
+        n: u64,
+        now: Tick,
+    ) -> OutOfLine<Decision> {
+        let still = self.still_at(algo, now);
+        let found = (probe, self.table.find_at_once(probe));
+        OutOfLine(still.as_ref().unwrap_or(algo).dispatch(self.found(found, n, now)))
+    }
+
+    /// A request of a key that was looked up.
+    #[inline(always)]
+    fn found<'a>(&'a self, found: (Probe, Lookup<'a>), n: u64, now: Tick) -> Decide<'a, K, A, C> {
+        let (probe, lookup) = found;
+        Decide { limiter: self, probe, lookup, now, as_built: now, n, max_delay: None }
     }
 
     /// Decides where a request accepts no longer delay than `max_delay`.
@@ -183,8 +206,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     ) -> Decision {
         let still = self.still_at(algo, now);
         let algo = still.as_ref().unwrap_or(algo);
-        let (lookup, bound) = (self.table.find_at_once(probe), Some(max_delay));
-        let decide = Decide { limiter: self, probe, lookup, now, n, max_delay: bound };
+        let found = self.found((probe, self.table.find_at_once(probe)), n, now);
+        let decide = Decide { max_delay: Some(max_delay), ..found };
         let decision = WithinDelay::new(algo, max_delay).dispatch(decide);
         self.count(decision.is_ok());
         decision
@@ -200,8 +223,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         let Some((lookup, now)) = self.look_up_now(probe) else {
             return self.allow_with_extras(plan, probe, n, None);
         };
-        let decide = Decide { limiter: self, probe, lookup, now, n, max_delay: None };
-        self.or_own(plan).dispatch_plain(Allow(decide))
+        self.or_own(plan).dispatch(Allow(self.found((probe, lookup), n, now)))
     }
 
     /// Answers yes or no by a time that the caller gives.
@@ -211,12 +233,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         let Some(lookup) = self.look_up(probe) else {
             return self.allow_with_extras(plan, probe, n, Some(now));
         };
-        let decide = Decide { limiter: self, probe, lookup, now, n, max_delay: None };
-        self.or_own(plan).dispatch_plain(Allow(decide))
+        self.or_own(plan).dispatch(Allow(self.found((probe, lookup), n, now)))
     }
 
-    /// Answers yes or no where threads may have leases of hot keys, decisions are counted, or windows follow
-    /// the wall clock.
+    /// Answers yes or no where the limiter is not plain.
     #[inline(never)]
     fn allow_with_extras(
         &self,
@@ -228,11 +248,18 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         if plan.is_none() && self.shares.is_some() {
             return self.decide_leasing(probe, n, || self.or_now(at)).is_ok();
         }
-        let (lookup, now) = (self.table.find_at_once(probe), self.or_now(at));
-        let still = self.still_at(self.or_own(plan), now);
-        let algo = still.as_ref().unwrap_or_else(|| self.or_own(plan));
-        let decide = Decide { limiter: self, probe, lookup, now, n, max_delay: None };
-        let allowed = algo.dispatch(Allow(decide));
+        let now = self.or_now(at);
+        let algo = self.or_own(plan);
+        let allowed = match algo.as_built_at(now, &self.clock) {
+            Some(as_built) => {
+                let found = (probe, self.table.find_at_once(probe));
+                algo.dispatch(Allow(Decide { as_built, ..self.found(found, n, now) }))
+            }
+            None => {
+                let OutOfLine(decision) = self.decide_still(algo, probe, n, now);
+                decision.is_ok()
+            }
+        };
         self.count(allowed);
         allowed
     }
@@ -387,6 +414,8 @@ struct Decide<'a, K: ?Sized, A: Algorithm, C> {
     probe: Probe,
     lookup: Lookup<'a>,
     now: Tick,
+    /// The same for the machine that decides.
+    as_built: Tick,
     n: u64,
     /// The bound of `algo`, for a key that finds no slot.
     max_delay: Option<Duration>,
@@ -397,8 +426,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Decide<'_, K, A, C> {
 
     #[inline(always)]
     fn visit<M: StateMachine>(self, algo: &M) -> Decision {
-        let Self { limiter, probe, lookup, now, n, max_delay } = self;
-        let request = Request { now, cells: n };
+        let Self { limiter, probe, lookup, now, as_built, n, max_delay } = self;
+        let request = Request { now: as_built, cells: n };
         let asked = KeyRequest { probe, machine: algo, request };
         match lookup.decide(asked) {
             Ok(decision) => decision,
@@ -418,8 +447,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Allow<'_, K, A, C> {
 
     #[inline(always)]
     fn visit<M: StateMachine>(self, algo: &M) -> bool {
-        let Decide { limiter, probe, lookup, now, n, .. } = self.0;
-        let request = Request { now, cells: n };
+        let Decide { limiter, probe, lookup, now, as_built, n, .. } = self.0;
+        let request = Request { now: as_built, cells: n };
         let asked = KeyRequest { probe, machine: algo, request };
         match lookup.allow(asked) {
             Ok(allowed) => allowed,

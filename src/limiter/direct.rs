@@ -179,6 +179,9 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     /// The same by windows that follow the wall clock.
     #[inline(never)]
     fn decide_following(&self, n: u64, now: Tick) -> OutOfLine<Decision> {
+        if let Some(as_built) = self.params.as_built_at(now, &self.clock) {
+            return OutOfLine(self.cell.check(&self.params, as_built, n));
+        }
         let still = self.still_at(now);
         OutOfLine(self.cell.check(still.as_ref().unwrap_or(&self.params), now, n))
     }
@@ -216,6 +219,9 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
 
     #[inline(never)]
     fn allow_following(&self, n: u64, now: Tick) -> bool {
+        if let Some(as_built) = self.params.as_built_at(now, &self.clock) {
+            return self.cell.allow(&self.params, as_built, n);
+        }
         let still = self.still_at(now);
         self.cell.allow(still.as_ref().unwrap_or(&self.params), now, n)
     }

@@ -21,7 +21,7 @@ use tollgate_benches::keys;
 /// A kind of decision, and the function that makes `count` of them.
 type Kind = (&'static str, fn(usize));
 
-const KINDS: [Kind; 33] = [
+const KINDS: [Kind; 34] = [
     ("loop-alone", |count| decide(count, KEYS, STEP_NANOS, START_NANOS, |_, _| true)),
     ("direct-gcra-admit", direct_admit),
     ("direct-gcra-deny", direct_deny),
@@ -38,6 +38,7 @@ const KINDS: [Kind; 33] = [
     ("lease-admit", lease_admit),
     ("keyed-fixed-window-admit", |count| windows_admit(FixedWindow::anchored(), count)),
     ("keyed-fixed-window-deny", |count| windows_deny(FixedWindow::anchored(), count)),
+    ("keyed-aligned-window-admit", aligned_window_admit),
     ("keyed-sub-windows-admit", |count| windows_admit(SubWindows::new(), count)),
     ("keyed-sub-windows-deny", |count| windows_deny(SubWindows::new(), count)),
     ("keyed-sub-windows-allow", |count| windows_allow(SubWindows::new(), count)),
@@ -245,6 +246,13 @@ fn windows_deny<A: Algorithm>(algorithm: A, count: usize) {
 /// The same with `allow`.
 fn windows_allow_denied<A: Algorithm>(algorithm: A, count: usize) {
     all_full(algorithm, count, |gate, key, now| gate.ask(key).at(now).allow());
+}
+
+/// Within a window that follows the wall clock.
+fn aligned_window_admit(count: usize) {
+    let quota = black_box(Quota::new(100_000_000, Duration::from_secs(1 << 30)));
+    let gate = keyed(quota, FixedWindow::aligned(), KEYS);
+    decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.ask(key).at(now).check().is_ok());
 }
 
 /// Each key asks for half its limit in a window.

@@ -58,13 +58,13 @@ impl StateMachine for AnyParams {
     }
 
     #[inline(always)]
-    fn dispatch_plain<V: Visitor>(&self, visitor: V) -> V::Out {
-        each_machine!(self, each => each.dispatch_plain(visitor))
+    fn is_still(&self) -> bool {
+        each_machine!(self, each => each.is_still())
     }
 
     #[inline(always)]
-    fn is_still(&self) -> bool {
-        each_machine!(self, each => each.is_still())
+    fn as_built_at(&self, now: Tick, clock: &impl Clock) -> Option<Tick> {
+        each_machine!(self, each => each.as_built_at(now, clock))
     }
 
     #[inline(always)]

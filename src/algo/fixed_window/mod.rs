@@ -33,23 +33,21 @@
 //! smallest (in steps of 1, 2, 5) that lets the ring outlast every [`Tick`], but a window has at
 //! least 10,000 units (1,000 above 10^6 cells a second) if that leaves a nanosecond each.
 
-#[cfg(feature = "std")]
-mod anchored;
 mod refund;
+mod wall_time;
 
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-#[cfg(feature = "std")]
-use anchored::Anchored;
+use wall_time::WallTime;
 
 use super::grid::Grid;
+#[cfg(feature = "std")]
+use super::oracle::Window;
 use super::{
     Algorithm, COMPACT_BITS, Liveness, PAYLOAD_BITS, RefundVisitor, Ring, StateMachine, Step,
     sealed::Sealed,
 };
-#[cfg(feature = "std")]
-use super::{Visitor, oracle::Window};
 use crate::decision::{Denied, NEVER, Permit, Reading};
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
@@ -265,11 +263,10 @@ impl FixedWindow {
             grid,
             limit,
             length,
-            ahead_nanos,
+            wall_time: WallTime::ahead_by(ahead_nanos),
             count,
             end,
             lease_cells: self.lease_cells,
-            is_anchored: self.utc_offset_secs.is_none(),
             held: 0,
             held_for: 0,
             #[cfg(feature = "std")]
@@ -340,13 +337,12 @@ pub struct FixedWindowParams {
     limit: NonZeroU64,
     /// Units in a window.
     length: u64,
-    /// Added to every instant, so that aligned windows begin on the grid's units.
-    ahead_nanos: i64,
+    /// In which aligned windows begin on the grid's units.
+    wall_time: WallTime,
     count: Field,
     end: Field,
     lease_cells: u64,
-    is_anchored: bool,
-    /// Whole windows for which the window is held, and has been, because the wall clock was set back.
+    /// Whole windows for which the present one is held, and has been, because the wall clock was set back.
     held: u64,
     held_for: u64,
     /// `None`: anchored, or as it is at one instant.
@@ -373,16 +369,12 @@ impl FixedWindowParams {
 
     #[inline(always)]
     fn aligned(&self, now: Tick) -> Tick {
-        Tick::from_nanos(now.as_nanos().saturating_add_signed(self.ahead_nanos))
+        self.wall_time.at(now)
     }
 
-    fn view(&self, word: u64, now: Tick) -> View {
-        self.view_at(word, self.aligned(now))
-    }
-
-    /// By an instant that is aligned.
     #[inline(always)]
-    fn view_at(&self, word: u64, now: Tick) -> View {
+    fn view(&self, word: u64, now: Tick) -> View {
+        let now = self.aligned(now);
         let floor = self.grid.floor(now);
         let ahead = self.grid.ahead(self.end.of(word), floor);
         let counted = if ahead > 0 { self.count.lowest_of(word) } else { 0 };
@@ -397,45 +389,14 @@ impl FixedWindowParams {
     }
 
     #[inline(always)]
-    fn reading(&self, view: &View, counted: u64, ahead: u64, held: u64) -> Reading {
+    fn reading(&self, view: &View, counted: u64, ahead: u64) -> Reading {
         Reading {
             limit: self.limit.get(),
             room: self.limit.get().saturating_sub(counted),
             cell: NonZeroU64::MIN,
-            until_idle: if counted == 0 { 0 } else { ahead + held },
+            until_idle: if counted == 0 { 0 } else { ahead + self.held },
             scale: self.grid.scale(view.now, view.floor),
         }
-    }
-
-    #[inline(always)]
-    fn step_at(&self, word: u64, now: Tick, n: u64) -> Step {
-        let view = self.view_at(word, now);
-        if n == 0 {
-            let next = self.end.set(self.count.of(word), self.end.of(word));
-            return Step::Admit { next };
-        }
-        // The type says that the limit is not zero, so a request for one cell needs no comparison here.
-        if n > self.limit.get() || view.counted > self.limit.get() - n {
-            return Step::Deny;
-        }
-        let end = self.grid.later(view.floor, self.ahead_after(&view));
-        let next = self.end.fill(view.counted + n, end);
-        debug_assert_eq!(next >> PAYLOAD_BITS, 0, "the state fits the payload");
-        Step::Admit { next }
-    }
-
-    #[inline(always)]
-    fn permit_at(&self, word: u64, now: Tick, n: u64, held: u64) -> Permit {
-        let view = self.view_at(word, now);
-        let counted = view.counted.saturating_add(n);
-        Permit::new(self.reading(&view, counted, self.ahead_after(&view), held))
-    }
-
-    #[inline(always)]
-    fn denied_at(&self, word: u64, now: Tick, n: u64, held: u64) -> Denied {
-        let view = self.view_at(word, now);
-        let wait = if n > self.limit.get() { NEVER } else { view.ahead + held };
-        Denied::new(self.reading(&view, view.counted, view.ahead, held), wait)
     }
 }
 
@@ -447,14 +408,6 @@ impl StateMachine for FixedWindowParams {
     type View = u64;
     const MAY_BE_COMPACT: bool = true;
 
-    /// Windows that follow no wall clock are anchored.
-    #[cfg(feature = "std")]
-    #[inline(always)]
-    fn dispatch_plain<V: Visitor>(&self, visitor: V) -> V::Out {
-        debug_assert!(self.is_anchored, "aligned windows follow the wall clock");
-        visitor.visit(&Anchored(self))
-    }
-
     #[cfg(feature = "std")]
     #[inline(always)]
     fn is_still(&self) -> bool {
@@ -463,11 +416,24 @@ impl StateMachine for FixedWindowParams {
 
     #[cfg(feature = "std")]
     #[inline(always)]
+    fn as_built_at(&self, now: Tick, clock: &impl Clock) -> Option<Tick> {
+        let Some(wall) = &self.wall else { return Some(now) };
+        let Placed { ahead_nanos, held, .. } = wall.place(now, clock);
+        if held > 0 {
+            return None;
+        }
+        let stepped = ahead_nanos.wrapping_sub(self.wall_time.ahead_nanos());
+        now.as_nanos().checked_add_signed(stepped).map(Tick::from_nanos)
+    }
+
+    #[cfg(feature = "std")]
+    #[inline(always)]
     fn still_at(&self, now: impl FnOnce() -> Tick, clock: &impl Clock) -> Option<Self> {
         let Placed { ahead_nanos, held, held_for } = self.wall.as_ref()?.place(now(), clock);
         // So it can be added to any span of the grid.
         let held = held.min(u64::MAX >> 2);
-        Some(Self { ahead_nanos, held, held_for, wall: None, ..*self })
+        let wall_time = WallTime::ahead_by(ahead_nanos);
+        Some(Self { wall_time, held, held_for, wall: None, ..*self })
     }
 
     #[cfg(feature = "std")]
@@ -490,7 +456,7 @@ impl StateMachine for FixedWindowParams {
     fn permit_ahead(&self, word: u64, now: Tick, left: u64) -> Permit {
         let view = self.view(word, now);
         let counted = view.counted.saturating_sub(left);
-        Permit::new(self.reading(&view, counted, view.ahead, self.held))
+        Permit::new(self.reading(&view, counted, view.ahead))
     }
 
     #[inline(always)]
@@ -510,17 +476,33 @@ impl StateMachine for FixedWindowParams {
 
     #[inline(always)]
     fn step(&self, word: u64, now: Tick, n: u64) -> Step {
-        self.step_at(word, self.aligned(now), n)
+        let view = self.view(word, now);
+        if n == 0 {
+            let next = self.end.set(self.count.of(word), self.end.of(word));
+            return Step::Admit { next };
+        }
+        // The type says that the limit is not zero, so a request for one cell needs no comparison here.
+        if n > self.limit.get() || view.counted > self.limit.get() - n {
+            return Step::Deny;
+        }
+        let end = self.grid.later(view.floor, self.ahead_after(&view));
+        let next = self.end.fill(view.counted + n, end);
+        debug_assert_eq!(next >> PAYLOAD_BITS, 0, "the state fits the payload");
+        Step::Admit { next }
     }
 
     #[inline(always)]
     fn permit(&self, word: u64, now: Tick, n: u64) -> Permit {
-        self.permit_at(word, self.aligned(now), n, self.held)
+        let view = self.view(word, now);
+        let counted = view.counted.saturating_add(n);
+        Permit::new(self.reading(&view, counted, self.ahead_after(&view)))
     }
 
     #[inline(always)]
     fn denied(&self, word: u64, now: Tick, n: u64) -> Denied {
-        self.denied_at(word, self.aligned(now), n, self.held)
+        let view = self.view(word, now);
+        let wait = if n > self.limit.get() { NEVER } else { view.ahead + self.held };
+        Denied::new(self.reading(&view, view.counted, view.ahead), wait)
     }
 
     #[inline]
@@ -542,7 +524,7 @@ impl StateMachine for FixedWindowParams {
         let view = self.view(word, now);
         let wait = self.grid.until_behind_by(self.end.of(word), view.floor, skew);
         let wait = wait.saturating_add(self.held);
-        Denied::new(self.reading(&view, self.limit.get(), view.ahead, self.held), wait)
+        Denied::new(self.reading(&view, self.limit.get(), view.ahead), wait)
     }
 
     fn grid(&self) -> &Grid {
@@ -551,7 +533,7 @@ impl StateMachine for FixedWindowParams {
 
     #[cfg(feature = "std")]
     fn oracle(&self) -> Window {
-        let ahead_nanos = self.ahead_nanos.try_into().unwrap_or(0);
+        let ahead_nanos = self.wall_time.ahead_nanos().try_into().unwrap_or(0);
         Window::new(self.grid.ratio(), self.length, self.limit.get(), ahead_nanos)
     }
 }

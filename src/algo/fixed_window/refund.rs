@@ -91,7 +91,7 @@ impl Rebase for FixedWindowParams {
         let (units, nanos) = self.grid.ratio();
         // The beginning of a window of the wall clock, by any clock.
         let phase = match self.is_aligned() {
-            true => i128::from(unix_origin_nanos) - i128::from(self.ahead_nanos),
+            true => i128::from(unix_origin_nanos) - i128::from(self.wall_time.ahead_nanos()),
             false => 0,
         };
         let phase = u64::try_from(phase.rem_euclid(i128::from(nanos))).unwrap_or(0);
@@ -103,12 +103,12 @@ impl Rebase for FixedWindowParams {
         if !self.is_aligned() {
             return ClockChange::on(&self.grid, restart);
         }
-        let ahead_nanos = self.ahead_nanos.try_into().unwrap_or(0);
+        let ahead_nanos = self.wall_time.ahead_nanos().try_into().unwrap_or(0);
         ClockChange::on_wall_clock(&self.grid, self.grid.ratio().1, ahead_nanos, restart)
     }
 
     fn wall_ahead_nanos(&self) -> i64 {
-        self.ahead_nanos
+        self.wall_time.ahead_nanos()
     }
 
     #[cfg(feature = "std")]
