@@ -71,14 +71,14 @@ fn at_the_edge_after_a_step_back(threads: usize) {
 
 #[test]
 fn two_threads_that_meet_at_an_edge_hold_the_window() {
-    explore_two_to("wall clock: 2 at an edge", 2, Preemptions::To(4), || {
+    explore_two_to("wall clock: 2 at an edge", 2, Preemptions::To(3), || {
         at_the_edge_after_a_step_back(2);
     });
 }
 
 #[test]
 fn three_threads_that_meet_at_an_edge_hold_the_window() {
-    explore_latest("wall clock: 3 at an edge", 2, Preemptions::To(4), || {
+    explore_latest("wall clock: 3 at an edge", 2, Preemptions::To(3), || {
         at_the_edge_after_a_step_back(3);
     });
 }
@@ -106,7 +106,7 @@ fn at_the_edge_after_a_step_forward(threads: usize) {
 
 #[test]
 fn two_threads_that_meet_at_an_edge_grant_one_window() {
-    explore_two_to("wall clock: 2 at an edge, set forward", 2, Preemptions::To(4), || {
+    explore_two_to("wall clock: 2 at an edge, set forward", 2, Preemptions::To(3), || {
         at_the_edge_after_a_step_forward(2);
     });
 }
@@ -134,7 +134,7 @@ fn set_back_at_the_edge() {
 #[test]
 fn a_wall_clock_set_back_at_the_edge_grants_the_next_window_once() {
     let name = "wall clock: set back at the edge";
-    explore_two_to(name, 2, Preemptions::To(4), set_back_at_the_edge);
+    explore_two_to(name, 2, Preemptions::To(3), set_back_at_the_edge);
 }
 
 /// The mapping is replaced twice while a stale caller reads it.
