@@ -173,7 +173,7 @@ fn one_of_a_plan_is_denied() {
 
 #[test]
 fn of_two_threads_the_denied_one_refunds_the_cells_of_its_plan() {
-    explore_two_to("composite: plans, 2 threads, one denied", 3, Preemptions::Any, || {
+    explore_two_to("composite: plans, 2 threads, one denied", 3, Preemptions::To(4), || {
         one_of_a_plan_is_denied();
     });
 }
