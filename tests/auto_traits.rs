@@ -33,7 +33,9 @@ use tollgate::internals::oracle::{
 use tollgate::internals::sliding_log::{SlidingLogParams, SlidingLogView};
 use tollgate::internals::sub_windows::{SubWindowParams, SubWindowView};
 use tollgate::internals::warm_up::WarmUpParams;
-use tollgate::internals::{ClockChange, Grid, Liveness, Moment, NoRing, Receipt, Restart, Step};
+use tollgate::internals::{
+    ClockChange, Grid, Liveness, Moment, NoRing, Receipt, Restart, Step, Still,
+};
 use tollgate::lease::{AskLease, LocalLease, OwnedLocalLease};
 use tollgate::limiter::{AskEach, DirectBuilder, SlotLayout};
 use tollgate::penalty::{Ban, Penalties, PenaltiesBuilder, PenaltyDenied, PenaltyStats};
@@ -106,7 +108,7 @@ const _: () = {
     shared::<(SlidingLogParams, SubWindowParams, GcraEpoch, DynamicGcraParams)>();
     shared::<(AnyView, SlidingLogView, SubWindowView)>();
     shared::<(Grid, NoRing, Receipt, Liveness, Step)>();
-    shared::<(Moment, ClockChange, Restart)>();
+    shared::<(Moment, ClockChange, Restart, Still<'_, u8>)>();
     shared::<(AnyOracle, Entries, EventLog, Level, Queue, Ramp, SubWindowCounts, Verdict, Window)>(
     );
 };

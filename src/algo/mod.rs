@@ -45,6 +45,7 @@ pub mod oracle;
 mod rebase;
 pub mod sliding_counter;
 pub mod sliding_log;
+mod still;
 pub mod sub_windows;
 pub mod warm_up;
 #[cfg(feature = "std")]
@@ -52,6 +53,7 @@ mod within_delay;
 
 pub use grid::Grid;
 pub use rebase::{CONFIG_WORDS, ClockChange, Moment, Rebase, Restart};
+pub use still::Still;
 #[cfg(feature = "std")]
 pub(crate) use within_delay::WithinDelay;
 
@@ -251,6 +253,15 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
     fn as_built_at(&self, now: Tick, clock: &impl Clock) -> Option<Tick> {
         let _ = clock;
         Some(now)
+    }
+
+    /// This machine for a decision at about that instant.
+    #[inline(always)]
+    fn still(&self, now: impl FnOnce() -> Tick, clock: &impl Clock) -> Still<'_, Self> {
+        match self.still_at(now, clock) {
+            None => Still::AsBuilt(self),
+            Some(still) => Still::At(still),
+        }
     }
 
     /// This machine as it is at an instant, for a decision at about that instant, if it is not always the

@@ -95,15 +95,13 @@ where
     }
 
     fn charge_spent(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) -> Duration {
-        let still = self.still_at(algo, now);
-        let algo = still.as_ref().unwrap_or(algo);
-        let taken = self.charge_anyway(algo, probe, n, now);
-        self.turn_of(algo, &taken, now)
+        let algo = self.still(algo, now);
+        let taken = self.charge_anyway(&algo, probe, n, now);
+        self.turn_of(&algo, &taken, now)
     }
 
     fn add(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) {
-        let still = self.still_at(algo, now);
-        self.table().add(probe, still.as_ref().unwrap_or(algo), now, n);
+        self.table().add(probe, &*self.still(algo, now), now, n);
     }
 
     fn refund(&self, algo: &A::Params, taken: &RefundableCharge, n: u64, at: Option<Tick>) {
@@ -129,14 +127,12 @@ impl<A: Algorithm<Params: Refund>, C: Clock> sealed::Charge for Direct<A, C> {
         self.take(n, now).map(|(taken, _)| taken)
     }
 
-    fn charge_spent(&self, algo: &A::Params, (): (), n: u64, now: Tick) -> Duration {
-        let still = self.still_at(now);
-        self.charge_anyway(still.as_ref().unwrap_or(algo), n, now)
+    fn charge_spent(&self, _: &A::Params, (): (), n: u64, now: Tick) -> Duration {
+        self.charge_anyway(&self.still(now), n, now)
     }
 
-    fn add(&self, algo: &A::Params, (): (), n: u64, now: Tick) {
-        let still = self.still_at(now);
-        self.cell().add(still.as_ref().unwrap_or(algo), now, n);
+    fn add(&self, _: &A::Params, (): (), n: u64, now: Tick) {
+        self.cell().add(&*self.still(now), now, n);
     }
 
     fn refund(&self, _: &A::Params, taken: &RefundableCharge, n: u64, at: Option<Tick>) {

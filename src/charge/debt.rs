@@ -150,8 +150,7 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Limiter<K, A, C> 
     fn charge_shared(&self, n: u64, now: Tick) -> Result<RefundableCharge, Option<Denied>> {
         let WhenFull::Share(shared) = self.when_full() else { return Err(None) };
         self.table().counters().count(Event::Overflowed);
-        let still = self.still_at(&shared.0, now);
-        let overdrawn = still.as_ref().unwrap_or(&shared.0).overdrawn();
+        let overdrawn = self.still(&shared.0, now).overdrawn();
         Ok(RefundableCharge::Bucket(shared.1.charge(&overdrawn, now, n)?))
     }
 
@@ -165,8 +164,7 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Limiter<K, A, C> 
         match (taken, self.when_full()) {
             (RefundableCharge::Slot(_, paid), _) => turn_of(algo, paid, now),
             (RefundableCharge::Bucket(paid), WhenFull::Share(shared)) => {
-                let still = self.still_at(&shared.0, now);
-                turn_of(still.as_ref().unwrap_or(&shared.0), paid, now)
+                turn_of(&*self.still(&shared.0, now), paid, now)
             }
             _ => Duration::ZERO,
         }

@@ -57,8 +57,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> sealed::Lend for Limiter<K, A, C>
     }
 
     fn lend(&self, probe: Probe, n: u64, now: Tick) -> LentResult {
-        let still = self.still_at(self.params(), now);
-        let algo = still.as_ref().unwrap_or(self.params());
+        let algo = self.still(self.params(), now);
         let lent = algo.dispatch_refund(LendSlot { limiter: self, probe, n, now });
         lent.unwrap_or_else(|| algo.dispatch(LendSlot { limiter: self, probe, n, now }))
     }
@@ -78,8 +77,7 @@ impl<A: Algorithm, C: Clock> sealed::Lend for Direct<A, C> {
     }
 
     fn lend(&self, (): (), n: u64, now: Tick) -> LentResult {
-        let still = self.still_at(now);
-        let algo = still.as_ref().unwrap_or(self.params());
+        let algo = self.still(now);
         let lent = algo.dispatch_refund(LendBucket { cell: self.cell(), n, now });
         lent.unwrap_or_else(|| algo.dispatch(LendBucket { cell: self.cell(), n, now }))
     }

@@ -65,9 +65,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         n: u64,
         now: Tick,
     ) -> ChargeResult {
-        let still = self.still_at(algo, now);
         let charge = ChargeSlot { limiter: self, probe, n, now };
-        still.as_ref().unwrap_or(algo).dispatch_refund(charge).expect(CHECKED)
+        self.still(algo, now).dispatch_refund(charge).expect(CHECKED)
     }
 
     /// Refunds `n` cells of a charge, as far as time has not restored them.
@@ -86,14 +85,14 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         match (charge, self.when_full()) {
             _ if n == 0 => {}
             (RefundableCharge::Slot(probe, receipt), _) => {
-                let still = algo.still_at(&now, self.clock());
+                let algo = algo.still(&now, self.clock());
                 let refund = RefundSlot { limiter: self, probe: *probe, receipt, n, now };
-                still.as_ref().unwrap_or(algo).dispatch_refund(refund).expect(CHECKED);
+                algo.dispatch_refund(refund).expect(CHECKED);
             }
             (RefundableCharge::Bucket(receipt), WhenFull::Share(shared)) => {
-                let still = shared.0.still_at(&now, self.clock());
+                let algo = shared.0.still(&now, self.clock());
                 let refund = RefundBucket { cell: &shared.1, receipt, n, now };
-                still.as_ref().unwrap_or(&shared.0).dispatch_refund(refund).expect(CHECKED);
+                algo.dispatch_refund(refund).expect(CHECKED);
             }
             _ => {}
         }
@@ -106,9 +105,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         match self.when_full() {
             WhenFull::Share(shared) => {
                 self.table().counters().count(Event::Overflowed);
-                let still = self.still_at(&shared.0, now);
                 let charge = ChargeBucket { cell: &shared.1, n, now };
-                still.as_ref().unwrap_or(&shared.0).dispatch_refund(charge).expect(CHECKED)
+                self.still(&shared.0, now).dispatch_refund(charge).expect(CHECKED)
             }
             _ => self
                 .decide_without_slot(nearest_idle, n, now)
@@ -120,17 +118,16 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 impl<A: Algorithm, C: Clock> Direct<A, C> {
     /// Charges `n` cells so that they can be refunded.
     pub(crate) fn take(&self, n: u64, now: Tick) -> ChargeResult {
-        let still = self.still_at(now);
         let charge = ChargeBucket { cell: self.cell(), n, now };
-        still.as_ref().unwrap_or(self.params()).dispatch_refund(charge).expect(CHECKED)
+        self.still(now).dispatch_refund(charge).expect(CHECKED)
     }
 
     /// Refunds `n` cells of a charge, as far as time has not restored them.
     pub(crate) fn refund(&self, charge: &RefundableCharge, n: u64, now: impl Fn() -> Tick) {
         if let (RefundableCharge::Bucket(receipt), 1..) = (charge, n) {
-            let still = self.params().still_at(&now, self.clock());
+            let algo = self.params().still(&now, self.clock());
             let refund = RefundBucket { cell: self.cell(), receipt, n, now };
-            still.as_ref().unwrap_or(self.params()).dispatch_refund(refund).expect(CHECKED);
+            algo.dispatch_refund(refund).expect(CHECKED);
         }
     }
 }

@@ -11,7 +11,7 @@
 use core::hash::Hash;
 use core::time::Duration;
 
-use crate::algo::{Algorithm, NoRing, StateMachine, Visitor, WithinDelay};
+use crate::algo::{Algorithm, NoRing, StateMachine, Still, Visitor, WithinDelay};
 use crate::cell::Request;
 use crate::decision::{Decision, OutOfLine, Permit};
 use crate::limiter::{Limiter, WhenFull};
@@ -183,9 +183,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         n: u64,
         now: Tick,
     ) -> OutOfLine<Decision> {
-        let still = self.still_at(algo, now);
         let found = (probe, self.table.find_at_once(probe));
-        OutOfLine(still.as_ref().unwrap_or(algo).dispatch(self.found(found, n, now)))
+        OutOfLine(self.still(algo, now).dispatch(self.found(found, n, now)))
     }
 
     /// A request of a key that was looked up.
@@ -204,11 +203,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         now: Tick,
         max_delay: Duration,
     ) -> Decision {
-        let still = self.still_at(algo, now);
-        let algo = still.as_ref().unwrap_or(algo);
+        let algo = self.still(algo, now);
         let found = self.found((probe, self.table.find_at_once(probe)), n, now);
         let decide = Decide { max_delay: Some(max_delay), ..found };
-        let decision = WithinDelay::new(algo, max_delay).dispatch(decide);
+        let decision = WithinDelay::new(&*algo, max_delay).dispatch(decide);
         self.count(decision.is_ok());
         decision
     }
@@ -306,10 +304,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         n: u64,
         now: Tick,
     ) -> Decision {
-        let still = self.still_at(algo, now);
-        let algo = still.as_ref().unwrap_or(algo);
-        let seen = self.table.peek(probe, algo, now, n);
-        algo.answer(seen.unwrap_or_else(|| unseen(algo, n, now)), now, n)
+        let algo = self.still(algo, now);
+        let seen = self.table.peek(probe, &*algo, now, n);
+        algo.answer(seen.unwrap_or_else(|| unseen(&*algo, n, now)), now, n)
     }
 
     /// The same, where a request accepts no longer delay than `max_delay`.
@@ -321,9 +318,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         now: Tick,
         max_delay: Duration,
     ) -> Decision {
-        let still = self.still_at(algo, now);
-        let algo = still.as_ref().unwrap_or(algo);
-        self.peek_by(&WithinDelay::new(algo, max_delay), probe, n, now)
+        let algo = self.still(algo, now);
+        self.peek_by(&WithinDelay::new(&*algo, max_delay), probe, n, now)
     }
 
     /// The time given, or that of the limiter's clock.
@@ -363,8 +359,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         OutOfLine(match &self.when_full {
             WhenFull::Evict | WhenFull::Deny => {
                 counters.count(Event::DeniedFull);
-                let still = self.still_at(&self.params, now);
-                let algo = still.as_ref().unwrap_or(&self.params);
+                let algo = self.still(&self.params, now);
                 Err(algo.no_slot(nearest_idle, now, self.table.skew()))
             }
             WhenFull::Admit => {
@@ -374,11 +369,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             WhenFull::Share(shared) => {
                 counters.count(Event::Overflowed);
                 let (params, cell) = &**shared;
-                let still = self.still_at(params, now);
-                let params = still.as_ref().unwrap_or(params);
+                let algo = self.still(params, now);
                 match max_delay {
-                    Some(bound) => cell.check(&WithinDelay::new(params, bound), now, n),
-                    None => cell.check(params, now, n),
+                    Some(bound) => cell.check(&WithinDelay::new(&*algo, bound), now, n),
+                    None => cell.check(&*algo, now, n),
                 }
             }
         })
@@ -386,9 +380,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 
     /// Admits, and answers as if the key were fresh.
     fn admit_untracked(&self, n: u64, now: Tick) -> Decision {
-        let still = self.still_at(&self.params, now);
-        let algo = still.as_ref().unwrap_or(&self.params);
-        match algo.answer(unseen(algo, n, now), now, n) {
+        let algo = self.still(&self.params, now);
+        match algo.answer(unseen(&*algo, n, now), now, n) {
             Err(denied) if !denied.is_final() => Ok(Permit::despite(denied)),
             decision => decision,
         }
@@ -396,10 +389,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 }
 
 impl<K: ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
-    /// The algorithm at an instant, if its windows follow the wall clock.
+    /// The algorithm for a decision at an instant.
     #[inline(always)]
-    pub(crate) fn still_at<M: StateMachine>(&self, algo: &M, now: Tick) -> Option<M> {
-        algo.still_at(|| now, &self.clock)
+    pub(crate) fn still<'a, M: StateMachine>(&self, algo: &'a M, now: Tick) -> Still<'a, M> {
+        algo.still(|| now, &self.clock)
     }
 }
 

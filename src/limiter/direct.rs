@@ -5,7 +5,7 @@ use core::time::Duration;
 use crossbeam_utils::CachePadded;
 
 use crate::algo::gcra::Gcra;
-use crate::algo::{Algorithm, StateMachine, WithinDelay};
+use crate::algo::{Algorithm, StateMachine, Still, WithinDelay};
 use crate::cell::DirectCell;
 use crate::decision::{Decision, OutOfLine};
 use crate::limiter::ask::Ask;
@@ -182,21 +182,18 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
         if let Some(as_built) = self.params.as_built_at(now, &self.clock) {
             return OutOfLine(self.cell.check(&self.params, as_built, n));
         }
-        let still = self.still_at(now);
-        OutOfLine(self.cell.check(still.as_ref().unwrap_or(&self.params), now, n))
+        OutOfLine(self.cell.check(&*self.still(now), now, n))
     }
 
-    /// The algorithm at an instant, if its windows follow the wall clock.
+    /// The algorithm for a decision at an instant.
     #[inline(always)]
-    pub(crate) fn still_at(&self, now: Tick) -> Option<A::Params> {
-        self.params.still_at(|| now, &self.clock)
+    pub(crate) fn still(&self, now: Tick) -> Still<'_, A::Params> {
+        self.params.still(|| now, &self.clock)
     }
 
     /// Decides where a request accepts no longer delay than `max_delay`.
     pub(crate) fn decide_within(&self, n: u64, now: Tick, max_delay: Duration) -> Decision {
-        let still = self.still_at(now);
-        let algo = still.as_ref().unwrap_or(&self.params);
-        self.cell.check(&WithinDelay::new(algo, max_delay), now, n)
+        self.cell.check(&WithinDelay::new(&*self.still(now), max_delay), now, n)
     }
 
     /// Answers yes or no by the limiter's clock.
@@ -222,21 +219,17 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
         if let Some(as_built) = self.params.as_built_at(now, &self.clock) {
             return self.cell.allow(&self.params, as_built, n);
         }
-        let still = self.still_at(now);
-        self.cell.allow(still.as_ref().unwrap_or(&self.params), now, n)
+        self.cell.allow(&*self.still(now), now, n)
     }
 
     /// The answer to `n` cells with nothing charged.
     pub(super) fn answer_at(&self, n: u64, now: Tick) -> Decision {
-        let still = self.still_at(now);
-        self.cell.peek(still.as_ref().unwrap_or(&self.params), now, n)
+        self.cell.peek(&*self.still(now), now, n)
     }
 
     /// The same, where a request accepts no longer delay than `max_delay`.
     pub(crate) fn answer_within(&self, n: u64, now: Tick, max_delay: Duration) -> Decision {
-        let still = self.still_at(now);
-        let algo = still.as_ref().unwrap_or(&self.params);
-        self.cell.peek(&WithinDelay::new(algo, max_delay), now, n)
+        self.cell.peek(&WithinDelay::new(&*self.still(now), max_delay), now, n)
     }
 
     /// The time given, or that of the limiter's clock.

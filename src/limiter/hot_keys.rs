@@ -70,8 +70,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     pub(crate) fn decide_leasing(&self, probe: Probe, n: u64, now: impl Fn() -> Tick) -> Decision {
         match &self.shares {
             Some(shares) => {
-                let still = self.params.still_at(&now, &self.clock);
-                let algo = still.as_ref().unwrap_or(&self.params);
+                let algo = self.params.still(&now, &self.clock);
                 algo.dispatch(DecideLeasing { limiter: self, shares, probe, n, now })
             }
             None => self.decide(probe, self.table.find_at_once(probe), n, now()),

@@ -255,9 +255,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn len_at(&self, now: Tick) -> usize {
-        let still = self.still_at(&self.params, now);
-        let algo = still.as_ref().unwrap_or(&self.params);
-        self.table.estimate_live(algo, now, LEN_SAMPLE_BUCKETS)
+        self.table.estimate_live(&*self.still(&self.params, now), now, LEN_SAMPLE_BUCKETS)
     }
 
     /// Whether [`len`](Self::len) is zero.

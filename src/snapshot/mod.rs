@@ -71,10 +71,9 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Limiter<K, A, C> {
         // In this order: a pause between the two makes the states younger.
         let now = self.clock().now();
         let unix_nanos = self.clock().unix_now_nanos();
-        let still = self.still_at(self.params(), now);
-        let algo = still.as_ref().unwrap_or(self.params());
+        let algo = self.still(self.params(), now);
         let moment = Moment { tick: now, unix_origin_nanos: self.clock().unix_origin_nanos() };
-        let moment = self.params().unstepped(algo, moment);
+        let moment = self.params().unstepped(&algo, moment);
         let overflow = match self.when_full() {
             WhenFull::Share(shared) => shared.1.state::<A::Params>(TRIES),
             WhenFull::Evict | WhenFull::Deny | WhenFull::Admit => None,
@@ -89,6 +88,6 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Limiter<K, A, C> {
             shape: Shape::of(self),
             overflow,
         };
-        format::write(header, self.table().rows(algo, algo.instant(now)))
+        format::write(header, self.table().rows(&*algo, algo.instant(now)))
     }
 }

@@ -164,8 +164,7 @@ fn fill<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
     let restart = restart(gate.clock(), header);
     let (params, table) = (gate.params(), gate.table());
     let change = clock_change(gate, params, restart);
-    let still = gate.still_at(params, restart.now.tick);
-    let instant = still.as_ref().unwrap_or(params).instant(restart.now.tick);
+    let instant = gate.still(params, restart.now.tick).instant(restart.now.tick);
     let (words_in_slot, ring_cells) = (table.words_in_slot(), params.kept_cells());
     let mut keys = 0;
     while let Some(mut row) = rows.next(words_in_slot, ring_cells)? {
@@ -216,8 +215,7 @@ fn clock_change<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
     params: &A::Params,
     restart: Restart,
 ) -> ClockChange {
-    let still = gate.still_at(params, restart.now.tick);
-    let now = params.unstepped(still.as_ref().unwrap_or(params), restart.now);
+    let now = params.unstepped(&gate.still(params, restart.now.tick), restart.now);
     params.clock_change(&Restart { now, ..restart })
 }
 

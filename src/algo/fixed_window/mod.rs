@@ -21,7 +21,7 @@
 //! opens with the first event after the last one ended and lasts one period. An aligned window
 //! covers one period of the wall clock. A decision is made by parameters of one instant, which say how
 //! far wall time is ahead of the clock, and for how many windows more the present one is held
-//! ([`StateMachine::still_at`]; the head of `src/time/wall/mod.rs` says how).
+//! ([`StateMachine::still`]; the head of `src/time/wall/mod.rs` says how).
 //!
 //! # Units
 //!
@@ -283,16 +283,13 @@ pub(super) fn into_window(
     unix_origin_nanos: u64,
     offset_secs: i32,
 ) -> Result<u64, QuotaError> {
-    let local = i128::from(unix_origin_nanos) + local_base(period, offset_secs)?;
-    let into = local.rem_euclid(i128::from(period));
-    Ok(u64::try_from(into).expect("a remainder of a u64 is one"))
-}
-
-/// How far into its window the Unix epoch lies, in nanoseconds, or whole periods more or less.
-fn local_base(period: u64, offset_secs: i32) -> Result<i128, QuotaError> {
     check_offset(offset_secs)?;
     let into_week = if period.is_multiple_of(WEEK_NANOS) { EPOCH_INTO_WEEK_NANOS } else { 0 };
-    Ok(i128::from(offset_secs) * 1_000_000_000 + i128::from(into_week))
+    let local = i128::from(unix_origin_nanos)
+        + i128::from(offset_secs) * 1_000_000_000
+        + i128::from(into_week);
+    let into = local.rem_euclid(i128::from(period));
+    Ok(u64::try_from(into).expect("a remainder of a u64 is one"))
 }
 
 /// An offset from UTC is less than a day.

@@ -38,9 +38,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         if held > 0 && held >= n {
             return Ok(());
         }
-        let algo = self.or_own(plan);
-        let still = self.still_at(algo, now);
-        let (algo, n_missing) = (still.as_ref().unwrap_or(algo), n - held);
+        let still = self.still(self.or_own(plan), now);
+        let (algo, n_missing) = (&*still, n - held);
         let answer = match self.table().peek(probe, algo, now, n_missing) {
             Some(seen) => algo.answer(seen, now, n_missing),
             None => {
@@ -92,9 +91,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         };
         match self.when_full() {
             WhenFull::Share(shared) => {
-                let still = self.still_at(&shared.0, now);
-                let algo = still.as_ref().unwrap_or(&shared.0);
-                let answer = shared.1.peek(algo, now, n).map(drop);
+                let answer = shared.1.peek(&*self.still(&shared.0, now), now, n).map(drop);
                 answer.inspect_err(|_| self.table().counters().count(Event::Overflowed))
             }
             _ => self.decide_without_slot(nearest_idle, n, now).map(drop),

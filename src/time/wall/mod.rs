@@ -51,7 +51,7 @@ struct Shared {
     /// Wall time less Unix time, by the first offset.
     base: i128,
     first_offset_secs: i32,
-    /// The offset in force from the next edge on, an `i32`.
+    /// The offset in force from the next edge on, in two's complement.
     offset_secs: SharedNanos,
 }
 
@@ -61,20 +61,16 @@ impl WallClock {
     pub(crate) fn new(period: u64, ahead: i64, unix_origin_nanos: u64, offset_secs: i32) -> Self {
         let base = i128::from(ahead) - i128::from(unix_origin_nanos);
         let edges = VersionedCell::new(&WallEdges::unread(ahead).to_words());
-        let shared = SharedNanos::default();
-        shared.set(to_word(offset_secs));
-        Self(Arc::new(Shared {
-            edges,
-            period,
-            base,
-            first_offset_secs: offset_secs,
-            offset_secs: shared,
-        }))
+        let first_offset_secs = offset_secs;
+        let offset_secs = SharedNanos::default();
+        let wall = Self(Arc::new(Shared { edges, period, base, first_offset_secs, offset_secs }));
+        wall.set_offset_secs(first_offset_secs);
+        wall
     }
 
     /// Changes the offset from UTC, from the next edge on.
     pub(crate) fn set_offset_secs(&self, offset_secs: i32) {
-        self.0.offset_secs.set(to_word(offset_secs));
+        self.0.offset_secs.set(i64::from(offset_secs).cast_unsigned());
     }
 
     /// Whole periods that are added to wall time: the clock's origin counts as so much earlier.
@@ -140,9 +136,8 @@ impl Shared {
 
     /// By how much the offset moves the windows: whole periods move nothing.
     fn moved(&self) -> i128 {
-        let change =
-            i128::from(from_word(self.offset_secs.read())) - i128::from(self.first_offset_secs);
-        change * SECOND % i128::from(self.period)
+        let offset_secs = i128::from(self.offset_secs.read().cast_signed());
+        (offset_secs - i128::from(self.first_offset_secs)) * SECOND % i128::from(self.period)
     }
 }
 
@@ -154,13 +149,3 @@ impl PartialEq for WallClock {
 }
 
 impl Eq for WallClock {}
-
-#[expect(clippy::cast_sign_loss, reason = "as bits")]
-fn to_word(offset_secs: i32) -> u64 {
-    u64::from(offset_secs as u32)
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "as bits")]
-fn from_word(word: u64) -> i32 {
-    word as u32 as i32
-}
