@@ -56,10 +56,15 @@ fn bucket(clock: &ManualClock) -> Bucket {
         .expect("in range")
 }
 
+/// Sets the wall clock by so many hours, forward or back.
+fn step(clock: &ManualClock, hours: i64) {
+    let by = hours * 3_600_000_000_000;
+    clock.set_unix_nanos(clock.unix_now_nanos().saturating_add_signed(by));
+}
+
 /// Sets the wall clock back, so that the minute is held.
 fn hold(clock: &ManualClock) {
-    let hour = HOUR.as_nanos().try_into().unwrap_or(u64::MAX);
-    clock.set_unix_nanos(clock.unix_now_nanos() - hour);
+    step(clock, -1);
     clock.advance(10 * MINUTE);
 }
 
@@ -279,11 +284,21 @@ fn keys_of_the_held_window_keep_their_slots() {
     assert_eq!(permit.reset_after(), WAIT);
 }
 
+/// The limiter, and then a bucket with as many cells an hour.
+fn beside_a_bucket<'a>(gate: &'a Keyed, clock: &ManualClock) -> Composite<'a, u64> {
+    let direct = Direct::builder(Quota::per_hour(LIMIT)).clock(clock.clone()).build();
+    Composite::builder()
+        .keyed("keyed", gate, |key| key)
+        .shared("direct", direct.expect("in range"))
+        .build()
+        .expect("it can refund")
+}
+
 #[test]
 fn the_shared_overflow_is_of_the_held_window_by_every_verb() {
     let (gate, clock) = full(OnFull::SharedOverflow(quota()));
     let (ask, count) = (|| gate.ask(&1_000), || gate.stats().overflowed);
-    // Checks that are told to return say how much is left of the bucket that is shared.
+    // A denial says how many cells the shared bucket has left.
     let spent = count();
     let left = || LIMIT - ask().cells(LIMIT).check().expect_err("too many").remaining();
     assert_eq!(left(), spent, "by a check");
@@ -295,12 +310,7 @@ fn the_shared_overflow_is_of_the_held_window_by_every_verb() {
     clock.advance(10 * MINUTE);
     drop(reserved);
     assert_eq!(left(), spent + 1, "by its refund");
-    let direct = Direct::builder(Quota::per_hour(LIMIT)).clock(clock.clone()).build();
-    let two = Composite::<u64>::builder()
-        .keyed("keyed", &gate, |key| key)
-        .shared("direct", direct.expect("in range"))
-        .build()
-        .expect("it can refund");
+    let two = beside_a_bucket(&gate, &clock);
     let denied = two.ask(&1_000).cells(LEFT).check().expect_err("too many");
     assert_eq!(denied.limit_name(), "keyed");
     assert_eq!(denied.retry_after(), Some(WAIT - 10 * MINUTE));
@@ -364,14 +374,9 @@ fn a_composite_charges_and_admits_in_the_window_after_the_one_that_was_spent() {
     let shared = OnFull::SharedOverflow(quota());
     let built = builder(FixedWindow::aligned(), &clock).slots(SlotLayout::Wide).capacity(1);
     let gate = built.on_full(shared).build().expect("in range");
-    let direct = Direct::builder(Quota::per_hour(LIMIT)).clock(clock.clone()).build();
-    let two = Composite::<u64>::builder()
-        .keyed("keyed", &gate, |key| key)
-        .shared("direct", direct.expect("in range"))
-        .build()
-        .expect("it can refund");
+    let two = beside_a_bucket(&gate, &clock);
     assert!(gate.check(&0).is_ok());
-    clock.set_unix_nanos(clock.unix_now_nanos() + u64::try_from(HOUR.as_nanos()).expect("small"));
+    step(&clock, 1);
     clock.advance(MINUTE);
     // These keys have all slots, and others spend the cells that they share.
     let has_slot = |key: &u64| {
@@ -443,10 +448,7 @@ fn a_queue_waits_for_the_end_of_the_held_window() {
         let slept = wait_to_the_end(&queue, (key, LIMIT), clock, || {});
         assert_eq!(slept.iter().sum::<Duration>(), WAIT, "{slept:?}");
         // The wall clock is set back while the caller sleeps.
-        let slept = wait_to_the_end(&queue, (key, 1), clock, || {
-            let hour = HOUR.as_nanos().try_into().unwrap_or(u64::MAX);
-            clock.set_unix_nanos(clock.unix_now_nanos() - hour);
-        });
+        let slept = wait_to_the_end(&queue, (key, 1), clock, || step(clock, -1));
         assert_eq!(slept.iter().sum::<Duration>(), MINUTE + HOUR, "{slept:?}");
     }
     let (gate, clock) = held(keyed);
