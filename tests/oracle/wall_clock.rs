@@ -26,7 +26,7 @@ fn step(clock: &ManualClock, by: i64) {
     clock.set_unix_nanos(clock.unix_now_nanos().saturating_add_signed(by));
 }
 
-/// What happens to a wall clock.
+/// A step of a script: the wall clock changes, or a request is made.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Pass(u64),
@@ -98,7 +98,7 @@ impl Naive {
     }
 }
 
-/// What the limiter answers; the wait of a denial must be the time until the window ends.
+/// A decision in the form of the naive limiter's. A denial must say to wait until the window ends.
 fn answer(decision: Decision, cells: u64) -> (bool, u64, Duration) {
     match decision {
         Ok(permit) => (true, permit.remaining(), permit.reset_after()),

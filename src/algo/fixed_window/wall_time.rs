@@ -1,4 +1,4 @@
-//! What wall time is at an instant of the limiter's clock.
+//! From an instant of the limiter's clock to wall time.
 
 use crate::time::Tick;
 

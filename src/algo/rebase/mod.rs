@@ -126,7 +126,7 @@ pub trait Rebase: StateMachine {
     /// `unix_origin_nanos` is that of the clock that the machine was made for.
     fn config_words(&self, unix_origin_nanos: u64) -> [u64; CONFIG_WORDS];
 
-    /// What is added to an instant to find its window, if windows follow the wall clock.
+    /// How far wall time is ahead of the clock, if windows follow the wall clock.
     fn wall_ahead_nanos(&self) -> i64 {
         0
     }

@@ -3,7 +3,7 @@
 /// Words of the [`WallEdges`].
 pub(super) const WORDS: usize = 7;
 
-/// What instants of the limiter's clock are in wall time. Wall time counts from the beginning of some
+/// A mapping from instants of the limiter's clock to wall time. Wall time counts from the beginning of some
 /// window of the wall clock, so a window begins at each multiple of the period.
 ///
 /// Instants before `edge` are mapped by `before`, and later ones by `after`. The mapping is meant for

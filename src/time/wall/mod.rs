@@ -114,7 +114,7 @@ impl Shared {
         edges.place(now, self.period)
     }
 
-    /// An instant of the limiter's clock, and what wall time is ahead of it.
+    /// Reads both clocks: an instant of the limiter's clock, and how far wall time is ahead of it.
     fn read(&self, clock: &impl Clock) -> (u64, i128) {
         let attempt = || {
             let before = clock.now().as_nanos();

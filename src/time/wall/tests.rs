@@ -210,7 +210,7 @@ fn while_a_replacement_is_halted_the_others_place_by_the_wall_clock() {
     assert_eq!(seen(&wall, &clock).0, first + 61, "and the next one publishes");
 }
 
-/// What happens to a wall clock.
+/// A step of a script: the wall clock changes, or a decision is made.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// Time passes, and then a decision is made.

@@ -111,7 +111,7 @@ fn parts_of_rules_that_a_log_cannot_replay_are_named() {
     assert_eq!(named(1), serde_json::json!(["bytes"]));
     assert_eq!(named(2), serde_json::json!(["cost"]));
     assert_eq!(named(3), serde_json::json!([]));
-    // What is left out denies nothing; the estimate is charged, and the header that the log lacks is missed.
+    // A part that is left out denies nothing. The log has no header "x-cost", so each request misses it.
     assert_eq!([0, 1].map(|rule| figure(&report, rule, "denied")), [0, 0]);
     assert_eq!(report["rules"][3]["missing"]["header x-cost"], figure(&report, 0, "requests"));
     let ran = replay(&["--rules", &file, &data(NASA)]);
