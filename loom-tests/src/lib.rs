@@ -8,6 +8,7 @@
 mod explore;
 pub mod hot_keys;
 pub mod redis;
+mod stacks;
 
 // The names are those of the crate whose files are included.
 #[path = "../../verify/states/src/bounded_map.rs"]
