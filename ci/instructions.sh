@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 file=benches/instructions.txt
-# A multiple of the windows in benches/src/bin/instructions.rs.
+# A multiple of the windows in benches/instructions/src/main.rs.
 decisions=20000
 most_percent=3
 
@@ -59,7 +59,7 @@ if ! command -v valgrind >/dev/null; then
 fi
 
 # The profile of benchmarks; its files are where those of a release are.
-cargo build --locked --quiet --profile bench -p tollgate-benches --bin instructions
+cargo build --locked --quiet --profile bench -p instructions
 program="${CARGO_TARGET_DIR:-target}/release/instructions"
 
 # Instructions of a whole run with so many decisions.

@@ -16,7 +16,6 @@ use tollgate::{
     Decision, Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, SlidingCounter, SlidingLog,
     SubWindows, Tick,
 };
-use tollgate_benches::keys;
 
 /// A kind of decision, and the function that makes `count` of them.
 type Kind = (&'static str, fn(usize));
@@ -83,10 +82,16 @@ fn main() {
     run(count);
 }
 
+/// The key of a rank. Keys are distinct and unordered.
+fn key(rank: usize) -> u64 {
+    let mixed = (rank as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ (mixed >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
 /// Makes decisions about `keys` keys in turn. All of them must be admitted, or none.
 #[inline(always)]
 fn decide(count: usize, keys: usize, step: u64, start: u64, check: impl Fn(&u64, Tick) -> bool) {
-    let keys: Vec<u64> = (0..keys).map(keys::key).collect();
+    let keys: Vec<u64> = (0..keys).map(key).collect();
     let (mut now, mut admitted) = (start, 0);
     for key in keys.iter().cycle().take(count) {
         now += step;
@@ -124,7 +129,7 @@ fn keyed<A: Algorithm>(quota: Quota, algorithm: A, keys: usize) -> Limiter<u64, 
 fn filled(quota: Quota) -> Limiter<u64, Gcra, ManualClock> {
     let gate = keyed(quota, Gcra::new(), KEYS);
     for rank in 0..KEYS {
-        let first: Decision = gate.ask(&keys::key(rank)).at(Tick::from_nanos(START_NANOS)).check();
+        let first: Decision = gate.ask(&key(rank)).at(Tick::from_nanos(START_NANOS)).check();
         assert!(first.is_ok());
     }
     gate
@@ -160,7 +165,7 @@ fn direct_dynamic(count: usize) {
 fn keyed_dynamic(count: usize) {
     let gate = keyed(dynamic_quota(), DynamicGcra::new(), KEYS);
     for rank in 0..KEYS {
-        assert!(gate.ask(&keys::key(rank)).at(Tick::from_nanos(START_NANOS)).check().is_ok());
+        assert!(gate.ask(&key(rank)).at(Tick::from_nanos(START_NANOS)).check().is_ok());
     }
     decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.ask(key).at(now).check().is_ok());
 }
@@ -176,7 +181,7 @@ fn keyed_claim(count: usize) {
 /// Sixteen keys in a call, in a table whose lookups are prefetched.
 fn keyed_batch(count: usize) {
     let gate = keyed(roomy(), Gcra::new(), ROOM);
-    let batch: Vec<u64> = (0..16).map(keys::key).collect();
+    let batch: Vec<u64> = (0..16).map(key).collect();
     let mut admitted = 0;
     for turn in 0..count / batch.len() {
         let now = Tick::from_nanos(black_box(START_NANOS + turn as u64 * STEP_NANOS));
@@ -200,7 +205,7 @@ fn compact_gate(quota: Quota, keys: usize) -> Limiter<u64, Gcra, ManualClock> {
 fn compact(count: usize, quota: Quota) {
     let gate = compact_gate(quota, KEYS);
     for rank in 0..KEYS {
-        let first = gate.ask(&keys::key(rank)).at(Tick::from_nanos(START_NANOS)).check();
+        let first = gate.ask(&key(rank)).at(Tick::from_nanos(START_NANOS)).check();
         assert!(first.is_ok());
     }
     decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.ask(key).at(now).check().is_ok());
@@ -214,7 +219,7 @@ fn compact_claim(count: usize) {
 /// One charge in 64 decisions.
 fn lease_admit(count: usize) {
     let gate = keyed(roomy(), Gcra::new().leases(64), KEYS);
-    let mut lease = gate.lease(&keys::key(0));
+    let mut lease = gate.lease(&key(0));
     let mut now = START_NANOS;
     for _ in 0..count {
         now += STEP_NANOS;
@@ -283,7 +288,7 @@ fn all_full<A: Algorithm>(
     let gate = keyed(quota, algorithm, KEYS);
     let last = START_NANOS + HOUR_NANOS / 12 * 11;
     for rank in 0..KEYS {
-        let key = keys::key(rank);
+        let key = key(rank);
         for part in 0..12 {
             let at = Tick::from_nanos(last - (11 - part) * (HOUR_NANOS / 6));
             let _: Decision = gate.ask(&key).cells(LIMIT / 6).at(at).check();
@@ -302,7 +307,7 @@ fn in_flight(max_hold: Option<Duration>, held: usize, count: usize) {
     let begun = max_hold.into_iter().fold(begun, |begun, hold| begun.max_hold(hold));
     let gate = begun.capacity(KEYS as u64).hash_seed(7).build().expect("in range");
     for rank in 0..KEYS {
-        let first = gate.enter(&keys::key(rank)).expect("room");
+        let first = gate.enter(&key(rank)).expect("room");
         if held > 0 {
             std::mem::forget(first);
         }
