@@ -75,11 +75,12 @@ fi
 
 cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 # The library is linted with the packages that use it. Its own tests do not run under these flags, nor do
-# those of the files that `loom-tests` includes, so not all targets.
+# those of the files that `loom-tests` includes, so not all targets. The profile is that of the models, which
+# then need no macro of a dependency built again.
 RUSTFLAGS='--cfg tollgate_loom' CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" \
-    cargo clippy -p loom-tests --lib --tests --locked -- -D warnings
+    cargo clippy --release -p loom-tests --lib --tests --locked -- -D warnings
 RUSTFLAGS='--cfg tollgate_shuttle' CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/shuttle" \
-    cargo clippy -p shuttle-tests --all-targets --locked -- -D warnings
+    cargo clippy --release -p shuttle-tests --all-targets --locked -- -D warnings
 # Builds without the standard library, and for a target without it, an allocator or 64-bit atomics.
 cargo clippy -p tollgate --lib --no-default-features --locked -- -D warnings
 bare=thumbv7em-none-eabi

@@ -11,6 +11,7 @@
 
 use core::cell::Cell;
 use core::ffi::{c_int, c_long, c_void};
+use core::ptr;
 
 /// How generators map a stack.
 const STACK: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
@@ -20,20 +21,23 @@ const KEPT_MAX: usize = 8;
 
 #[derive(Clone, Copy)]
 struct Stack {
-    /// 0: none.
-    address: usize,
+    /// Null: none.
+    address: *mut c_void,
     bytes: usize,
     in_use: bool,
 }
 
-const NONE: Stack = Stack { address: 0, bytes: 0, in_use: false };
+const NONE: Stack = Stack { address: ptr::null_mut(), bytes: 0, in_use: false };
 
 thread_local! {
     static STACKS: Cell<[Stack; KEPT_MAX]> = const { Cell::new([NONE; KEPT_MAX]) };
 }
 
 /// Applies `change` to the first stack that is `wanted`, and returns its address.
-fn change_first(wanted: impl Fn(&Stack) -> bool, change: impl Fn(&mut Stack)) -> Option<usize> {
+fn change_first(
+    wanted: impl Fn(&Stack) -> bool,
+    change: impl Fn(&mut Stack),
+) -> Option<*mut c_void> {
     STACKS.with(|stacks| {
         let mut all = stacks.get();
         let stack = all.iter_mut().find(|stack| wanted(stack))?;
@@ -51,7 +55,7 @@ fn change_first(wanted: impl Fn(&Stack) -> bool, change: impl Fn(&mut Stack)) ->
 ///
 /// As of the function of the C library.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmap(
+pub(crate) unsafe extern "C" fn mmap(
     address: *mut c_void,
     bytes: usize,
     protection: c_int,
@@ -61,23 +65,21 @@ pub unsafe extern "C" fn mmap(
 ) -> *mut c_void {
     let is_stack = address.is_null() && flags == STACK && file == -1;
     if is_stack {
-        let is_kept = |stack: &Stack| stack.address != 0 && !stack.in_use && stack.bytes == bytes;
+        let is_kept =
+            |stack: &Stack| !stack.address.is_null() && !stack.in_use && stack.bytes == bytes;
         if let Some(kept) = change_first(is_kept, |stack| stack.in_use = true) {
-            return kept as *mut c_void;
+            return kept;
         }
     }
     // SAFETY: the caller's arguments are those of the system call.
-    let mapped = unsafe {
-        libc::syscall(libc::SYS_mmap, address, bytes, protection, flags, file, offset)
-    };
-    if is_stack && mapped != -1 {
-        let mapped = mapped.cast_unsigned() as usize;
-        change_first(
-            |stack| stack.address == 0,
-            |stack| *stack = Stack { address: mapped, bytes, in_use: true },
-        );
+    let mapped =
+        unsafe { libc::syscall(libc::SYS_mmap, address, bytes, protection, flags, file, offset) }
+            as *mut c_void;
+    if is_stack && mapped != libc::MAP_FAILED {
+        let new = Stack { address: mapped, bytes, in_use: true };
+        change_first(|stack| stack.address.is_null(), |stack| *stack = new);
     }
-    mapped as *mut c_void
+    mapped
 }
 
 /// As `munmap(2)`, but a stack that this thread mapped stays mapped.
@@ -86,8 +88,8 @@ pub unsafe extern "C" fn mmap(
 ///
 /// As of the function of the C library.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: usize) -> c_int {
-    let is_it = |stack: &Stack| stack.address == address as usize && stack.bytes == bytes;
+pub(crate) unsafe extern "C" fn munmap(address: *mut c_void, bytes: usize) -> c_int {
+    let is_it = |stack: &Stack| stack.address == address && stack.bytes == bytes;
     if change_first(is_it, |stack| stack.in_use = false).is_some() {
         return 0;
     }
