@@ -53,7 +53,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> sealed::Lend for Limiter<K, A, C>
     }
 
     fn check_spot(&self, probe: Probe, n: u64, now: Tick) -> Decision {
-        self.decide_begun(probe, n, now)
+        self.decide_probed(self.params(), probe, n, now)
     }
 
     fn lend(&self, probe: Probe, n: u64, now: Tick) -> LentResult {

@@ -109,7 +109,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
                 self.still(&shared.0, now).dispatch_refund(charge).expect(CHECKED)
             }
             _ => self
-                .decide_without_slot(nearest_idle, n, now)
+                .without_slot(nearest_idle, n, now)
                 .map(|permit| (RefundableCharge::Nothing, permit)),
         }
     }

@@ -111,7 +111,7 @@ where
             }
             for (index, (probe, item)) in begun.into_iter().zip(group).enumerate() {
                 let algo = gate.or_own(plan_of(item));
-                each(first + index, gate.decide_begun_by(algo, probe, cells, now));
+                each(first + index, gate.decide_probed(algo, probe, cells, now));
             }
             first += group.len();
         }

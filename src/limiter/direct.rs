@@ -170,7 +170,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
         match self.params.is_still() {
             true => self.cell.check(&self.params, now, n),
             false => {
-                let OutOfLine(decision) = self.decide_following(n, now);
+                let OutOfLine(decision) = self.at_instant(n, now);
                 decision
             }
         }
@@ -178,7 +178,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
 
     /// The same by windows that follow the wall clock.
     #[inline(never)]
-    fn decide_following(&self, n: u64, now: Tick) -> OutOfLine<Decision> {
+    fn at_instant(&self, n: u64, now: Tick) -> OutOfLine<Decision> {
         if let Some(as_built) = self.params.as_built_at(now, &self.clock) {
             return OutOfLine(self.cell.check(&self.params, as_built, n));
         }

@@ -67,13 +67,13 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// Decides by this thread's lease of the key, if it has one. Otherwise it decides as usual, except
     /// that a thread that loses a race takes a lease. The clock is read after the lease is looked up.
     #[inline(never)]
-    pub(crate) fn decide_leasing(&self, probe: Probe, n: u64, now: impl Fn() -> Tick) -> Decision {
+    pub(crate) fn leasing(&self, probe: Probe, n: u64, now: impl Fn() -> Tick) -> Decision {
         match &self.shares {
             Some(shares) => {
                 let algo = self.params.still(&now, &self.clock);
                 algo.dispatch(DecideLeasing { limiter: self, shares, probe, n, now })
             }
-            None => self.decide(probe, self.table.find_at_once(probe), n, now()),
+            None => self.decide_probed(&self.params, probe, n, now()),
         }
     }
 }
@@ -116,7 +116,7 @@ where
                 limiter.count(true);
                 Ok(permit)
             }
-            None => limiter.decide(probe, limiter.table.find_at_once(probe), n, now),
+            None => limiter.decide_probed(&limiter.params, probe, n, now),
         }
     }
 }
@@ -167,7 +167,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         if place.left(now) == 0 {
             place.clear();
         }
-        OutOfLine(self.decide(probe, self.table.find_at_once(probe), n, now))
+        OutOfLine(self.decide_probed(&self.params, probe, n, now))
     }
 
     /// Charges those of `n` cells that the thread's lease of the key does not hold, and a new lease.

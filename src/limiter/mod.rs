@@ -7,8 +7,11 @@ pub(crate) mod builder;
 mod decide;
 pub(crate) mod direct;
 mod direct_builder;
+mod extras;
+mod full;
 pub(crate) mod hash_seeds;
 mod hot_keys;
+mod peek;
 pub(crate) mod plan;
 pub(crate) mod slot_layout;
 pub(crate) mod stats;
@@ -16,8 +19,8 @@ mod utc_offset;
 
 pub use ask::Gate;
 pub use batch::AskEach;
-pub(crate) use decide::unseen;
 pub use direct_builder::DirectBuilder;
+pub(crate) use peek::unseen;
 pub use slot_layout::SlotLayout;
 
 use core::hash::Hash;

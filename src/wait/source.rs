@@ -256,7 +256,7 @@ impl<K: Hash + ?Sized, C: Clock> Bookable for Limiter<K, Gcra, C> {
     }
 
     fn ask(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision {
-        self.decide_begun(probe.0, n, now)
+        self.decide_probed(self.params(), probe.0, n, now)
     }
 }
 

@@ -217,10 +217,10 @@ where
         let Target { probe, now, plan } = target;
         let limiter = self.limiter.borrow();
         let decision = match (P::params(plan), limiter.shares()) {
-            (Some(plan), _) => limiter.decide_begun_by(plan, probe, n, now),
+            (Some(plan), _) => limiter.decide_probed(plan, probe, n, now),
             // The expiry of a lease needs a time that is not behind: read the clock again.
-            (None, Some(_)) => limiter.decide_leasing(probe, n, || limiter.or_now(given)),
-            (None, None) => limiter.decide_begun(probe, n, now),
+            (None, Some(_)) => limiter.leasing(probe, n, || limiter.or_now(given)),
+            (None, None) => limiter.decide_probed(limiter.params(), probe, n, now),
         };
         final_charge(decision)
     }

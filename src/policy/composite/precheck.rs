@@ -59,7 +59,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
                 self.count(false);
             }
             // This admits the request only if the key was reset meanwhile.
-            () => drop(self.decide_begun_by(algo, probe, n, now)),
+            () => drop(self.decide_probed(algo, probe, n, now)),
         }
         Err(denied)
     }
@@ -94,7 +94,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
                 let answer = shared.1.peek(&*self.still(&shared.0, now), now, n).map(drop);
                 answer.inspect_err(|_| self.table().counters().count(Event::Overflowed))
             }
-            _ => self.decide_without_slot(nearest_idle, n, now).map(drop),
+            _ => self.without_slot(nearest_idle, n, now).map(drop),
         }
     }
 }

@@ -1,4 +1,4 @@
-"""Warm-up (`src/algo/warm_up.rs`).
+"""Warm-up (`src/algo/warm_up/mod.rs`).
 
 The exact state: the time `G` at which the next request may go, and the warmth `h` at that time, both
 integers; after `G` it cools down. `n` cells are admitted iff `max(G, f) - f <= max_wait`, and `G` then

@@ -39,13 +39,16 @@
 //!
 //! Source: the arithmetic of Guava's `RateLimiter` (its documentation in `SmoothRateLimiter`).
 
+#[cfg(test)]
+mod tests;
+
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use super::grid::{Grid, YEAR_NANOS, gcd};
+use crate::algo::grid::{Grid, YEAR_NANOS, gcd};
 #[cfg(feature = "std")]
-use super::oracle::Ramp;
-use super::{
+use crate::algo::oracle::Ramp;
+use crate::algo::{
     Algorithm, CONFIG_WORDS, ClockChange, Liveness, PAYLOAD_BITS, Rebase, Ring, StateMachine, Step,
     sealed::Sealed,
 };
@@ -451,165 +454,5 @@ impl StateMachine for WarmUpParams {
             self.max_wait,
             self.period,
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::word::tile;
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    fn params(quota: &str, warm_up: WarmUp) -> Result<WarmUpParams, QuotaError> {
-        warm_up.params(&quota.parse().expect("a quota"), 0)
-    }
-
-    #[test]
-    fn fields_tile_the_word_and_units_are_fine() {
-        for (quota, secs, ring_days_min) in [
-            ("5/s", 4, 365),
-            ("5/s", 20_000, 365),
-            ("1/minute", 3_600, 365),
-            ("100/s", 10, 365),
-            ("1000/s", 1, 100),
-            ("1000/s", 60, 6),
-            ("10000/s", 10, 0),
-        ] {
-            for factor in [1, 2, 3, 10, 100] {
-                let warm_up = WarmUp::new(SECOND * secs).cold_factor(factor);
-                let Ok(params) = params(quota, warm_up) else {
-                    assert!(factor > 3, "{quota} in {secs} s is rejected");
-                    continue;
-                };
-                assert!(tile(&[params.warmth, params.cold_at], PAYLOAD_BITS));
-                assert!(params.cell >= UNITS_IN_CELL_MIN && params.period < 1 << 23);
-                let factor = u64::from(factor);
-                assert_eq!(params.refill * (5 + factor), 2 * (1 + factor) * params.cell);
-                let (units, nanos) = params.grid.ratio();
-                let ring = params.grid.ring().unwrap_or(u64::MAX);
-                let days = u128::from(ring) * u128::from(nanos)
-                    / (u128::from(units) * 24 * SECOND.as_nanos() * 3_600);
-                assert!(factor != 3 || days >= ring_days_min, "{quota}: {days} days");
-            }
-        }
-    }
-
-    #[test]
-    fn a_period_without_room_in_the_word_is_rejected() {
-        use QuotaError as E;
-        let long = WarmUp::new(SECOND * 60);
-        assert_eq!(params("1000000/s", long), Err(E::WarmUpTooLong));
-        assert_eq!(params("5/s", WarmUp::new(Duration::MAX)), Err(E::WarmUpTooLong));
-        assert_eq!(params("5/s", long.max_wait(Duration::MAX)), Err(E::WarmUpTooLong));
-        assert_eq!(params("1000000000/s", WarmUp::new(SECOND)), Err(E::WarmUpTooLong));
-        assert_eq!(params("5/s", long.cold_factor(101)), Err(E::ColdFactorOutOfRange));
-        assert!(params("5/s", WarmUp::new(Duration::ZERO)).is_ok());
-    }
-
-    #[test]
-    fn the_edges_of_the_range_are_accepted() {
-        assert!(params("5/s", WarmUp::new(SECOND * 60).cold_factor(100)).is_ok());
-        // An interval has at least sixteen units.
-        assert!(params("62500000/s", WarmUp::new(Duration::ZERO)).is_ok());
-        let faster = params("62500001/s", WarmUp::new(Duration::ZERO));
-        assert_eq!(faster, Err(QuotaError::WarmUpTooLong));
-    }
-
-    #[test]
-    fn units_are_the_finest_whose_ring_has_a_year() {
-        let has_a_year = |params: &WarmUpParams| {
-            let (units, nanos) = params.grid.ratio();
-            let ring = params.grid.ring().unwrap_or(u64::MAX);
-            u128::from(ring) / u128::from(units) * u128::from(nanos) / 1_000_000_000
-                >= 365 * 24 * 3_600
-        };
-        for (text, secs) in [("5/s", 4), ("5/s", 20_000), ("1/minute", 3_600), ("100/s", 10)] {
-            let warm_up = WarmUp::new(SECOND * secs);
-            let quota: Quota = text.parse().expect("a quota");
-            let params = params(text, warm_up).expect("in range");
-            assert!(has_a_year(&params), "{text}");
-            let finer = warm_up.with_units(&quota, params.cell * 2);
-            let interval_nanos = quota.period_nanos() / quota.limit();
-            let none_finer = finer.is_none_or(|finer| !has_a_year(&finer));
-            assert!(none_finer || params.cell > interval_nanos / 2, "{text}");
-        }
-        // If no unit gives a year, the coarsest is taken.
-        let short = params("1000/s", WarmUp::new(SECOND * 60)).expect("in range");
-        assert!(!has_a_year(&short) && short.cell == UNITS_IN_CELL_MIN);
-    }
-
-    /// Between clocks whose origins are no whole number of units apart.
-    #[test]
-    fn rebasing_keeps_the_turn_of_a_cold_key_and_drops_an_expired_one() {
-        use crate::algo::{Moment, Restart};
-        let params = params("5/s", WarmUp::new(SECOND * 4).max_wait(SECOND * 60));
-        let params = params.expect("in range");
-        let (units, nanos) = params.grid.ratio();
-        let part = (nanos / units / 2).max(1);
-        let moment = |nanos| Moment { tick: Tick::from_nanos(nanos), unix_origin_nanos: 0 };
-        let (then, now) = (moment(1_000_000_000), moment(77_000_000_000 + part));
-        let rebased = |word: u64, elapsed| {
-            let change = params.clock_change(&Restart { then, elapsed, now });
-            params.rebase(word, &mut [], &change)
-        };
-        let cold = params.fresh(then.tick);
-        assert_eq!(rebased(cold, Duration::ZERO), None);
-        // Cold, but with a time to go.
-        let ahead = params.cold_at.of(cold) + 1_000;
-        let waits = params.cold_at.set(0, ahead);
-        let word = rebased(waits, Duration::ZERO).expect("a thousand units are to go");
-        assert_eq!(params.warmth.of(word), 0);
-        let left = params.grid.ahead(params.cold_at.of(word), params.grid.floor(now.tick));
-        assert!((1_000..=1_001).contains(&left), "{left}");
-        assert_eq!(rebased(waits, SECOND * 3_600), None);
-    }
-
-    /// Without a ramp every cell takes one interval, warm or cold.
-    #[test]
-    fn a_cold_factor_of_one_is_an_even_pace() {
-        let warm_up = WarmUp::new(SECOND * 4).cold_factor(1).max_wait(SECOND * 10);
-        let params = params("5/s", warm_up).expect("in range");
-        let mut word = params.fresh(Tick::ZERO);
-        for turn in 0..40 {
-            let Step::Admit { next } = params.step(word, Tick::ZERO, 1) else {
-                panic!("a wait of {turn} intervals")
-            };
-            let permit = params.permit(word, Tick::ZERO, 1);
-            assert_eq!(permit.delay(), Duration::from_millis(200) * turn);
-            word = next;
-        }
-    }
-
-    /// The whole ramp takes the period, and has as many cells as in Guava.
-    #[test]
-    fn warming_up_takes_the_period() {
-        for (factor, cells) in [(3, 10), (9, 4), (19, 2)] {
-            let warm_up = WarmUp::new(SECOND * 4).cold_factor(factor);
-            let params = params("5/s burst 100", warm_up).expect("in range");
-            // 2 * period / (stable + cold) cells.
-            let word = params.fresh(Tick::ZERO);
-            let view = params.charged(params.view(word, 0), cells);
-            assert_eq!((view.wait, view.warmth), (params.period, params.ramp));
-            let more = params.charged(view, 1);
-            assert_eq!(more.wait - view.wait, params.cell);
-        }
-    }
-
-    #[test]
-    fn an_unused_key_cools_down_in_the_period() {
-        let params = params("5/s burst 100", WarmUp::new(SECOND * 4)).expect("in range");
-        let Step::Admit { next } = params.step(params.fresh(Tick::ZERO), Tick::ZERO, 100) else {
-            panic!("a key never seen")
-        };
-        let permit = params.permit(params.fresh(Tick::ZERO), Tick::ZERO, 100);
-        // 100 cells, what the ramp costs above them, and then all of the period.
-        assert_eq!(permit.reset_after(), Duration::from_secs(20 + 2 + 4));
-        let cold = Tick::from_duration(permit.reset_after());
-        let almost = cold.saturating_sub(Duration::from_nanos(1));
-        assert!(matches!(params.liveness(next, params.instant(cold)), Liveness::Idle { .. }));
-        assert_eq!(params.liveness(next, params.instant(almost)), Liveness::Live { debt: 1 });
-        let fresh = params.answer(params.fresh(cold), cold, 3);
-        assert_eq!(params.answer(next, cold, 3), fresh);
     }
 }

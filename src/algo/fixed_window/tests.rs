@@ -1,0 +1,217 @@
+use super::*;
+use crate::algo::PerKey;
+use crate::word::tile;
+use proptest::prelude::*;
+
+fn params(window: FixedWindow, quota: &str, origin: u64) -> FixedWindowParams {
+    let quota = quota.parse().expect("a quota");
+    window.params(&quota, origin).expect("in range")
+}
+
+#[test]
+fn ordinary_windows_are_endless_or_tolerate_an_hour_of_skew() {
+    for (text, endless) in [("20/min", true), ("1000/h", true), ("5/day", true), ("100/s", false)] {
+        let grid = params(FixedWindow::anchored(), text, 0).grid;
+        assert_eq!(grid.ring().is_none(), endless, "{text}");
+        if let Some(tolerance) = grid.skew_tolerance() {
+            assert!(tolerance.as_secs() >= 3_600, "{text}: {tolerance:?}");
+        }
+    }
+}
+
+#[test]
+fn windows_of_minutes_have_compact_states_if_the_count_leaves_room() {
+    for (quota, anchored, aligned) in [
+        ("20/min", true, true),
+        ("1000/h", true, true),
+        ("5/day", true, true),
+        ("1000/min", true, true),
+        ("20/s", true, true),
+        ("1000/s", false, true),
+        ("100000/min", false, true),
+        ("100000000/day", false, true),
+    ] {
+        let quota: Quota = quota.parse().expect("a quota");
+        let compact = |window: FixedWindow| window.compact_params(&quota, 0).expect("in range");
+        assert_eq!(compact(FixedWindow::anchored()).is_some(), anchored, "{quota}");
+        assert_eq!(compact(FixedWindow::aligned()).is_some(), aligned, "{quota}");
+    }
+}
+
+#[test]
+fn a_compact_window_is_told_apart_for_a_day_and_by_clocks_ten_seconds_apart() {
+    let (mut narrow, mut none) = (0, 0);
+    for (digit, decade, nanos) in (0..12).flat_map(|decade| {
+        let nanos = (3..20).map(move |power| 10_u64.pow(power));
+        nanos.flat_map(move |nanos| [1, 2, 5].map(|digit| (digit, decade, nanos)))
+    }) {
+        let quota = Quota::new(digit * 10_u64.pow(decade), Duration::from_nanos(nanos));
+        let Ok(compact) = FixedWindow::anchored().compact_params(&quota, 0) else { continue };
+        let at_least = |span: Option<Duration>, least| span.is_none_or(|span| span >= least);
+        let Some(FixedWindowParams { grid, .. }) = compact else {
+            none += 1;
+            continue;
+        };
+        narrow += 1;
+        let (horizon, tolerance) = (grid.horizon(), grid.skew_tolerance());
+        assert!(at_least(horizon, Duration::from_secs(86_400)), "{quota}: {horizon:?}");
+        assert!(at_least(tolerance, Duration::from_secs(10)), "{quota}: {tolerance:?}");
+    }
+    assert!(narrow > 20 && none > 20, "{narrow} and {none}");
+}
+
+#[test]
+fn a_plan_of_the_same_window_has_its_own_limit_and_nothing_else() {
+    // Ten units in 1,001 nanoseconds.
+    let window = |limit| Quota::new(limit, Duration::from_nanos(1_001_000));
+    let params = FixedWindow::anchored().params(&window(5), 0).expect("in range");
+    assert_eq!(params.grid.ratio(), (10, 1_001));
+    let plan = params.with_quota(&window(3));
+    assert_eq!(plan, Ok(FixedWindowParams { limit: NonZeroU64::new(3).unwrap(), ..params }));
+}
+
+#[test]
+fn a_refund_by_a_late_clock_keeps_what_an_early_clock_still_counts() {
+    use crate::algo::{Receipt, Refund};
+    let params = params(FixedWindow::anchored(), "5/min", 0);
+    let opened = Tick::from_nanos(1_000_000_000_000);
+    let Step::Admit { next } = params.step(params.fresh(opened), opened, 3) else {
+        panic!("three of five are free")
+    };
+    let receipt = Receipt { cells: 3, at: opened, next };
+    let late = opened.saturating_add(Duration::from_secs(90));
+    assert_eq!(params.refund(next, &receipt, late, 3), next, "its window is over by then");
+    let inside = opened.saturating_add(Duration::from_secs(30));
+    let refunded = params.refund(next, &receipt, inside, 3);
+    let left = |word| params.permit(word, opened, 0).remaining();
+    assert_eq!((left(next), left(refunded)), (2, 5));
+}
+
+#[test]
+fn weeks_begin_on_monday() {
+    // 1970-01-05 was the first Monday.
+    let params = params(FixedWindow::aligned(), "1/week", 0);
+    let monday = Tick::from_nanos(4 * 24 * 3_600 * 1_000_000_000);
+    let Step::Admit { next } = params.step(params.fresh(Tick::ZERO), Tick::ZERO, 1) else {
+        panic!("the first event opens the window");
+    };
+    let before = monday.saturating_sub(core::time::Duration::from_nanos(1));
+    assert_eq!(params.step(next, before, 1), Step::Deny);
+    assert!(matches!(params.step(next, monday, 1), Step::Admit { .. }));
+}
+
+#[test]
+fn out_of_range_is_denied_when_built() {
+    let big = Quota::per_day(1 << 30);
+    let built = FixedWindow::anchored().params(&big, 0);
+    assert_eq!(built, Err(QuotaError::WindowLimitTooLarge));
+    for offset in [86_399, -86_399] {
+        let window = FixedWindow::aligned().utc_offset_secs(offset);
+        assert!(window.params(&Quota::per_day(1), 0).is_ok(), "{offset}");
+    }
+    for offset in [86_400, -86_400, i32::MIN, i32::MAX] {
+        let window = FixedWindow::aligned().utc_offset_secs(offset);
+        let built = window.params(&Quota::per_day(1), 0);
+        assert_eq!(built, Err(QuotaError::UtcOffsetTooLarge));
+    }
+}
+
+#[test]
+fn one_more_than_the_limit_can_be_counted() {
+    for limit in [1, 3, 7, 1_023, 1_024, (1 << 30) - 1] {
+        let params = FixedWindow::anchored().params(&Quota::per_day(limit), 0);
+        let count = params.expect("as large as a limit may be").count;
+        assert!(count.max() > limit && count.max() / 4 < limit, "{limit}");
+    }
+}
+
+/// 50 bits of time and more are endless with units of 20 microseconds. Where a cell takes less
+/// than a thousandth of a microsecond, a thousand units do, else there are ten thousand.
+#[test]
+fn a_window_has_the_units_that_make_it_endless_or_the_documented_number() {
+    for (text, length) in [
+        ("1/s", 50_000),
+        ("1/min", 3_000_000),
+        ("20/min", 600_000),
+        ("1000/s", 10_000),
+        ("1000000/s", 10_000),
+        ("1000001/s", 1_000),
+    ] {
+        assert_eq!(params(FixedWindow::anchored(), text, 0).length, length, "{text}");
+    }
+    assert_eq!(params(FixedWindow::aligned(), "1/min", 0).length, 1);
+}
+
+#[test]
+fn a_plan_has_a_window_of_whole_units_that_is_not_too_long() {
+    let plan = |window, period| params(window, "1/min", 0).with_quota(&Quota::new(1, period));
+    let anchored = |period| plan(FixedWindow::anchored(), period);
+    // Units of 20 microseconds.
+    let short = anchored(Duration::from_micros(20)).expect("a unit");
+    assert_eq!(short.length, 1);
+    assert_eq!(
+        anchored(Duration::from_secs(120)).expect("no longer than may be").length,
+        6_000_000
+    );
+    let too_long = Err(QuotaError::PlanTooLong);
+    assert_eq!(anchored(Duration::from_micros(30)), too_long);
+    // A ring that ends has room for the window it was made for, and no longer one.
+    let fast = params(FixedWindow::anchored(), "1000000/s", 0);
+    assert!(fast.with_quota(&Quota::per_second(9)).is_ok());
+    assert_eq!(fast.with_quota(&Quota::new(9, Duration::from_secs(2))), too_long);
+    let aligned = |period| plan(FixedWindow::aligned(), period);
+    assert!(aligned(Duration::from_secs(60)).is_ok());
+    assert_eq!(aligned(Duration::from_secs(120)), too_long, "a window is as long as it is");
+}
+
+#[test]
+fn aligned_windows_are_told_from_anchored_ones() {
+    assert!(params(FixedWindow::aligned(), "20/min", 0).is_aligned());
+    assert!(!params(FixedWindow::anchored(), "20/min", 0).is_aligned());
+}
+
+#[test]
+fn a_window_opened_by_a_clock_ahead_of_ours_is_kept() {
+    for window in [FixedWindow::anchored(), FixedWindow::aligned()] {
+        let params = params(window, "2/min", 0);
+        let ahead = Tick::from_nanos(600 * 1_000_000_000);
+        let Step::Admit { next } = params.step(params.fresh(ahead), ahead, 2) else {
+            panic!("fresh");
+        };
+        assert_eq!(params.step(next, Tick::ZERO, 1), Step::Deny);
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_fields_tile_and_round_trip(limit in 1..=LIMIT_MAX, count: u64, end: u64) {
+        let quota = Quota::per_day(limit);
+        let params = FixedWindow::anchored().params(&quota, 0).expect("in range");
+        prop_assert!(tile(&[params.count, params.end], PAYLOAD_BITS));
+        prop_assert!(params.count.max() >= limit);
+        let word = params.end.set(params.count.set(0, count), end);
+        prop_assert_eq!(params.count.of(word), count & params.count.max());
+        prop_assert_eq!(params.end.of(word), end & params.end.max());
+    }
+
+    /// For every quota, the fields are those of a compact state, and a window has at least a
+    /// thousand units, or exactly one.
+    #[test]
+    fn a_compact_state_keeps_its_bounds_for_every_quota(
+        limit_bits in 0_u32..20, period_bits in 30_u32..57, less: u64, aligned: bool,
+    ) {
+        let limit = (1 << limit_bits) + (less & ((1 << limit_bits) - 1));
+        let period = (u64::MAX >> (64 - period_bits)) - (less >> (66 - period_bits));
+        let quota = Quota::new(limit, Duration::from_nanos(period));
+        let window = if aligned { FixedWindow::aligned() } else { FixedWindow::anchored() };
+        let params = window.compact_params(&quota, 0);
+        prop_assume!(matches!(params, Ok(Some(_))));
+        let Ok(Some(params)) = params else { unreachable!() };
+        prop_assert!(tile(&[params.count, params.end], COMPACT_BITS));
+        prop_assert!(params.count.max() >= limit);
+        prop_assert!(aligned && params.length == 1 || params.length >= 1_000);
+        let least = |span: Option<Duration>| span.map_or(u64::MAX, |span| span.as_secs());
+        prop_assert!(least(params.grid.skew_tolerance()) >= 10);
+        prop_assert!(least(params.grid.horizon()) >= 86_400);
+    }
+}

@@ -1,0 +1,186 @@
+//! What a plain limiter does not have: counts of decisions, leases of hot keys, coarse clocks, bounds on
+//! the delay. And decisions of keys that were looked up before, for batches and composites.
+
+use core::hash::Hash;
+use core::time::Duration;
+
+use super::decide::Allow;
+use crate::algo::{Algorithm, StateMachine, Visitor, WithinDelay};
+use crate::decision::{Decision, OutOfLine, Permit};
+use crate::limiter::Limiter;
+use crate::table::{Lookup, Probe};
+use crate::time::{Clock, Tick};
+
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
+    /// Decides where the limiter is not plain.
+    #[inline(always)]
+    pub(super) fn with_extras(
+        &self,
+        plan: Option<&A::Params>,
+        probe: Probe,
+        n: u64,
+        at: Option<Tick>,
+    ) -> Decision {
+        if plan.is_none() && self.shares.is_some() {
+            // The end of a lease is judged by a time that is not behind.
+            return self.leasing(probe, n, || self.or_now(at));
+        }
+        self.counted(plan, probe, n, at)
+    }
+
+    /// Decides by no lease, and counts the decision.
+    #[inline(never)]
+    fn counted(
+        &self,
+        plan: Option<&A::Params>,
+        probe: Probe,
+        n: u64,
+        at: Option<Tick>,
+    ) -> Decision {
+        if let (None, None, Some(coarse)) = (plan, at, self.clock.coarse()) {
+            return self.by_coarse_time(probe, n, coarse);
+        }
+        let found = (probe, self.table.find_at_once(probe));
+        self.decide_found(self.or_own(plan), found, n, self.or_now(at))
+    }
+
+    /// Answers yes or no where the limiter is not plain.
+    #[inline(never)]
+    pub(super) fn allow_with_extras(
+        &self,
+        plan: Option<&A::Params>,
+        probe: Probe,
+        n: u64,
+        at: Option<Tick>,
+    ) -> bool {
+        if plan.is_none() && self.shares.is_some() {
+            return self.leasing(probe, n, || self.or_now(at)).is_ok();
+        }
+        let now = self.or_now(at);
+        let algo = self.or_own(plan);
+        let allowed = match algo.as_built_at(now, &self.clock) {
+            Some(as_built) => {
+                let found = (probe, self.table.find_at_once(probe));
+                algo.dispatch(Allow(self.found(found, n, now).decided_at(as_built)))
+            }
+            None => {
+                let OutOfLine(decision) = self.at_instant(algo, probe, n, now);
+                decision.is_ok()
+            }
+        };
+        self.count(allowed);
+        allowed
+    }
+
+    /// Admits by a coarse time if that suffices; otherwise the precise time decides.
+    #[inline(always)]
+    pub(super) fn by_coarse_time(&self, probe: Probe, n: u64, coarse: Tick) -> Decision {
+        let lookup = self.table.find_at_once(probe);
+        // Where windows follow the wall clock, the precise time decides.
+        if self.params.is_still()
+            && let Some(permit) = self.params.dispatch(Admit { lookup, now: coarse, n })
+        {
+            self.count(true);
+            return Ok(permit);
+        }
+        self.decide_found(&self.params, (probe, lookup), n, self.clock.now())
+    }
+
+    /// Counts a decision, if the limiter counts them.
+    #[inline(always)]
+    pub(crate) fn count(&self, admitted: bool) {
+        if let Some(tally) = &self.tally {
+            tally.count(admitted);
+        }
+    }
+
+    /// Decides about a key that was looked up, by an algorithm that works on the same states as the
+    /// limiter's own.
+    #[inline(always)]
+    pub(super) fn decide_found(
+        &self,
+        algo: &A::Params,
+        found: (Probe, Lookup<'_>),
+        n: u64,
+        now: Tick,
+    ) -> Decision {
+        let decision = match algo.as_built_at(now, &self.clock) {
+            Some(as_built) => algo.dispatch(self.found(found, n, now).decided_at(as_built)),
+            None => {
+                let OutOfLine(decision) = self.at_instant(algo, found.0, n, now);
+                decision
+            }
+        };
+        self.count(decision.is_ok());
+        decision
+    }
+
+    /// Decides by the algorithm of an instant, and counts nothing.
+    #[cold]
+    #[inline(never)]
+    fn at_instant(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) -> OutOfLine<Decision> {
+        let found = (probe, self.table.find_at_once(probe));
+        OutOfLine(self.still(algo, now).dispatch(self.found(found, n, now)))
+    }
+
+    /// Decides about a key whose lookup may have [begun](Self::begin), by an algorithm that works on the same
+    /// states as the limiter's own.
+    #[inline(always)]
+    pub(crate) fn decide_probed(
+        &self,
+        algo: &A::Params,
+        probe: Probe,
+        n: u64,
+        now: Tick,
+    ) -> Decision {
+        self.decide_found(algo, (probe, self.table.find_at_once(probe)), n, now)
+    }
+
+    /// Decides where a request accepts no longer delay than `max_delay`.
+    pub(crate) fn decide_within(
+        &self,
+        algo: &A::Params,
+        probe: Probe,
+        n: u64,
+        now: Tick,
+        max_delay: Duration,
+    ) -> Decision {
+        let algo = self.still(algo, now);
+        let found = self.found((probe, self.table.find_at_once(probe)), n, now);
+        let decide = found.within(max_delay);
+        let decision = WithinDelay::new(&*algo, max_delay).dispatch(decide);
+        self.count(decision.is_ok());
+        decision
+    }
+
+    /// Whether it pays to begin lookups ahead: a key's slot is likely to be in no near cache, and
+    /// no lease is looked at before it.
+    #[inline(always)]
+    pub(super) fn begins_ahead(&self) -> bool {
+        self.table.is_far() && self.shares.is_none()
+    }
+
+    /// Begins to look a key up, for [`decide_probed`](Self::decide_probed).
+    #[inline(always)]
+    pub(crate) fn begin(&self, key: &K) -> Probe {
+        let probe = self.probe(key);
+        self.table.prefetch(probe);
+        probe
+    }
+}
+
+/// A request of a key that was looked up, to be admitted at once or not at all.
+struct Admit<'a> {
+    lookup: Lookup<'a>,
+    now: Tick,
+    n: u64,
+}
+
+impl Visitor for Admit<'_> {
+    type Out = Option<Permit>;
+
+    #[inline(always)]
+    fn visit<M: StateMachine>(self, algo: &M) -> Option<Permit> {
+        self.lookup.admit(algo, self.now, self.n)
+    }
+}
