@@ -91,7 +91,7 @@ pub trait Algorithm: sealed::Sealed {
     type Params: StateMachine;
 
     /// Computes the parameters for a quota. `unix_origin_nanos` is the Unix time of the clock's
-    /// [`Tick::ZERO`]; only windows aligned to the wall clock use it.
+    /// [`Tick::ZERO`](crate::Tick::ZERO); only windows aligned to the wall clock use it.
     ///
     /// # Errors
     ///

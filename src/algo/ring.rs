@@ -5,7 +5,7 @@
 /// A word that was written for the slot's previous key reads as 0, which means that nothing is
 /// stored.
 ///
-/// The trait is open: a caller that drives a [`StateMachine`] by hand may keep the words anywhere.
+/// The trait is open: a caller that drives a [`StateMachine`](super::StateMachine) by hand may keep the words anywhere.
 /// New methods will have a default.
 ///
 /// ```
@@ -15,7 +15,7 @@
 /// assert_eq!((cells.cell(0), NoRing.cell(0)), (7, 0));
 /// ```
 pub trait Ring: Copy {
-    /// The content at `place`, which is below [`StateMachine::ring_cells`].
+    /// The content at `place`, which is below [`ring_cells`](super::StateMachine::ring_cells).
     fn cell(self, place: usize) -> u64;
 
     /// The exclusive or of the content at `place` and `content`, of 54 bits. If the stored word was

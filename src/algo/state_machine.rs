@@ -42,7 +42,7 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
     /// Whether a state can have a ring.
     const RINGED: bool = false;
 
-    /// Whether there are states of [`COMPACT_BITS`].
+    /// Whether there are states of [`COMPACT_BITS`](super::COMPACT_BITS).
     const MAY_BE_COMPACT: bool = false;
 
     /// Whether an admission can have a [delay](Permit::delay).
@@ -65,7 +65,7 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         0
     }
 
-    /// Calls the visitor with the concrete algorithm. For [any of several](any) algorithms, this is
+    /// Calls the visitor with the concrete algorithm. For [any of several](super::any) algorithms, this is
     /// the only branch on which one it is.
     #[inline(always)]
     fn dispatch<V: Visitor>(&self, visitor: V) -> V::Out {

@@ -9,7 +9,7 @@ use crate::time::Tick;
 ///
 /// It fits two registers, so that calls of cold functions do not spill it to memory on the hot path.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Request {
+pub struct Request {
     pub(crate) now: Tick,
     pub(crate) cells: u64,
 }

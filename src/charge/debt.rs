@@ -172,16 +172,16 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Limiter<K, A, C> 
 }
 
 impl<K: Hash + ?Sized, A: Algorithm<Params: Ahead>, C: Clock> Limiter<K, A, C> {
-    /// Charges `n` cells if they would be admitted within `wait`, and returns how long that is. Until
+    /// Charges the cells if they would be admitted within `wait`, and returns how long that is. Until
     /// then the charge can be refunded in full. `Err(None)`: the key finds no slot.
     pub(crate) fn charge_within(
         &self,
         algo: &A::Params,
         probe: Probe,
-        n: u64,
-        now: Tick,
+        request: Request,
         wait: Duration,
     ) -> Result<(ChargeReceipt, Duration), Option<Denied>> {
+        let Request { now, cells: n } = request;
         match self.charge(&algo.within(now, wait), probe, n, now) {
             Ok(paid) => Ok(with_turn(algo, paid, now)),
             Err(None) => Err(None),

@@ -4,6 +4,7 @@ use core::hash::Hash;
 use core::time::Duration;
 
 use crate::algo::{Algorithm, StateMachine};
+use crate::cell::Request;
 use crate::decision::Decision;
 use crate::limiter::Limiter;
 use crate::limiter::direct::Direct;
@@ -182,7 +183,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
         let Self { gate, key, cells, at, plan, max_delay } = self;
         if let (true, Some(max_delay)) = (A::Params::MAY_DELAY, max_delay) {
             let (probe, now) = (gate.probe(key), gate.or_now(at));
-            return gate.decide_within(gate.or_own(plan), probe, cells, now, max_delay);
+            let request = Request { now, cells };
+            return gate.decide_within(gate.or_own(plan), probe, request, max_delay);
         }
         match at {
             None => gate.decide_now(plan, key, cells),
@@ -234,7 +236,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
         let (algo, probe, now) = (gate.or_own(plan), gate.probe(key), gate.or_now(at));
         match max_delay {
             Some(max_delay) if A::Params::MAY_DELAY => {
-                gate.peek_within(algo, probe, cells, now, max_delay)
+                gate.peek_within(algo, probe, Request { now, cells }, max_delay)
             }
             _ => gate.peek_by(algo, probe, cells, now),
         }

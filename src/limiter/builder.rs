@@ -10,7 +10,7 @@ pub use crate::limiter::build_error::BuildError;
 use crate::limiter::hash_seeds::Seeds;
 use crate::limiter::hot_keys;
 use crate::limiter::slot_layout::SlotLayout;
-use crate::limiter::{Limiter, WhenFull};
+use crate::limiter::{Limiter, Parts, WhenFull};
 use crate::quota::Quota;
 use crate::table::{HugePages, RingLayout, Table, TakeOver, Tally};
 use crate::time::Clock;
@@ -388,7 +388,7 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
         let seeds = self.seeds.unwrap_or_else(Seeds::random);
         let tally = self.count_decisions.then(Tally::new);
         let shares = self.lease_hot_keys.then(|| hot_keys::room_for_leases(&params)).transpose()?;
-        Ok(Limiter::from_parts(table, params, seeds, clock, when_full, tally, shares))
+        Ok(Limiter::from_parts(Parts { table, params, seeds, clock, when_full, tally, shares }))
     }
 }
 

@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use super::decide::Allow;
 use crate::algo::{Algorithm, StateMachine, Visitor, WithinDelay};
+use crate::cell::Request;
 use crate::decision::{Decision, OutOfLine, Permit};
 use crate::limiter::Limiter;
 use crate::table::{Lookup, Probe};
@@ -141,10 +142,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         &self,
         algo: &A::Params,
         probe: Probe,
-        n: u64,
-        now: Tick,
+        request: Request,
         max_delay: Duration,
     ) -> Decision {
+        let Request { now, cells: n } = request;
         let algo = self.still(algo, now);
         let found = self.found((probe, self.table.find_at_once(probe)), n, now);
         let decide = found.within(max_delay);

@@ -106,7 +106,8 @@ where
         let permit = match limiter.table.attempt(probe, machine, now, n) {
             Attempt::Admitted(permit) => Some(permit),
             Attempt::Raced => {
-                let OutOfLine(permit) = limiter.take_lease(machine, shares, probe, n, now);
+                let request = Request { now, cells: n };
+                let OutOfLine(permit) = limiter.take_lease(machine, shares, probe, request);
                 permit
             }
             Attempt::Undecided => None,
@@ -140,7 +141,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
                 Some(Ok(machine.permit_ahead(state, now, left)))
             }
             None => {
-                let OutOfLine(decision) = self.beyond_lease(machine, shares, place, probe, n, now);
+                let request = Request { now, cells: n };
+                let OutOfLine(decision) = self.beyond_lease(machine, shares, place, probe, request);
                 Some(decision)
             }
         }
@@ -155,11 +157,11 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         shares: &HotKeyLeases,
         place: LeaseRef<'_>,
         probe: Probe,
-        n: u64,
-        now: Tick,
+        request: Request,
     ) -> OutOfLine<Decision> {
+        let Request { now, cells: n } = request;
         if place.is_alive(now)
-            && let OutOfLine(Some(permit)) = self.take_lease(machine, shares, probe, n, now)
+            && let OutOfLine(Some(permit)) = self.take_lease(machine, shares, probe, request)
         {
             self.count(true);
             return OutOfLine(Ok(permit));
@@ -178,9 +180,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         machine: &M,
         shares: &HotKeyLeases,
         probe: Probe,
-        n: u64,
-        now: Tick,
+        request: Request,
     ) -> OutOfLine<Option<Permit>> {
+        let Request { now, cells: n } = request;
         let take = || {
             let place = shares.free(probe, now)?;
             let held = if place.is_of(probe) { place.left(now) } else { 0 };

@@ -102,6 +102,17 @@ pub struct Limiter<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
     key: PhantomData<fn(&K)>,
 }
 
+/// What a limiter is built of.
+struct Parts<P, C> {
+    table: Table,
+    params: P,
+    seeds: Seeds,
+    clock: C,
+    when_full: WhenFull<P>,
+    tally: Option<Tally>,
+    shares: Option<HotKeyLeases>,
+}
+
 /// The policy for a key that finds no slot: [`OnFull`](builder::OnFull) with the overflow limiter built.
 #[derive(Debug)]
 pub(crate) enum WhenFull<P> {
@@ -318,15 +329,8 @@ impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
         &self.params
     }
 
-    fn from_parts(
-        table: Table,
-        params: A::Params,
-        seeds: Seeds,
-        clock: C,
-        when_full: WhenFull<A::Params>,
-        tally: Option<Tally>,
-        shares: Option<HotKeyLeases>,
-    ) -> Self {
+    fn from_parts(parts: Parts<A::Params, C>) -> Self {
+        let Parts { table, params, seeds, clock, when_full, tally, shares } = parts;
         let is_plain = tally.is_none() && shares.is_none() && params.is_still();
         let hasher = seeds.hasher();
         Self {

@@ -4,6 +4,7 @@ use core::hash::Hash;
 use core::time::Duration;
 
 use crate::algo::{Algorithm, NoRing, StateMachine, WithinDelay};
+use crate::cell::Request;
 use crate::decision::Decision;
 use crate::limiter::Limiter;
 use crate::table::Probe;
@@ -29,10 +30,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         &self,
         algo: &A::Params,
         probe: Probe,
-        n: u64,
-        now: Tick,
+        request: Request,
         max_delay: Duration,
     ) -> Decision {
+        let Request { now, cells: n } = request;
         let algo = self.still(algo, now);
         self.peek_by(&WithinDelay::new(&*algo, max_delay), probe, n, now)
     }

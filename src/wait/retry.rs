@@ -16,7 +16,7 @@ use crate::algo::sliding_counter::SlidingCounter;
 use crate::algo::sliding_log::SlidingLog;
 use crate::algo::sub_windows::SubWindows;
 use crate::algo::warm_up::WarmUp;
-use crate::cell::ChargeReceipt;
+use crate::cell::{ChargeReceipt, Request};
 use crate::decision::{Decision, Denied};
 use crate::limiter::Limiter;
 use crate::limiter::direct::Direct;
@@ -104,7 +104,8 @@ impl AsksAgain for WarmUp {}
 
 impl<K: Hash + ?Sized, A: AsksAgain, C: Clock> Limiter<K, A, C> {
     fn peek_at_once(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision {
-        self.peek_within(self.params(), probe.probe(), n, now, Duration::ZERO)
+        let request = Request { now, cells: n };
+        self.peek_within(self.params(), probe.probe(), request, Duration::ZERO)
     }
 }
 
@@ -120,7 +121,8 @@ impl<K: Hash + ?Sized, A: AsksAgain, C: Clock> sealed::LimiterOps for Limiter<K,
     }
 
     fn ask(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision {
-        self.decide_within(self.params(), probe.probe(), n, now, Duration::ZERO)
+        let request = Request { now, cells: n };
+        self.decide_within(self.params(), probe.probe(), request, Duration::ZERO)
     }
 
     by_retry!(K);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::algo::StateMachine;
 use crate::algo::gcra::{Gcra, GcraParams};
-use crate::cell::ChargeReceipt;
+use crate::cell::{ChargeReceipt, Request};
 use crate::charge::refund::RefundableCharge;
 use crate::decision::{Decision, Denied};
 use crate::limiter::Limiter;
@@ -134,8 +134,7 @@ pub trait Bookable {
         &self,
         algo: &GcraParams,
         probe: KeyProbe,
-        n: u64,
-        now: Tick,
+        request: Request,
         wait: Duration,
     ) -> Result<(ChargeReceipt, Duration), Option<Denied>>;
     fn refund_booking(&self, algo: &GcraParams, probe: KeyProbe, paid: &ChargeReceipt, now: Tick);
@@ -176,7 +175,8 @@ impl<B: Bookable> sealed::LimiterOps for B {
         now: Tick,
         wait: Duration,
     ) -> Result<(ChargeReceipt, Duration), Option<Denied>> {
-        Bookable::book(self, self.quota_of(target.plan), target.probe, n, now, wait)
+        let request = Request { now, cells: n };
+        Bookable::book(self, self.quota_of(target.plan), target.probe, request, wait)
     }
 
     fn refund_booking(&self, target: Target<'_>, paid: &ChargeReceipt, now: Tick) {
@@ -240,11 +240,10 @@ impl<K: Hash + ?Sized, C: Clock> Bookable for Limiter<K, Gcra, C> {
         &self,
         algo: &GcraParams,
         probe: KeyProbe,
-        n: u64,
-        now: Tick,
+        request: Request,
         wait: Duration,
     ) -> Result<(ChargeReceipt, Duration), Option<Denied>> {
-        self.charge_within(algo, probe.0, n, now, wait)
+        self.charge_within(algo, probe.0, request, wait)
     }
 
     fn refund_booking(&self, algo: &GcraParams, probe: KeyProbe, paid: &ChargeReceipt, now: Tick) {
@@ -283,11 +282,10 @@ impl<C: Clock> Bookable for Direct<Gcra, C> {
         &self,
         algo: &GcraParams,
         _: KeyProbe,
-        n: u64,
-        now: Tick,
+        request: Request,
         wait: Duration,
     ) -> Result<(ChargeReceipt, Duration), Option<Denied>> {
-        self.charge_within(algo, n, now, wait).map_err(Some)
+        self.charge_within(algo, request.cells, request.now, wait).map_err(Some)
     }
 
     fn refund_booking(&self, _: &GcraParams, _: KeyProbe, paid: &ChargeReceipt, now: Tick) {

@@ -253,15 +253,20 @@ pub struct Ramp {
     next_free: Option<u128>,
 }
 
+/// How a [`Ramp`] rises.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slope {
+    /// Units that a permit takes at the stable rate.
+    pub(super) stable: u64,
+    /// How many times as many it takes when cold.
+    pub(super) cold_factor: u64,
+    /// Units from cold to the stable rate.
+    pub(super) period: u64,
+}
+
 impl Ramp {
-    pub(super) fn new(
-        grid: (u64, u64),
-        stable: u64,
-        cold_factor: u64,
-        burst: u64,
-        max_wait: u64,
-        period: u64,
-    ) -> Self {
+    pub(super) fn new(grid: (u64, u64), slope: Slope, burst: u64, max_wait: u64) -> Self {
+        let Slope { stable, cold_factor, period } = slope;
         let (stable, period) = (u128::from(stable), u128::from(period));
         let cold_factor = u128::from(cold_factor);
         // 0.5 * period / stable permits lie below the threshold, and 2 * period / (stable + cold)

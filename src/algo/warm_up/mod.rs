@@ -47,7 +47,7 @@ use core::time::Duration;
 
 use crate::algo::grid::{Grid, YEAR_NANOS, gcd};
 #[cfg(feature = "std")]
-use crate::algo::oracle::Ramp;
+use crate::algo::oracle::{Ramp, Slope};
 use crate::algo::{
     Algorithm, CONFIG_WORDS, ClockChange, Liveness, PAYLOAD_BITS, Rebase, Ring, StateMachine, Step,
     sealed::Sealed,
@@ -446,13 +446,8 @@ impl StateMachine for WarmUpParams {
 
     #[cfg(feature = "std")]
     fn oracle(&self) -> Ramp {
-        Ramp::new(
-            self.grid.ratio(),
-            self.cell,
-            self.cold_factor,
-            self.burst,
-            self.max_wait,
-            self.period,
-        )
+        let Self { cell: stable, cold_factor, period, .. } = *self;
+        let slope = Slope { stable, cold_factor, period };
+        Ramp::new(self.grid.ratio(), slope, self.burst, self.max_wait)
     }
 }

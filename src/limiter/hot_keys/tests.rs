@@ -42,7 +42,8 @@ fn after_race(
     now: Tick,
 ) -> Option<Permit> {
     let shares = gate.shares.as_ref()?;
-    let OutOfLine(permit) = gate.take_lease(gate.params(), shares, gate.probe(&key), n, now);
+    let request = Request { now, cells: n };
+    let OutOfLine(permit) = gate.take_lease(gate.params(), shares, gate.probe(&key), request);
     permit
 }
 

@@ -5,6 +5,7 @@ use core::hash::Hash;
 use core::marker::PhantomData;
 
 use crate::algo::{Algorithm, PerKey, PlanParams, StateMachine};
+use crate::cell::Request;
 use crate::charge::refund::{IsRefundable, RefundableCharge};
 use crate::decision::{Decision, Denied, Permit};
 use crate::limiter::Limiter;
@@ -201,7 +202,8 @@ where
 
     fn precheck(&self, target: Target<'_>, n: u64, is_last: bool) -> Result<(), Denied> {
         let Target { probe, now, plan } = target;
-        self.limiter.borrow().precheck(P::params(plan), probe, n, now, is_last)
+        let request = Request { now, cells: n };
+        self.limiter.borrow().precheck(P::params(plan), probe, request, is_last)
     }
 
     fn take(&self, Target { probe, now, plan }: Target<'_>, n: u64) -> Taken {

@@ -14,6 +14,7 @@
 use core::hash::Hash;
 
 use crate::algo::{Algorithm, StateMachine, Step};
+use crate::cell::Request;
 use crate::charge::refund::IsRefundable;
 use crate::decision::Denied;
 use crate::limiter::direct::Direct;
@@ -22,17 +23,17 @@ use crate::table::{Event, Full, Probe};
 use crate::time::{Clock, Tick};
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
-    /// Returns the denial if `n` cells would be denied at `now`, and charges nothing. A denial is
+    /// Returns the denial if the request would be denied, and charges nothing. A denial is
     /// counted and remembered like that of a check. `with_lease`: cells that this thread has leased
     /// can be spent, which go by the limiter's own quota.
     pub(super) fn precheck(
         &self,
         plan: Option<&A::Params>,
         probe: Probe,
-        n: u64,
-        now: Tick,
+        request: Request,
         with_lease: bool,
     ) -> Result<(), Denied> {
+        let Request { now, cells: n } = request;
         let held =
             if with_lease && plan.is_none() { self.leased_cells_for(probe, n, now) } else { 0 };
         if held > 0 && held >= n {
