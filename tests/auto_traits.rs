@@ -120,7 +120,7 @@ const _: () = {
 };
 
 /// Types that the source declares public, and that no other crate can name.
-const NOT_EXPORTED: [&str; 19] = [
+const NOT_EXPORTED: [&str; 20] = [
     "AdaptiveCell",
     "AdaptivePlan",
     "Busy",
@@ -136,6 +136,7 @@ const NOT_EXPORTED: [&str; 19] = [
     "PlanParams",
     "Probe",
     "RefundableCharge",
+    "Request",
     "Sample",
     "Target",
     "ThreadSlots",
