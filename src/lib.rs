@@ -38,6 +38,8 @@
 //!
 //! # Cargo features
 //!
+//! `shared-memory`: limiters in memory that the processes of a machine share, on Unix.
+//!
 //! `std` (default): the clocks, [`Direct`], [`Limiter`] and all that is built on them. Without it the
 //! values and the algorithms remain. They need neither the standard library nor an allocator, and
 //! no atomics.
@@ -98,6 +100,8 @@ pub use algo::{
 };
 #[doc(inline)]
 pub use decision::{Decision, Denied, Permit};
+#[cfg(feature = "shared-memory")]
+pub use limiter::shared;
 #[cfg(feature = "std")]
 #[doc(inline)]
 pub use limiter::{
@@ -126,6 +130,8 @@ pub mod algorithm {
 #[cfg(feature = "std")]
 pub mod clock {
     pub use crate::time::clocks::{CoarseClock, TieredClock};
+    #[cfg(feature = "shared-memory")]
+    pub use crate::time::monotonic_clock::MonotonicClock;
     pub use crate::time::quanta_clock::QuantaClock;
 }
 

@@ -113,6 +113,14 @@ const _: () = {
     );
 };
 
+#[cfg(feature = "shared-memory")]
+const _: () = {
+    use tollgate::clock::MonotonicClock;
+    use tollgate::shared::{Shared, SharedError};
+    shared::<(Shared, SharedError, MonotonicClock)>();
+    shared::<Limiter<Rc<str>, SlidingLog, MonotonicClock>>();
+};
+
 /// A future is polled by one owner at a time.
 const _: () = {
     const fn sent<T: Send>() {}

@@ -86,7 +86,7 @@ pub(crate) mod sealed {
 /// let params = FixedWindow::anchored().params(&Quota::per_minute(20), 0)?;
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
-pub trait Algorithm: sealed::Sealed {
+pub trait Algorithm: sealed::Sealed + Clone {
     /// The algorithm with the quota worked in.
     type Params: StateMachine;
 

@@ -13,7 +13,7 @@ use crate::concurrency::error::ConcurrencyError;
 use crate::concurrency::{ConcurrencyLimiter, WhenFull};
 use crate::limiter::builder::{BuildError, CAPACITY_DEFAULT, ClockSource, SKEW_DEFAULT};
 use crate::limiter::hash_seeds::Seeds;
-use crate::table::{HugePages, RingLayout, Table, TakeOver, Tally};
+use crate::table::{HugePages, RingLayout, Source, Table, TakeOver, Tally};
 use crate::time::Clock;
 use crate::time::quanta_clock::QuantaClock;
 
@@ -190,8 +190,13 @@ impl<K: ?Sized, C: Clock> ConcurrencyBuilder<K, C> {
         let buckets = Table::buckets_for(self.capacity).ok_or(BuildError::CapacityTooLarge)?;
         // A key in use never loses its slot.
         let take_over = TakeOver { skew: self.skew, may_evict: false };
-        let table = Table::wide(buckets, RingLayout::of(&machine), take_over, HugePages::default())
-            .map_err(|_| BuildError::OutOfMemory)?;
+        let table = Table::wide(
+            buckets,
+            RingLayout::of(&machine),
+            take_over,
+            &Source::Own(HugePages::default()),
+        )
+        .map_err(|_| BuildError::OutOfMemory)?;
         let seeds = self.seeds.unwrap_or_else(Seeds::random);
         Ok(ConcurrencyLimiter::from_parts(
             table,

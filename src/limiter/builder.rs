@@ -12,7 +12,7 @@ use crate::limiter::hot_keys;
 use crate::limiter::slot_layout::SlotLayout;
 use crate::limiter::{Limiter, Parts, WhenFull};
 use crate::quota::Quota;
-use crate::table::{HugePages, RingLayout, Table, TakeOver, Tally};
+use crate::table::{HugePages, RingLayout, Source, Table, TakeOver, Tally};
 use crate::time::Clock;
 use crate::time::quanta_clock::QuantaClock;
 
@@ -103,7 +103,7 @@ pub struct Builder<K: ?Sized, A = Gcra, C = QuantaClock> {
     algorithm: A,
     clock: ClockSource<C>,
     capacity: u64,
-    on_full: OnFull,
+    pub(super) on_full: OnFull,
     skew: Duration,
     slots: SlotLayout,
     pub(crate) seeds: Option<Seeds>,
@@ -167,11 +167,22 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     ///     Limiter::builder(Quota::per_second(5)).clock(&clock).build()?;
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
-    pub fn clock<D: Clock>(self, clock: D) -> Builder<K, A, D> {
+    pub fn clock<D: Clock>(self, clock: D) -> Builder<K, A, D>
+    where
+        A: Algorithm,
+    {
+        self.with_clock(clock)
+    }
+
+    /// The same choices with another clock.
+    pub(super) fn with_clock<D>(&self, clock: D) -> Builder<K, A, D>
+    where
+        A: Algorithm,
+    {
         Builder {
             clock: ClockSource::Given(clock),
             quota: self.quota,
-            algorithm: self.algorithm,
+            algorithm: self.algorithm.clone(),
             capacity: self.capacity,
             on_full: self.on_full,
             skew: self.skew,
@@ -347,6 +358,16 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     }
 }
 
+/// What memory a table needs, and what its words mean.
+#[cfg_attr(not(feature = "shared-memory"), expect(dead_code, reason = "for shared tables"))]
+pub(super) struct TableShape<'a, P> {
+    pub(super) params: &'a P,
+    pub(super) origin: u64,
+    pub(super) is_compact: bool,
+    pub(super) buckets: u32,
+    pub(super) ring: RingLayout,
+}
+
 impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
     /// Checks everything and takes the memory.
     ///
@@ -360,10 +381,19 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
     /// assert!(built.is_err());
     /// ```
     pub fn build(self) -> Result<Limiter<K, A, C>, BuildError> {
+        let huge_pages = self.huge_pages;
+        self.build_in(|_| Ok(Source::Own(huge_pages)))
+    }
+
+    /// Builds a limiter in the memory that `find` has for a table of some shape.
+    pub(super) fn build_in<E: From<BuildError>>(
+        self,
+        find: impl FnOnce(&TableShape<'_, A::Params>) -> Result<Source, E>,
+    ) -> Result<Limiter<K, A, C>, E> {
         if self.capacity == 0 {
-            return Err(BuildError::ZeroCapacity);
+            return Err(BuildError::ZeroCapacity.into());
         }
-        self.quota.validate()?;
+        self.quota.validate().map_err(BuildError::from)?;
         let buckets = Table::buckets_for(self.capacity).ok_or(BuildError::CapacityTooLarge)?;
         let clock = self.clock.into_clock();
         let origin = clock.unix_origin_nanos();
@@ -380,9 +410,12 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
         };
         let may_evict = matches!(when_full, WhenFull::Evict);
         let take_over = TakeOver { skew: self.skew, may_evict };
+        let ring = RingLayout::of(&params);
+        let shape = TableShape { params: &params, origin, is_compact, buckets, ring };
+        let source = find(&shape)?;
         let table = match is_compact {
-            true => Table::compact(buckets, take_over, self.huge_pages),
-            false => Table::wide(buckets, RingLayout::of(&params), take_over, self.huge_pages),
+            true => Table::compact(buckets, take_over, &source),
+            false => Table::wide(buckets, ring, take_over, &source),
         };
         let table = table.map_err(|_| BuildError::OutOfMemory)?;
         let seeds = self.seeds.unwrap_or_else(Seeds::random);

@@ -13,6 +13,8 @@ pub(crate) mod hash_seeds;
 mod hot_keys;
 mod peek;
 pub(crate) mod plan;
+#[cfg(feature = "shared-memory")]
+pub mod shared;
 pub(crate) mod slot_layout;
 pub(crate) mod stats;
 mod utc_offset;

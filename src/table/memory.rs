@@ -1,15 +1,21 @@
 //! The slots' memory: allocated once, zeroed by the system, and resident only as keys arrive.
 //!
-//! This is the crate's only unsafe code. A table of a million keys is 29 MB. To write zeros into it
+//! A shared table's memory is a piece of a [block](super::source) instead. A table of a million keys is 29 MB. To write zeros into it
 //! would take milliseconds and make all of it resident before the first request. Memory that the
 //! system hands out zeroed costs neither, but safe code cannot make atomics of it. (An allocation
 //! with the buckets' own alignment does not help: the allocator zeroes it by hand.)
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
+#[cfg(feature = "shared-memory")]
+use std::sync::Arc;
 
 use super::BUCKET;
+#[cfg(feature = "shared-memory")]
+use super::block::{Block, Pieces};
+use super::counters::Counters;
 use super::probe::{Probe, slots_of};
+use super::source::Source;
 use super::wide::Slot;
 use crate::cell::CompactCell;
 use crate::sync::{AtomicU64, MODEL};
@@ -66,6 +72,7 @@ struct Zeroed<T> {
     values: NonNull<T>,
     count: usize,
     allocation: NonNull<u8>,
+    /// Without a size: the memory is a piece of a block, and is not freed.
     layout: Layout,
 }
 
@@ -81,9 +88,37 @@ unsafe impl<T: Sync> Sync for Zeroed<T> {}
 impl<T> Zeroed<T> {
     /// # Safety
     ///
-    /// A `T` of zeros is valid, `T` has no destructor, and its alignment is at most a line.
-    unsafe fn new(count: usize, huge_pages: HugePages) -> Result<Self, OutOfMemory> {
-        let start = if huge_pages.0 { HUGE_PAGE_BYTES } else { LINE_BYTES };
+    /// A `T` is made of atomics, of which any content is valid, and has no destructor. If the source is a
+    /// block, the block outlives this (a table's [counters](TableCounters) keep it).
+    unsafe fn new(count: usize, source: &Source) -> Result<Self, OutOfMemory> {
+        match source {
+            // SAFETY: as of this function.
+            Source::Own(huge_pages) => unsafe { Self::allocate(count, *huge_pages) },
+            #[cfg(feature = "shared-memory")]
+            // SAFETY: as of this function.
+            Source::Block(pieces) => unsafe { Self::piece(count, pieces) },
+        }
+    }
+
+    /// A piece of a block, which begins as zeros and is used by other processes, too.
+    ///
+    /// # Safety
+    ///
+    /// As of [`new`](Self::new).
+    #[cfg(feature = "shared-memory")]
+    unsafe fn piece(count: usize, pieces: &Pieces) -> Result<Self, OutOfMemory> {
+        let bytes = count.checked_mul(size_of::<T>()).ok_or(OutOfMemory)?;
+        let align = LINE_BYTES.max(align_of::<T>());
+        let first = pieces.take(bytes, align).ok_or(OutOfMemory)?;
+        Ok(Self { values: first.cast(), count, allocation: first, layout: Layout::new::<()>() })
+    }
+
+    /// # Safety
+    ///
+    /// A `T` of zeros is valid, and `T` has no destructor.
+    unsafe fn allocate(count: usize, huge_pages: HugePages) -> Result<Self, OutOfMemory> {
+        let line = LINE_BYTES.max(align_of::<T>());
+        let start = if huge_pages.0 { HUGE_PAGE_BYTES } else { line };
         let bytes = count
             .checked_mul(size_of::<T>())
             .and_then(|bytes| bytes.checked_add(start))
@@ -99,22 +134,24 @@ impl<T> Zeroed<T> {
         if huge_pages.0 {
             ask_for_huge_pages(first, bytes - start);
         }
-        let values = first.cast();
-        Ok(Self { values, count, allocation, layout })
+        Ok(Self { values: first.cast(), count, allocation, layout })
     }
 
     #[inline(always)]
     fn all(&self) -> &[T] {
         // SAFETY: the memory is aligned, as long as this, lives as long as `self`, and holds
-        // zeros, which are valid (see `new`), or what was stored through its atomics.
+        // zeros, which are valid (see `new`), or what was stored through its atomics, be it by another
+        // process.
         unsafe { std::slice::from_raw_parts(self.values.as_ptr(), self.count) }
     }
 }
 
 impl<T> Drop for Zeroed<T> {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout; the values have no destructor.
-        unsafe { dealloc(self.allocation.as_ptr(), self.layout) }
+        if self.layout.size() > 0 {
+            // SAFETY: allocated in `allocate` with this layout; the values have no destructor.
+            unsafe { dealloc(self.allocation.as_ptr(), self.layout) }
+        }
     }
 }
 
@@ -125,10 +162,10 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    pub(super) fn zeroed(count: u32, huge_pages: HugePages) -> Result<Self, OutOfMemory> {
+    pub(super) fn zeroed(count: u32, source: &Source) -> Result<Self, OutOfMemory> {
         assert!(count > 0, "a table has buckets");
         // SAFETY: a slot is two atomic integers.
-        let buckets = unsafe { Zeroed::new(count as usize, huge_pages) }?;
+        let buckets = unsafe { Zeroed::new(count as usize, source) }?;
         Ok(Self { buckets, slot_count: slots_of(count) })
     }
 
@@ -177,10 +214,10 @@ type Line = [CompactCell; BUCKET];
 const _: () = assert!(MODEL || size_of::<Line>() == LINE_BYTES);
 
 impl Lines {
-    pub(super) fn zeroed(count: u32, huge_pages: HugePages) -> Result<Self, OutOfMemory> {
+    pub(super) fn zeroed(count: u32, source: &Source) -> Result<Self, OutOfMemory> {
         assert!(count > 0, "a table has buckets");
         // SAFETY: a compact slot is an atomic integer.
-        let lines = unsafe { Zeroed::new(count as usize, huge_pages) }?;
+        let lines = unsafe { Zeroed::new(count as usize, source) }?;
         Ok(Self { lines, slot_count: slots_of(count) })
     }
 
@@ -216,15 +253,59 @@ impl Lines {
 pub(super) struct RingWords(Zeroed<AtomicU64>);
 
 impl RingWords {
-    pub(super) fn zeroed(count: usize, huge_pages: HugePages) -> Result<Self, OutOfMemory> {
-        let huge_pages = HugePages(huge_pages.0 && count > 0);
+    pub(super) fn zeroed(count: usize, source: &Source) -> Result<Self, OutOfMemory> {
+        let none = Source::Own(HugePages(false));
+        let source = if count == 0 { &none } else { source };
         // SAFETY: atomic integers.
-        Ok(Self(unsafe { Zeroed::new(count, huge_pages) }?))
+        Ok(Self(unsafe { Zeroed::new(count, source) }?))
     }
 
     #[inline(always)]
     pub(super) fn all(&self) -> &[AtomicU64] {
         self.0.all()
+    }
+}
+
+/// The counters of a table.
+pub(super) struct TableCounters {
+    own: Counters,
+    /// Those of a shared table are in its block.
+    #[cfg(feature = "shared-memory")]
+    shared: Option<(Zeroed<Counters>, Arc<Block>)>,
+}
+
+impl TableCounters {
+    #[cfg_attr(not(feature = "shared-memory"), expect(clippy::unnecessary_wraps))]
+    pub(super) fn zeroed(source: &Source) -> Result<Self, OutOfMemory> {
+        #[cfg(not(feature = "shared-memory"))]
+        let Source::Own(_) = source;
+        #[cfg(feature = "shared-memory")]
+        let shared = match source {
+            Source::Own(_) => None,
+            Source::Block(pieces) => {
+                // SAFETY: atomic integers, and the block is kept beside them.
+                let counters = unsafe { Zeroed::piece(1, pieces) }?;
+                Some((counters, pieces.block()))
+            }
+        };
+        Ok(Self {
+            own: Counters::default(),
+            #[cfg(feature = "shared-memory")]
+            shared,
+        })
+    }
+}
+
+impl core::ops::Deref for TableCounters {
+    type Target = Counters;
+
+    #[inline]
+    fn deref(&self) -> &Counters {
+        #[cfg(feature = "shared-memory")]
+        if let Some((shared, _)) = &self.shared {
+            return &shared.all()[0];
+        }
+        &self.own
     }
 }
 
@@ -235,7 +316,7 @@ mod tests {
     #[test]
     fn wide_slots_begin_as_zeros_on_a_line_of_their_own() {
         for huge_pages in [HugePages(false), HugePages(true)] {
-            let slots = Slots::zeroed(3, huge_pages).expect("memory");
+            let slots = Slots::zeroed(3, &Source::Own(huge_pages)).expect("memory");
             for index in 0..3 {
                 let bucket = slots.bucket(index);
                 assert_eq!(std::ptr::from_ref(bucket).addr() % LINE_BYTES, 0);
@@ -246,7 +327,7 @@ mod tests {
 
     #[test]
     fn compact_slots_begin_vacant_on_a_line_of_their_own() {
-        let lines = Lines::zeroed(3, HugePages(true)).expect("memory");
+        let lines = Lines::zeroed(3, &Source::Own(HugePages(true))).expect("memory");
         for index in 0..3 {
             let bucket = lines.bucket(index);
             assert_eq!(std::ptr::from_ref(bucket).addr() % LINE_BYTES, 0);
@@ -257,6 +338,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "out of bounds")]
     fn a_bucket_out_of_range_panics() {
-        Slots::zeroed(1, HugePages(false)).expect("memory").bucket(1);
+        Slots::zeroed(1, &Source::Own(HugePages(false))).expect("memory").bucket(1);
     }
 }

@@ -1,7 +1,9 @@
 //! The slots' memory under loom, whose atomics cannot be zeroed memory.
 
 use super::BUCKET;
+use super::counters::Counters;
 use super::probe::{Probe, slots_of};
+use super::source::Source;
 use super::wide::Slot;
 use crate::cell::{CompactCell, CompactWord};
 use crate::sync::AtomicU64;
@@ -21,7 +23,7 @@ pub(super) fn prefetch<T>(_: &T) {}
 pub(super) struct Slots(Vec<[Slot; BUCKET]>);
 
 impl Slots {
-    pub(super) fn zeroed(count: u32, _: HugePages) -> Result<Self, OutOfMemory> {
+    pub(super) fn zeroed(count: u32, _: &Source) -> Result<Self, OutOfMemory> {
         Ok(Self((0..count).map(|_| std::array::from_fn(|_| Slot::new())).collect()))
     }
 
@@ -50,7 +52,7 @@ pub(super) struct Lines(Vec<[CompactCell; BUCKET]>);
 
 impl Lines {
     #[expect(clippy::unnecessary_wraps, reason = "the memory that ships can run out")]
-    pub(super) fn zeroed(count: u32, _: HugePages) -> Result<Self, OutOfMemory> {
+    pub(super) fn zeroed(count: u32, _: &Source) -> Result<Self, OutOfMemory> {
         Ok(Self(
             (0..count)
                 .map(|_| std::array::from_fn(|_| CompactCell::new(CompactWord::VACANT)))
@@ -79,11 +81,28 @@ pub(super) struct RingWords(Vec<AtomicU64>);
 
 impl RingWords {
     #[expect(clippy::unnecessary_wraps, reason = "the memory that ships can run out")]
-    pub(super) fn zeroed(count: usize, _: HugePages) -> Result<Self, OutOfMemory> {
+    pub(super) fn zeroed(count: usize, _: &Source) -> Result<Self, OutOfMemory> {
         Ok(Self((0..count).map(|_| AtomicU64::new(0)).collect()))
     }
 
     pub(super) fn all(&self) -> &[AtomicU64] {
+        &self.0
+    }
+}
+
+pub(super) struct TableCounters(Box<Counters>);
+
+impl TableCounters {
+    #[expect(clippy::unnecessary_wraps, reason = "the memory that ships can run out")]
+    pub(super) fn zeroed(_: &Source) -> Result<Self, OutOfMemory> {
+        Ok(Self(Box::default()))
+    }
+}
+
+impl core::ops::Deref for TableCounters {
+    type Target = Counters;
+
+    fn deref(&self) -> &Counters {
         &self.0
     }
 }

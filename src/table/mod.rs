@@ -12,6 +12,8 @@
 //! `loom-tests/tests/`: `claim.rs`, `take_over.rs`, `ring_take_over.rs` and `hot_key_leases.rs`, run by
 //! `ci/check.sh loom`, and the histories of `ci/check.sh shuttle`.
 
+#[cfg(feature = "shared-memory")]
+pub(crate) mod block;
 mod claim;
 mod compact;
 mod counters;
@@ -27,6 +29,7 @@ mod slack;
 mod slot_kind;
 mod slot_table;
 mod snapshot;
+mod source;
 #[cfg(all(test, not(any(tollgate_loom, tollgate_shuttle))))]
 mod tests;
 mod wide;
@@ -36,6 +39,7 @@ use core::time::Duration;
 use compact::CompactSlots;
 pub(crate) use counters::{Counters, Event, Tally};
 pub(crate) use hot_keys::{Ahead, HotKeyLeases, LeaseRef};
+use memory::TableCounters;
 pub(crate) use memory::{HugePages, OutOfMemory};
 pub(crate) use probe::Probe;
 pub(crate) use request::{Attempt, Charged, Full, KeyRequest};
@@ -43,6 +47,7 @@ use slot_kind::{FoundSlot, SlotKind, SlotRef};
 use slot_table::SlotTable;
 pub(crate) use slot_table::TakeOver;
 pub(crate) use snapshot::{Misplaced, Row, SavedSlot, TRIES};
+pub(crate) use source::Source;
 pub(crate) use wide::RingLayout;
 use wide::WideSlots;
 
@@ -93,27 +98,47 @@ impl Table {
         buckets: u32,
         ring: RingLayout,
         take_over: TakeOver,
-        huge_pages: HugePages,
+        source: &Source,
     ) -> Result<Self, OutOfMemory> {
-        let slots = WideSlots::new(buckets, ring, huge_pages)?;
+        let counters = TableCounters::zeroed(source)?;
+        let slots = WideSlots::new(buckets, ring, source)?;
         let (stated_buckets, buckets) = (buckets, slots.bucket_count());
-        Ok(Self { stated_buckets, buckets, kind: Kind::Wide(SlotTable::new(slots, take_over)) })
+        Ok(Self {
+            stated_buckets,
+            buckets,
+            kind: Kind::Wide(SlotTable::new(slots, take_over, counters)),
+        })
     }
 
     pub(crate) fn compact(
         buckets: u32,
         take_over: TakeOver,
-        huge_pages: HugePages,
+        source: &Source,
     ) -> Result<Self, OutOfMemory> {
-        let slots = CompactSlots::new(buckets, huge_pages)?;
+        let counters = TableCounters::zeroed(source)?;
+        let slots = CompactSlots::new(buckets, source)?;
         let (stated_buckets, buckets) = (buckets, slots.bucket_count());
-        Ok(Self { stated_buckets, buckets, kind: Kind::Compact(SlotTable::new(slots, take_over)) })
+        Ok(Self {
+            stated_buckets,
+            buckets,
+            kind: Kind::Compact(SlotTable::new(slots, take_over, counters)),
+        })
     }
 
     /// Buckets for `capacity` live keys; `None` if they are too many to number.
     pub(crate) fn buckets_for(capacity: u64) -> Option<u32> {
         let slots = u128::from(capacity) * 100 / u128::from(LOAD_PERCENT) + 1;
         u32::try_from(slots.div_ceil(BUCKET as u128).max(BUCKETS_MIN)).ok()
+    }
+
+    /// The block that a table needs; `None` if it is larger than the address space.
+    #[cfg(feature = "shared-memory")]
+    pub(crate) fn block_bytes(is_compact: bool, buckets: u32, ring: RingLayout) -> Option<usize> {
+        let slots = match is_compact {
+            true => CompactSlots::bytes(buckets),
+            false => WideSlots::bytes(buckets, ring),
+        };
+        slots?.checked_add(block::HEADER_BYTES + size_of::<Counters>())
     }
 
     /// Whether the slots are larger than a core's second cache.

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::claim::Outcome;
-use super::counters::Counters;
+use super::memory::TableCounters;
 use super::probe::Probe;
 use super::request::{Charged, Full, KeyRequest};
 use super::slot_kind::{FoundSlot, SlotKind, SlotRef};
@@ -16,7 +16,7 @@ use crate::time::Tick;
 pub(super) struct SlotTable<K> {
     pub(super) slots: K,
     pub(super) take_over: TakeOver,
-    pub(super) counters: Counters,
+    pub(super) counters: TableCounters,
 }
 
 /// When an absent key may take the slot of another.
@@ -30,8 +30,8 @@ pub(crate) struct TakeOver {
 }
 
 impl<K: SlotKind> SlotTable<K> {
-    pub(super) fn new(slots: K, take_over: TakeOver) -> Self {
-        Self { slots, take_over, counters: Counters::default() }
+    pub(super) fn new(slots: K, take_over: TakeOver, counters: TableCounters) -> Self {
+        Self { slots, take_over, counters }
     }
 
     /// Decides a request of a key, of which a first look has found `found`.

@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::snapshot::debt_of;
 use super::{
     Attempt, Event, Full, HugePages, KeyRequest, Misplaced, Probe, RingLayout, Row, SavedSlot,
-    Table, TakeOver,
+    Source, Table, TakeOver,
 };
 use crate::algo::{Algorithm, NoRing, PAYLOAD_BITS, StateMachine, Step};
 use crate::cell::tests::Interrupted;
@@ -38,7 +38,7 @@ fn charged(machine: &impl StateMachine, n: u64, now: Tick) -> u64 {
 }
 
 fn wide(machine: &impl StateMachine) -> Table {
-    Table::wide(2, RingLayout::of(machine), DENY, HugePages(false)).expect("memory")
+    Table::wide(2, RingLayout::of(machine), DENY, &Source::Own(HugePages(false))).expect("memory")
 }
 
 /// A request of the key with that probe.
@@ -77,10 +77,10 @@ fn an_attempt_distinguishes_a_lost_race_from_a_denial() {
 #[test]
 fn a_first_try_of_a_key_that_was_found_admits() {
     let (wide, narrow) = (wide_bucket(), compact_bucket());
-    let pages = HugePages(false);
+    let pages = Source::Own(HugePages(false));
     let layout = RingLayout::of(&wide);
-    admits_at_once(&Table::wide(2, layout, DENY, pages).expect("memory"), &wide);
-    admits_at_once(&Table::compact(2, DENY, pages).expect("memory"), &narrow);
+    admits_at_once(&Table::wide(2, layout, DENY, &pages).expect("memory"), &wide);
+    admits_at_once(&Table::compact(2, DENY, &pages).expect("memory"), &narrow);
 }
 
 fn admits_at_once(table: &Table, machine: &impl StateMachine) {
@@ -113,7 +113,7 @@ fn a_key_with_a_fingerprint_of_zero_has_one_slot() {
         assert!(table.peek(probe, &machine, NOW, 1).is_some());
         table.forget(probe);
         assert!(table.peek(probe, &machine, NOW, 1).is_none());
-        let table = Table::compact(2, DENY, HugePages(false)).expect("memory");
+        let table = Table::compact(2, DENY, &Source::Own(HugePages(false))).expect("memory");
         has_one_slot(&table, &|n| {
             left(table.find_at_once(probe).decide(request(probe, &narrow, n)))
         });
@@ -159,11 +159,11 @@ fn restore(table: &Table, machine: &impl StateMachine, words: &[&[u64]]) -> Opti
 
 #[test]
 fn a_key_that_is_restored_twice_keeps_the_larger_debt() {
-    let (narrow, pages) = (compact_bucket(), HugePages(false));
+    let (narrow, pages) = (compact_bucket(), Source::Own(HugePages(false)));
     let owes = |n: u64| charged(&narrow, n, NOW);
     let debt = |n: u64| debt_of(owes(n), &narrow, narrow.instant(NOW));
     for (first, second, kept) in [(5, 9, 1), (9, 5, 0), (7, 7, 0)] {
-        let table = Table::compact(2, DENY, pages).expect("memory");
+        let table = Table::compact(2, DENY, &pages).expect("memory");
         let word = |n: u64| {
             let fingerprint = crate::cell::Fingerprint::of(0x77);
             [CompactWord::committed(fingerprint, owes(n)).bits()]
@@ -171,7 +171,7 @@ fn a_key_that_is_restored_twice_keeps_the_larger_debt() {
         let found = restore(&table, &narrow, &[&word(first), &word(second)]);
         assert_eq!(found, Some((kept, debt(first.max(second)))));
         let layout = RingLayout::of(&narrow);
-        let table = Table::wide(2, layout, DENY, pages).expect("memory");
+        let table = Table::wide(2, layout, DENY, &pages).expect("memory");
         let found = restore(&table, &narrow, &[&[0x77, owes(first)], &[0x77, owes(second)]]);
         assert_eq!(found, Some((kept, debt(first.max(second)))));
     }
@@ -206,25 +206,25 @@ fn a_key_is_put_where_its_hash_prefers() {
 
 #[test]
 fn a_table_is_far_if_it_is_more_than_a_megabyte() {
-    let (machine, pages) = (wide_bucket(), HugePages(false));
+    let (machine, pages) = (wide_bucket(), Source::Own(HugePages(false)));
     let layout = RingLayout::of(&machine);
     for (buckets, is_far) in [(2, false), (8_192, false), (8_193, true), (20_000, true)] {
-        let table = Table::wide(buckets, layout, DENY, pages).expect("memory");
+        let table = Table::wide(buckets, layout, DENY, &pages).expect("memory");
         assert_eq!(table.is_far(), is_far, "{buckets}");
     }
     for (buckets, is_far) in [(2, false), (16_384, false), (16_385, true), (20_000, true)] {
-        let table = Table::compact(buckets, DENY, pages).expect("memory");
+        let table = Table::compact(buckets, DENY, &pages).expect("memory");
         assert_eq!(table.is_far(), is_far, "{buckets}");
     }
 }
 
 #[test]
 fn a_table_prints_its_kind_and_size() {
-    let (machine, pages) = (wide_bucket(), HugePages(false));
+    let (machine, pages) = (wide_bucket(), Source::Own(HugePages(false)));
     let layout = RingLayout::of(&machine);
-    let table = Table::wide(3, layout, DENY, pages).expect("memory");
+    let table = Table::wide(3, layout, DENY, &pages).expect("memory");
     assert_eq!(format!("{table:?}"), "Table { kind: wide, slots: 24, .. }");
-    let table = Table::compact(3, DENY, pages).expect("memory");
+    let table = Table::compact(3, DENY, &pages).expect("memory");
     assert_eq!(format!("{table:?}"), "Table { kind: compact, slots: 24, .. }");
 }
 

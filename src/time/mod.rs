@@ -7,6 +7,8 @@
 pub(crate) mod clocks;
 #[cfg(feature = "std")]
 pub(crate) mod disciplined;
+#[cfg(feature = "shared-memory")]
+pub(crate) mod monotonic_clock;
 #[cfg(feature = "std")]
 pub(crate) mod quanta_clock;
 #[cfg(feature = "std")]

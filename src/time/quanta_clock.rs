@@ -122,7 +122,7 @@ impl TimeSource for System {
 
 /// The system's wall clock. A time before 1970 counts as 1970.
 #[allow(clippy::disallowed_types, reason = "the wall clock is read here only")]
-fn system_unix_nanos() -> u64 {
+pub(super) fn system_unix_nanos() -> u64 {
     std::time::SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, saturating_nanos)
 }
 

@@ -15,10 +15,11 @@ mod tests;
 
 use super::BUCKET;
 use super::counters::Counters;
-use super::memory::{HugePages, Lines, OutOfMemory, prefetch};
+use super::memory::{Lines, OutOfMemory, prefetch};
 use super::probe::Probe;
 use super::slack::slack_factor;
 use super::slot_kind::{BestSlots, Candidate, FoundSlot, Ranking, SlotKind, SlotRef};
+use super::source::Source;
 use crate::algo::StateMachine;
 use crate::cell::{ChargeReceipt, CompactCell, CompactWord, Fingerprint, SlotRing, StateWord};
 use crate::sync::{Fault, planted};
@@ -34,10 +35,17 @@ pub(super) struct CompactSlots {
 
 impl CompactSlots {
     /// Slots of so many buckets, or more of them with [slack](crate::table::slack).
-    pub(super) fn new(stated_buckets: u32, huge_pages: HugePages) -> Result<Self, OutOfMemory> {
+    pub(super) fn new(stated_buckets: u32, source: &Source) -> Result<Self, OutOfMemory> {
         let factor = slack_factor(stated_buckets, size_of::<Bucket>());
-        let lines = Lines::zeroed(stated_buckets * factor, huge_pages)?;
+        let lines = Lines::zeroed(stated_buckets * factor, source)?;
         Ok(Self { lines, has_slack: factor > 1 })
+    }
+
+    /// The memory that [`new`](Self::new) takes.
+    #[cfg(feature = "shared-memory")]
+    pub(super) fn bytes(stated_buckets: u32) -> Option<usize> {
+        let factor = slack_factor(stated_buckets, size_of::<Bucket>()) as usize;
+        (stated_buckets as usize).checked_mul(factor)?.checked_mul(size_of::<Bucket>())
     }
 
     pub(super) fn memory_bytes(&self) -> usize {

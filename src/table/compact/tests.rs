@@ -1,5 +1,7 @@
 //! Which word an absent key is given, in two buckets that are filled by hand.
 
+use crate::table::memory::{HugePages, TableCounters};
+use crate::table::source::Source;
 use core::time::Duration;
 
 use super::*;
@@ -47,8 +49,10 @@ fn claim() -> CompactWord {
 
 /// A table with these words, each of another key.
 fn filled(words: [[CompactWord; BUCKET]; 2]) -> Table {
-    let slots = CompactSlots::new(2, HugePages(false)).expect("memory");
-    let table = SlotTable::new(slots, TakeOver { skew: Duration::ZERO, may_evict: true });
+    let source = Source::Own(HugePages(false));
+    let slots = CompactSlots::new(2, &source).expect("memory");
+    let counters = TableCounters::zeroed(&source).expect("memory");
+    let table = SlotTable::new(slots, TakeOver { skew: Duration::ZERO, may_evict: true }, counters);
     for (bucket, words) in (0..).zip(words) {
         for (place, word) in words.into_iter().enumerate().filter(|(_, word)| !word.is_vacant()) {
             let other = Fingerprint::of(0x5000 + 16 * u64::from(bucket) + place as u64);

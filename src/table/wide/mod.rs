@@ -34,10 +34,11 @@ use core::ptr;
 
 use super::BUCKET;
 use super::counters::Counters;
-use super::memory::{HugePages, LINE_WORDS, OutOfMemory, RingWords, Slots, prefetch};
+use super::memory::{LINE_WORDS, OutOfMemory, RingWords, Slots, prefetch};
 use super::probe::{LINE, Order, Probe};
 use super::slack::slack_factor;
 use super::slot_kind::{BestSlots, FoundSlot, Ranking, SlotKind, SlotRef};
+use super::source::Source;
 use crate::algo::StateMachine;
 use crate::cell::{ChargeReceipt, Head, HeadCell, SlotRing, StateWord};
 use crate::sync::{AtomicU64, Fault, planted};
@@ -79,15 +80,23 @@ impl WideSlots {
     pub(super) fn new(
         stated_buckets: u32,
         ring: RingLayout,
-        huge_pages: HugePages,
+        source: &Source,
     ) -> Result<Self, OutOfMemory> {
         let factor = slack_factor(stated_buckets, ring.bucket_bytes());
         let buckets = stated_buckets * factor;
-        let slots = Slots::zeroed(buckets, huge_pages)?;
+        let slots = Slots::zeroed(buckets, source)?;
         let slot_count = buckets as usize * BUCKET;
         let words = slot_count.checked_mul(ring.words).ok_or(OutOfMemory)?;
-        let ring_words = RingWords::zeroed(words, huge_pages)?;
+        let ring_words = RingWords::zeroed(words, source)?;
         Ok(Self { slots, has_slack: factor > 1, ring_words, ring })
+    }
+
+    /// The memory that [`new`](Self::new) takes.
+    #[cfg(feature = "shared-memory")]
+    pub(super) fn bytes(stated_buckets: u32, ring: RingLayout) -> Option<usize> {
+        let buckets = stated_buckets as usize;
+        let factor = slack_factor(stated_buckets, ring.bucket_bytes()) as usize;
+        buckets.checked_mul(factor)?.checked_mul(ring.bucket_bytes())
     }
 
     pub(super) fn memory_bytes(&self) -> usize {

@@ -1,5 +1,7 @@
 //! Which slot an absent key is given, in two buckets that are filled by hand.
 
+use crate::table::memory::{HugePages, TableCounters};
+use crate::table::source::Source;
 use core::time::Duration;
 
 use super::*;
@@ -41,8 +43,10 @@ fn idle() -> u64 {
 
 fn table() -> Table {
     let layout = RingLayout::of(&bucket());
-    let slots = WideSlots::new(2, layout, HugePages(false)).expect("memory");
-    SlotTable::new(slots, TakeOver { skew: Duration::ZERO, may_evict: true })
+    let source = Source::Own(HugePages(false));
+    let slots = WideSlots::new(2, layout, &source).expect("memory");
+    let counters = TableCounters::zeroed(&source).expect("memory");
+    SlotTable::new(slots, TakeOver { skew: Duration::ZERO, may_evict: true }, counters)
 }
 
 fn probe() -> Probe {

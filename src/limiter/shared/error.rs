@@ -1,0 +1,121 @@
+//! The errors of building a limiter in shared memory.
+
+use core::fmt;
+use std::io;
+
+use crate::limiter::builder::BuildError;
+
+/// Why a limiter cannot be built in shared memory; its text says what to do instead.
+///
+/// ```
+/// use tollgate::shared::{Shared, SharedError};
+/// use tollgate::{Limiter, Quota};
+///
+/// let shared = Shared::file("/proc/no/such/folder");
+/// let built = Limiter::<str>::builder(Quota::per_day(100)).build_shared(&shared);
+/// assert!(matches!(built, Err(SharedError::System { .. })));
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SharedError {
+    /// A choice is out of range.
+    Build(BuildError),
+    /// The system refused.
+    System {
+        /// What was asked of it.
+        call: &'static str,
+        /// Its answer.
+        error: io::Error,
+    },
+    /// The file is none of this crate's.
+    Foreign,
+    /// The file was written by a version with another layout.
+    OtherVersion {
+        /// The number of that layout.
+        found: u64,
+    },
+    /// The file is shorter, or longer, than it says.
+    OtherLength {
+        /// The length of the file in bytes.
+        found: u64,
+        /// The length that its header states; 0 if it has no header.
+        expected: u64,
+    },
+    /// The file was written before the machine was started.
+    OtherBoot,
+    /// Keys hash differently in the process that created the file.
+    OtherHash,
+    /// The process that created the file made another choice.
+    Different {
+        /// The choice that differs.
+        field: &'static str,
+        /// The value in the file.
+        found: u64,
+        /// The value of this process.
+        expected: u64,
+    },
+    /// This choice keeps state in the process.
+    NotShared {
+        /// The choice.
+        choice: &'static str,
+    },
+}
+
+impl SharedError {
+    pub(super) fn system(call: &'static str) -> impl Fn(io::Error) -> Self {
+        move |error| Self::System { call, error }
+    }
+}
+
+impl From<BuildError> for SharedError {
+    fn from(error: BuildError) -> Self {
+        Self::Build(error)
+    }
+}
+
+impl fmt::Display for SharedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Build(error) => error.fmt(f),
+            Self::System { call, error } => {
+                write!(f, "shared memory: {call}: {error}; check the path, its permissions and its free space")
+            }
+            Self::Foreign => f.write_str("shared memory: the file is no block of limits: give another path"),
+            Self::OtherVersion { found } => write!(
+                f,
+                "shared memory: the file has layout {found}, of another version of this crate: remove it, or \
+                 give another path"
+            ),
+            Self::OtherLength { found, expected } => write!(
+                f,
+                "shared memory: the file has {found} bytes, and should have {expected}: remove it"
+            ),
+            Self::OtherBoot => f.write_str(
+                "shared memory: the file was written before this machine was started, by another clock: \
+                 remove it",
+            ),
+            Self::OtherHash => f.write_str(
+                "shared memory: the file was created by a program that hashes keys differently: build both \
+                 with the same version of ahash for the same processor",
+            ),
+            Self::Different { field, found, expected } => write!(
+                f,
+                "shared memory: {field}: {found} in the file, {expected} here: make the same choice, or give \
+                 another path"
+            ),
+            Self::NotShared { choice } => {
+                write!(f, "shared memory: {choice} keeps state in its process: choose another")
+            }
+        }
+    }
+}
+
+impl core::error::Error for SharedError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Build(error) => Some(error),
+            Self::System { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}

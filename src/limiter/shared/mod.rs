@@ -1,0 +1,112 @@
+//! Limiters in memory that several processes share.
+//!
+//! A table is a block of words that are changed by compare-and-swap only, without pointers and without the
+//! keys. So it can lie in memory that several processes map: a key's quota then holds over all of them, no
+//! decision calls a server, and there is no lock that a killed process could keep.
+//!
+//! ```
+//! use tollgate::shared::Shared;
+//! use tollgate::{Limiter, Quota};
+//!
+//! # let path = std::env::temp_dir().join(format!("tollgate-doc-{}", std::process::id()));
+//! # let path = path.to_str().unwrap();
+//! # /*
+//! let path = "/dev/shm/api-limits";
+//! # */
+//! // In each process:
+//! let gate = Limiter::<str>::builder(Quota::per_day(100)).build_shared(&Shared::file(path))?;
+//! assert!(gate.check("192.0.2.7").is_ok());
+//! # std::fs::remove_file(path).unwrap();
+//! # Ok::<(), tollgate::shared::SharedError>(())
+//! ```
+//!
+//! # Guarantee
+//!
+//! - The bound of the algorithm holds over all processes, whatever their threads do: they take part in the
+//!   [protocols](crate::Limiter) that the threads of one process follow.
+//! - A process may be killed at any instruction. It holds no lock. A slot that it had claimed and not yet
+//!   charged is finished or taken by the next request. Cells that it had taken ahead (leases) are lost.
+//! - All processes read one [clock](crate::clock::MonotonicClock).
+//! - Attaching checks the block, field by field; [`SharedError`] names the first that differs.
+//! - Whatever words are in the block, no process reads or writes beyond it.
+//!
+//! # Not guaranteed
+//!
+//! - A process that may write the file is trusted. Arbitrary words make decisions wrong, and can keep a
+//!   request looking for a slot for ever; a file that is truncated ends the processes that use it
+//!   (`SIGBUS`). Files are made with mode 0600.
+//! - No model explores a process that stops for ever in the middle of a claim. Tests kill processes at
+//!   random instants.
+//! - Other machines have other limits: `tollgate-redis` is for those.
+//! - Each process has its own [`OnFull`](crate::OnFull), `max_clock_skew`, hot-key leases and
+//!   counts of [decisions](crate::stats::Stats::admitted). The counts of slots are of all processes.
+//! - A quota cannot be changed while it is in use. Processes with another quota need another file.
+//! - [`OnFull::SharedOverflow`](crate::OnFull::SharedOverflow) and
+//!   [`FixedWindow::aligned`](crate::FixedWindow::aligned) keep state in their process, and are refused.
+//! - After a restart of the machine the clock begins anew. A file that has outlived it is refused:
+//!   remove it.
+
+mod build;
+mod error;
+mod file;
+mod header;
+
+use std::path::{Path, PathBuf};
+
+pub use error::SharedError;
+
+/// Where shared memory is.
+///
+/// ```
+/// use tollgate::shared::Shared;
+///
+/// let for_all_of_the_group = Shared::file("/dev/shm/api-limits").mode(0o660);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Shared {
+    place: Place,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Anonymous,
+    File { path: PathBuf, mode: u32 },
+}
+
+impl Shared {
+    /// Memory without a name, which processes share that are forked after the limiter was built.
+    ///
+    /// ```
+    /// use tollgate::shared::Shared;
+    /// use tollgate::{Limiter, Quota};
+    ///
+    /// let gate = Limiter::<str>::builder(Quota::per_day(100)).build_shared(&Shared::anonymous())?;
+    /// // Fork the workers here.
+    /// assert!(gate.check("192.0.2.7").is_ok());
+    /// # Ok::<(), tollgate::shared::SharedError>(())
+    /// ```
+    #[must_use]
+    pub fn anonymous() -> Self {
+        Self { place: Place::Anonymous }
+    }
+
+    /// A file, which the first process creates and the others attach. It should be in memory, as those in
+    /// `/dev/shm` are.
+    ///
+    /// The file stays when all processes have ended, and so does what keys have used. It may be removed at
+    /// any time: processes that have attached it keep using it, and later ones create another.
+    #[must_use]
+    pub fn file(path: impl AsRef<Path>) -> Self {
+        Self { place: Place::File { path: path.as_ref().to_owned(), mode: 0o600 } }
+    }
+
+    /// The permissions of a file that is created; 0600 unless called. It matters to files only.
+    #[must_use]
+    pub fn mode(self, mode: u32) -> Self {
+        let place = match self.place {
+            Place::Anonymous => Place::Anonymous,
+            Place::File { path, .. } => Place::File { path, mode },
+        };
+        Self { place }
+    }
+}

@@ -1,0 +1,93 @@
+//! What attaching checks, and what its errors say.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+
+use tollgate::shared::{Shared, SharedError};
+use tollgate::{FixedWindow, Limiter, OnFull, Quota};
+
+use crate::{Folder, KINDS, quota};
+
+/// The error of attaching a file that was created with other choices, or was changed since.
+fn refused(path: &Path, kind: usize, cells: u64) -> String {
+    let built = KINDS[kind].build(&Shared::file(path), quota(cells));
+    built.expect_err("refused").to_string()
+}
+
+#[test]
+fn a_choice_that_differs_is_named() {
+    let folder = Folder::new();
+    let _gate = KINDS[0].build(&folder.shared(), quota(10)).expect("created");
+    let path = folder.path();
+    assert!(refused(&path, 0, 11).contains("the quota, or an option of the algorithm: "));
+    assert!(refused(&path, 1, 10).contains("the kind of slots (Builder::slots; 1 is compact): 0"));
+    assert!(refused(&path, 5, 10).contains("the number of the algorithm: "));
+    let larger = Limiter::<u64>::builder(quota(10)).slots(KINDS[0].slots).capacity(9_000);
+    let error = larger.build_shared(&folder.shared()).expect_err("refused");
+    assert!(matches!(error, SharedError::Different { field: "the capacity, in buckets", .. }));
+}
+
+#[test]
+fn a_file_that_was_damaged_or_is_none_of_ours_is_refused() {
+    let folder = Folder::new();
+    let (path, word) = (folder.path(), |index: u64, value: u64| {
+        let file = OpenOptions::new().write(true).open(folder.path()).expect("a file");
+        file.write_all_at(&value.to_ne_bytes(), index * 8).expect("written");
+    });
+    let create = || {
+        let _ = fs::remove_file(&path);
+        drop(KINDS[0].build(&folder.shared(), quota(10)).expect("created"));
+    };
+    create();
+    word(0, 7);
+    assert!(refused(&path, 0, 10).contains("the file is no block of limits"));
+    create();
+    word(1, 2);
+    assert!(refused(&path, 0, 10).contains("layout 2, of another version"));
+    create();
+    word(23, 1);
+    assert!(refused(&path, 0, 10).contains("before this machine was started"));
+    create();
+    word(16, 1);
+    assert!(refused(&path, 0, 10).contains("hashes keys differently"));
+    create();
+    let bytes = fs::metadata(&path).expect("a file").len();
+    for length in [bytes - 4_096, bytes + 4_096, 4_095, 0] {
+        create();
+        let file = OpenOptions::new().write(true).open(&path).expect("a file");
+        file.set_len(length).expect("a length");
+        assert!(refused(&path, 0, 10).contains(&format!("the file has {length} bytes")));
+    }
+}
+
+#[test]
+fn files_are_private_unless_asked_otherwise() {
+    let folder = Folder::new();
+    let mode = || fs::metadata(folder.path()).expect("a file").permissions().mode() & 0o777;
+    drop(KINDS[0].build(&folder.shared(), quota(10)).expect("created"));
+    assert_eq!(mode(), 0o600);
+    fs::remove_file(folder.path()).expect("removed");
+    drop(KINDS[0].build(&folder.shared().mode(0o660), quota(10)).expect("created"));
+    assert_eq!(mode(), 0o660);
+}
+
+#[test]
+fn choices_that_keep_state_in_a_process_are_refused() {
+    let overflow = Limiter::<u64>::builder(quota(1)).on_full(OnFull::SharedOverflow(quota(9)));
+    let error = overflow.build_shared(&Shared::anonymous()).expect_err("refused");
+    assert!(error.to_string().contains("OnFull::SharedOverflow keeps state in its process"));
+    let aligned = Limiter::<u64>::builder(Quota::per_day(1)).algorithm(FixedWindow::aligned());
+    let error = aligned.build_shared(&Shared::anonymous()).expect_err("refused");
+    assert!(error.to_string().contains("FixedWindow::aligned keeps state in its process"));
+}
+
+#[test]
+fn a_wrong_choice_and_a_missing_folder_are_errors() {
+    let built = Limiter::<u64>::builder(quota(1)).capacity(0).build_shared(&Shared::anonymous());
+    assert!(matches!(built, Err(SharedError::Build(_))));
+    let error = KINDS[0].build(&Shared::file("/dev/shm/no/folder"), quota(1)).expect_err("none");
+    assert!(error.to_string().contains("create the file: No such file or directory"), "{error}");
+    let huge = Limiter::<u64>::builder(quota(1)).capacity(1 << 40);
+    assert!(huge.build_shared(&Shared::anonymous()).is_err());
+}

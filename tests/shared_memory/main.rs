@@ -1,0 +1,94 @@
+//! Limiters that several processes share, with real processes.
+//!
+//! A test starts this program again, to run [`workers::work`] in it.
+
+mod attach;
+mod garbage;
+mod kills;
+mod quotas;
+mod workers;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tollgate::clock::MonotonicClock;
+use tollgate::limiter::SlotLayout;
+use tollgate::shared::{Shared, SharedError};
+use tollgate::{AnyAlgorithm, Limiter, OnFull, Quota};
+
+type Gate = Limiter<u64, AnyAlgorithm, MonotonicClock>;
+
+/// A kind of limiter.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    algorithm: &'static str,
+    slots: SlotLayout,
+}
+
+const fn kind(algorithm: &'static str, slots: SlotLayout) -> Kind {
+    Kind { algorithm, slots }
+}
+
+const KINDS: [Kind; 8] = [
+    kind("gcra", SlotLayout::Wide),
+    kind("gcra", SlotLayout::Compact),
+    kind("leaky-queue", SlotLayout::Compact),
+    kind("fixed-window", SlotLayout::Wide),
+    kind("fixed-window", SlotLayout::Compact),
+    kind("sub-windows", SlotLayout::Wide),
+    kind("sliding-counter", SlotLayout::Wide),
+    kind("sliding-log", SlotLayout::Wide),
+];
+
+/// So many cells, of which none comes back while a test runs.
+fn quota(cells: u64) -> Quota {
+    Quota::new(cells, Duration::from_secs(365 * 24 * 3_600)).burst(cells)
+}
+
+impl Kind {
+    fn build(self, shared: &Shared, quota: Quota) -> Result<Gate, SharedError> {
+        let algorithm: AnyAlgorithm = self.algorithm.parse().expect("an algorithm");
+        Limiter::builder(quota)
+            .algorithm(algorithm)
+            .slots(self.slots)
+            .capacity(1_000)
+            .on_full(OnFull::Deny)
+            .build_shared(shared)
+    }
+}
+
+/// A new folder in memory, which is removed with everything in it when this is dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let shm = Path::new("/dev/shm");
+        let parent = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("tollgate-test-{}-{number}", std::process::id()));
+        std::fs::create_dir(&path).expect("a new folder");
+        Self(path)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.join("limits")
+    }
+
+    fn shared(&self) -> Shared {
+        Shared::file(self.path())
+    }
+
+    /// The names of the files in it.
+    fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.0).expect("a folder");
+        entries.map(|entry| entry.expect("an entry").file_name().into_string().unwrap()).collect()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).expect("removed");
+    }
+}
