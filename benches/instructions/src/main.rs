@@ -12,6 +12,7 @@ use tollgate::algorithm::Algorithm;
 use tollgate::concurrency::ConcurrencyLimiter;
 use tollgate::dynamic::DynamicGcra;
 use tollgate::limiter::SlotLayout;
+use tollgate::shared::Shared;
 use tollgate::{
     Decision, Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, SlidingCounter, SlidingLog,
     SubWindows, Tick,
@@ -20,7 +21,7 @@ use tollgate::{
 /// A kind of decision, and the function that makes `count` of them.
 type Kind = (&'static str, fn(usize));
 
-const KINDS: [Kind; 34] = [
+const KINDS: [Kind; 37] = [
     ("loop-alone", |count| decide(count, KEYS, STEP_NANOS, START_NANOS, |_, _| true)),
     ("direct-gcra-admit", direct_admit),
     ("direct-gcra-deny", direct_deny),
@@ -34,6 +35,9 @@ const KINDS: [Kind; 34] = [
     ("compact-gcra-admit", |count| compact(count, compact_quota())),
     ("compact-gcra-deny", |count| compact(count, black_box(Quota::per_hour(1)))),
     ("compact-gcra-claim", compact_claim),
+    ("shared-gcra-admit", |count| shared(count, roomy())),
+    ("shared-gcra-deny", |count| shared(count, black_box(Quota::per_hour(1)))),
+    ("shared-gcra-claim", shared_claim),
     ("lease-admit", lease_admit),
     ("keyed-fixed-window-admit", |count| windows_admit(FixedWindow::anchored(), count)),
     ("keyed-fixed-window-deny", |count| windows_deny(FixedWindow::anchored(), count)),
@@ -175,6 +179,22 @@ const ROOM: usize = 200_000;
 
 fn keyed_claim(count: usize) {
     let gate = keyed(roomy(), Gcra::new(), ROOM);
+    decide(count, ROOM, STEP_NANOS, START_NANOS, |key, now| gate.ask(key).at(now).check().is_ok());
+}
+
+/// Keys with slots in memory that other processes could share.
+fn shared(count: usize, quota: Quota) {
+    let begun = Limiter::<u64>::builder(quota).capacity(KEYS as u64).slots(SlotLayout::Wide);
+    let gate = begun.hash_seed(7).build_shared(&Shared::anonymous()).expect("in range");
+    for rank in 0..KEYS {
+        assert!(gate.ask(&key(rank)).at(Tick::from_nanos(START_NANOS)).check().is_ok());
+    }
+    decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| gate.ask(key).at(now).check().is_ok());
+}
+
+fn shared_claim(count: usize) {
+    let begun = Limiter::<u64>::builder(roomy()).capacity(ROOM as u64).slots(SlotLayout::Wide);
+    let gate = begun.hash_seed(7).build_shared(&Shared::anonymous()).expect("in range");
     decide(count, ROOM, STEP_NANOS, START_NANOS, |key, now| gate.ask(key).at(now).check().is_ok());
 }
 
