@@ -23,11 +23,11 @@ case "${1:-}" in
 esac
 echo "test: cases are drawn by PROPTEST_RNG_SEED=$PROPTEST_RNG_SEED"
 
-# Models, histories and protocols have builds of their own. They run at a low priority beside the ordinary
+# Models, histories and protocols have builds of their own. They run at the lowest priority beside the ordinary
 # tests, and use the processor while these install programs, link, sleep, or run on one core.
 models="$(mktemp)"
 set -m # a process group of its own, so that it can be ended as a whole
-nice -n 10 bash -c 'ci/check.sh loom && ci/check.sh shuttle && ci/check.sh states' >"$models" 2>&1 &
+nice -n 19 bash -c 'ci/check.sh loom && ci/check.sh shuttle && ci/check.sh states' >"$models" 2>&1 &
 set +m
 background=$!
 trap 'kill -- -"$background" 2>/dev/null || true; rm -f "$models"' EXIT
