@@ -58,6 +58,15 @@ impl Kind {
     }
 }
 
+/// Arbitrary words, the same ones for a seed each time.
+fn words(seed: u64) -> impl Iterator<Item = u64> {
+    let mut state = seed;
+    std::iter::repeat_with(move || {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        state ^ state >> 29
+    })
+}
+
 /// A new folder in memory, which is removed with everything in it when this is dropped.
 struct Folder(PathBuf);
 

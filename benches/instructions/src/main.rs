@@ -9,6 +9,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use tollgate::algorithm::Algorithm;
+use tollgate::clock::MonotonicClock;
 use tollgate::concurrency::ConcurrencyLimiter;
 use tollgate::dynamic::DynamicGcra;
 use tollgate::limiter::SlotLayout;
@@ -182,10 +183,14 @@ fn keyed_claim(count: usize) {
     decide(count, ROOM, STEP_NANOS, START_NANOS, |key, now| gate.ask(key).at(now).check().is_ok());
 }
 
-/// Keys with slots in memory that other processes could share.
+/// A GCRA limiter in memory that other processes could share.
+fn shared_gate(quota: Quota, keys: usize) -> Limiter<u64, Gcra, MonotonicClock> {
+    let builder = Limiter::builder(quota).capacity(keys as u64).slots(SlotLayout::Wide);
+    builder.hash_seed(7).build_shared(&Shared::anonymous()).expect("in range")
+}
+
 fn shared(count: usize, quota: Quota) {
-    let begun = Limiter::<u64>::builder(quota).capacity(KEYS as u64).slots(SlotLayout::Wide);
-    let gate = begun.hash_seed(7).build_shared(&Shared::anonymous()).expect("in range");
+    let gate = shared_gate(quota, KEYS);
     for rank in 0..KEYS {
         assert!(gate.ask(&key(rank)).at(Tick::from_nanos(START_NANOS)).check().is_ok());
     }
@@ -193,8 +198,7 @@ fn shared(count: usize, quota: Quota) {
 }
 
 fn shared_claim(count: usize) {
-    let begun = Limiter::<u64>::builder(roomy()).capacity(ROOM as u64).slots(SlotLayout::Wide);
-    let gate = begun.hash_seed(7).build_shared(&Shared::anonymous()).expect("in range");
+    let gate = shared_gate(roomy(), ROOM);
     decide(count, ROOM, STEP_NANOS, START_NANOS, |key, now| gate.ask(key).at(now).check().is_ok());
 }
 
