@@ -84,7 +84,7 @@ impl Drop for Block {
 }
 
 /// A block whose memory is handed out, piece after piece.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Pieces {
     block: Arc<Block>,
     taken: Cell<usize>,

@@ -5,7 +5,7 @@ use super::block::Pieces;
 use super::memory::HugePages;
 
 /// The source of a table's memory.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum Source {
     /// The process's own memory.
     Own(#[cfg_attr(tollgate_loom, expect(dead_code, reason = "a model has none"))] HugePages),

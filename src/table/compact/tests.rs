@@ -1,14 +1,14 @@
 //! Which word an absent key is given, in two buckets that are filled by hand.
 
-use crate::table::memory::{HugePages, TableCounters};
-use crate::table::source::Source;
 use core::time::Duration;
 
 use super::*;
 use crate::algo::{Algorithm, NoRing, Step};
 use crate::cell::Request;
 use crate::table::claim::Choice;
+use crate::table::memory::{HugePages, TableCounters};
 use crate::table::slot_table::{SlotTable, TakeOver};
+use crate::table::source::Source;
 use crate::table::{Full, KeyRequest};
 use crate::time::Tick;
 use crate::{Gcra, Quota};
