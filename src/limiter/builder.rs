@@ -358,7 +358,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     }
 }
 
-/// What memory a table needs, and what its words mean.
+/// The form of a table: it determines the memory that the table needs and how its words are read.
 #[cfg_attr(not(feature = "shared-memory"), expect(dead_code, reason = "for shared tables"))]
 pub(super) struct TableShape<'a, P> {
     pub(super) params: &'a P,

@@ -1,5 +1,5 @@
-//! What a plain limiter does not have: counts of decisions, leases of hot keys, coarse clocks, bounds on
-//! the delay. And decisions of keys that were looked up before, for batches and composites.
+//! Decisions off the straight line: of limiters that count decisions, lease hot keys or have a coarse
+//! clock; of requests that bound their delay; and of keys whose lookup has begun, in batches and composites.
 
 use core::hash::Hash;
 use core::time::Duration;

@@ -104,7 +104,7 @@ pub struct Limiter<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
     key: PhantomData<fn(&K)>,
 }
 
-/// What a limiter is built of.
+/// The parts of a limiter that its builder chooses.
 struct Parts<P, C> {
     table: Table,
     params: P,

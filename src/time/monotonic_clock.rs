@@ -7,9 +7,9 @@ use crate::time::{Clock, Tick};
 
 /// The system's monotonic clock since the machine was started: the same in all processes.
 ///
-/// Limiters in [shared memory](crate::shared) decide by it. A reading takes about 20 ns where the system
-/// maps its clock into processes, as Linux does; [`QuantaClock`](crate::clock::QuantaClock) takes half of that,
-/// but two processes that correct it by themselves may differ by up to 1 ms.
+/// Limiters in [shared memory](crate::shared) decide by it. A reading asks the system. A
+/// [`QuantaClock`](crate::clock::QuantaClock) reads the processor's counter instead, but each process corrects
+/// its own, so those of two processes may differ by up to 2 ms.
 ///
 /// ```
 /// use tollgate::Clock;

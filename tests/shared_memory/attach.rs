@@ -1,4 +1,4 @@
-//! What attaching checks, and what its errors say.
+//! Attaching checks the block, and its errors name the choice that differs.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, PermissionsExt};

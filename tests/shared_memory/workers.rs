@@ -11,7 +11,7 @@ use crate::{KINDS, quota};
 
 const VARIABLE: &str = "TOLLGATE_TEST_WORKER";
 
-/// What a worker does.
+/// The requests that a worker makes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Task {
     /// An index of [`KINDS`].

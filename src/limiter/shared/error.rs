@@ -22,9 +22,9 @@ pub enum SharedError {
     Build(BuildError),
     /// The system refused.
     System {
-        /// What was asked of it.
+        /// The operation that failed.
         call: &'static str,
-        /// Its answer.
+        /// The system's error.
         error: io::Error,
     },
     /// The file is none of this crate's.

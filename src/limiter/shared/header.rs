@@ -125,7 +125,7 @@ pub(super) fn identity(block: &Block) -> Result<(u64, Seeds), SharedError> {
     Ok((block.load(ORIGIN_AT), seeds))
 }
 
-/// What identifies the start of the machine; zeros where the system does not say.
+/// The system's identifier of the present boot; zeros where it has none.
 fn boot_id() -> [u64; 2] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();

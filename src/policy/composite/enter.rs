@@ -5,7 +5,7 @@ use crate::charge::refund::RefundableCharge;
 use crate::concurrency::{Guard, OwnedGuard, sealed};
 use crate::time::Tick;
 
-/// What a request was granted, and the charges that a guard gives back.
+/// The permit of a request, and the charges that a guard gives back.
 #[derive(Clone, Copy, Debug)]
 pub struct CompositeEntry {
     pub(super) permit: CompositePermit,
@@ -33,14 +33,14 @@ impl<R: ?Sized> sealed::Enter for Composite<'_, R> {
 }
 
 impl<R: ?Sized> Guard<'_, Composite<'_, R>> {
-    /// What the request was granted.
+    /// The permit of the request.
     pub fn permit(&self) -> &CompositePermit {
         &self.entry().permit
     }
 }
 
 impl<R: ?Sized> OwnedGuard<Composite<'_, R>> {
-    /// What the request was granted.
+    /// The permit of the request.
     pub fn permit(&self) -> &CompositePermit {
         &self.entry().permit
     }
