@@ -91,6 +91,24 @@ use crate::cell::{Request, Ruling, StateWord};
 use crate::sync::{Fault, Ordering, fence, planted};
 use crate::time::Tick;
 
+/// How often a request may find that other threads were changing its candidates. Threads that keep to the
+/// protocol do not do so that often. A process that has spoilt a shared block can: a log's claim with a live
+/// state, which no thread writes, is neither displaced nor evicted, and would be scanned for without end.
+const RESCANS_MAX: u16 = 1_000;
+
+/// What a request has left to try.
+pub(super) struct Patience {
+    /// It has not displaced another key's claim.
+    pub(super) may_displace: bool,
+    pub(super) rescans_left: u16,
+}
+
+impl Patience {
+    pub(super) const fn new() -> Self {
+        Self { may_displace: true, rescans_left: RESCANS_MAX }
+    }
+}
+
 /// The ruling about a request, unless the key finds no place.
 pub(super) type Outcome<V> = Result<Ruling<V>, Full>;
 
@@ -132,7 +150,7 @@ impl<K: SlotKind> SlotTable<K> {
         // A lookup that found nothing serves as a first scan: whatever it missed, the scan
         // after the claim sees.
         let mut scan = if found.is_none() { Scan::Absent } else { self.rescan(asked, found) };
-        let mut may_displace = true;
+        let mut patience = Patience::new();
         loop {
             // A claim that this thread has written or read by now.
             let known = match scan {
@@ -157,7 +175,7 @@ impl<K: SlotKind> SlotTable<K> {
                     }
                     None
                 }
-                Scan::Absent => match self.claim(asked, &mut may_displace) {
+                Scan::Absent => match self.claim(asked, &mut patience) {
                     Ok(known) => known,
                     Err(outcome) => return (outcome, None),
                 },
@@ -221,7 +239,7 @@ impl<K: SlotKind> SlotTable<K> {
     pub(super) fn claim<M: StateMachine>(
         &self,
         asked: &KeyRequest<'_, M>,
-        may_displace: &mut bool,
+        patience: &mut Patience,
     ) -> Result<Option<SlotRef<'_, K::Word>>, Outcome<M::View>> {
         let &KeyRequest { probe, machine, request } = asked;
         let Request { now, cells } = request;
@@ -237,16 +255,22 @@ impl<K: SlotKind> SlotTable<K> {
             Step::Admit { .. } if cells == 0 => return Err(Ok(Ruling::Admitted(view))),
             _ => {}
         }
-        let (candidate, evicts) = match self.choose(asked, *may_displace, self.take_over.may_evict)
-        {
+        let may_evict = self.take_over.may_evict;
+        let (candidate, evicts) = match self.choose(asked, patience.may_displace, may_evict) {
             Choice::Take(candidate, evicts) => (candidate, evicts),
-            Choice::Rescan => return Ok(None),
+            Choice::Rescan if patience.rescans_left == 0 => {
+                return Err(Err(Full { nearest_idle: fresh }));
+            }
+            Choice::Rescan => {
+                patience.rescans_left -= 1;
+                return Ok(None);
+            }
             Choice::Full(full) => return Err(Err(full)),
         };
         let Some(claim) = self.slots.take(candidate, probe, fresh, &self.counters) else {
             return Ok(None);
         };
-        *may_displace &= !candidate.is_claim() || planted(Fault::DisplacesAgain);
+        patience.may_displace &= !candidate.is_claim() || planted(Fault::DisplacesAgain);
         if evicts {
             self.counters.count(Event::Evicted);
         }

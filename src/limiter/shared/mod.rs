@@ -32,9 +32,8 @@
 //!
 //! # Not guaranteed
 //!
-//! - A process that may write the file is trusted. Arbitrary words make decisions wrong, and can keep a
-//!   request looking for a slot for ever; a file that is truncated ends the processes that use it
-//!   (`SIGBUS`). Files are made with mode 0600.
+//! - A process that may write the file is trusted. Arbitrary words make decisions wrong; a file that is
+//!   truncated ends the processes that use it (`SIGBUS`). Files are made with mode 0600.
 //! - No model explores a process that stops for ever in the middle of a claim. Tests kill processes at
 //!   random instants.
 //! - Other machines have other limits: `tollgate-redis` is for those.

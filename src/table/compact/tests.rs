@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::*;
 use crate::algo::{Algorithm, NoRing, Step};
 use crate::cell::Request;
-use crate::table::claim::Choice;
+use crate::table::claim::{Choice, Patience};
 use crate::table::memory::{HugePages, TableCounters};
 use crate::table::slot_table::{SlotTable, TakeOver};
 use crate::table::source::Source;
@@ -129,18 +129,32 @@ fn where_nothing_is_free_the_least_debt_is_evicted() {
 #[test]
 fn a_request_displaces_one_claim_and_no_more() {
     let mut words = [[claim(); BUCKET]; 2];
-    let (machine, mut may_displace) = (bucket(), true);
+    let (machine, mut patience) = (bucket(), Patience::new());
     let table = filled(words);
-    let taken = table.claim(&request(&machine), &mut may_displace);
-    assert!(matches!(taken, Ok(Some(_))) && !may_displace);
-    assert!(matches!(table.choose(&request(&machine), may_displace, true), Choice::Rescan));
+    let taken = table.claim(&request(&machine), &mut patience);
+    assert!(matches!(taken, Ok(Some(_))) && !patience.may_displace);
+    assert!(matches!(table.choose(&request(&machine), false, true), Choice::Rescan));
     // A vacant slot is no claim.
     words[1][5] = CompactWord::VACANT;
-    let (table, mut may_displace) = (filled(words), true);
-    assert!(matches!(table.claim(&request(&machine), &mut may_displace), Ok(Some(_))));
-    assert!(may_displace);
+    let (table, mut patience) = (filled(words), Patience::new());
+    assert!(matches!(table.claim(&request(&machine), &mut patience), Ok(Some(_))));
+    assert!(patience.may_displace);
     let full = filled([[claim(); BUCKET]; 2]);
-    assert!(matches!(full.claim(&request(&machine), &mut false), Err(Err(Full { .. }))));
+    patience.may_displace = false;
+    assert!(matches!(full.claim(&request(&machine), &mut patience), Err(Err(Full { .. }))));
+}
+
+#[test]
+fn a_request_that_may_not_rescan_again_finds_no_place() {
+    let machine = bucket();
+    let table = filled([[claim(); BUCKET]; 2]);
+    assert!(matches!(table.claim(&request(&machine), &mut Patience::new()), Ok(Some(_))));
+    // The key's own claim is there, so each choice asks for a scan.
+    let mut patience = Patience { rescans_left: 2, ..Patience::new() };
+    for _ in 0..2 {
+        assert!(matches!(table.claim(&request(&machine), &mut patience), Ok(None)));
+    }
+    assert!(matches!(table.claim(&request(&machine), &mut patience), Err(Err(Full { .. }))));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::*;
 use crate::algo::{Algorithm, NoRing, Step};
 use crate::cell::Request;
-use crate::table::claim::Choice;
+use crate::table::claim::{Choice, Patience};
 use crate::table::memory::{HugePages, TableCounters};
 use crate::table::slot_kind::Candidate;
 use crate::table::slot_table::{SlotTable, TakeOver};
@@ -172,12 +172,12 @@ fn a_slot_without_an_owner_yet_is_taken_as_it_is() {
         let slot = &table.slots.slots.bucket(u32::from(index >= BUCKET))[index % BUCKET];
         assert_eq!(slot.head.swap(Head::committed(0, 0), claim), Ok(()));
     }
-    let (mut may_displace, machine) = (true, bucket());
-    let taken = table.claim(&request(&machine, 1), &mut may_displace);
+    let (mut patience, machine) = (Patience::new(), bucket());
+    let taken = table.claim(&request(&machine, 1), &mut patience);
     let Ok(Some(SlotRef { cell, word })) = taken else { panic!("no other slot can be taken") };
     assert_eq!((table.slots.index_of(cell), word), (0, claim));
     assert_eq!(words_at(&table, 0), (claim, owner(1)));
-    assert!(may_displace, "no claim was displaced");
+    assert!(patience.may_displace, "no claim was displaced");
 }
 
 /// All slots but one are live keys', and that one holds `head` of another key, in generation 1.
@@ -202,14 +202,14 @@ fn owner(generation: u64) -> Owner {
 
 /// Claims that one slot, in the next generation. Returns whether a claim may still be displaced.
 fn claim_it(table: &Table) -> bool {
-    let (mut may_displace, machine) = (true, bucket());
-    let taken = table.claim(&request(&machine, 1), &mut may_displace);
+    let (mut patience, machine) = (Patience::new(), bucket());
+    let taken = table.claim(&request(&machine, 1), &mut patience);
     let Ok(Some(SlotRef { cell, word })) = taken else { panic!("it may be taken") };
     let index = table.slots.index_of(cell);
     assert_eq!(index, BUCKET + 4);
     assert_eq!(word, Head::provisional(2, bucket().fresh(NOW)));
     assert_eq!(words_at(table, index), (word, owner(2)));
-    may_displace
+    patience.may_displace
 }
 
 #[test]
