@@ -17,35 +17,39 @@ use crate::sync::AtomicU64;
 use crate::time::Tick;
 
 /// The state of a bucket without a key. Until first use its word is provisional, and has no stamp.
-#[derive(Debug)]
-pub(crate) struct DirectCell {
-    head: HeadCell,
-    ring: Box<[AtomicU64]>,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DirectCell<'a> {
+    head: &'a HeadCell,
+    ring: &'a [AtomicU64],
     /// Words of the ring that are part of the state: all but the note.
     kept_cells: usize,
 }
 
-impl DirectCell {
-    pub(crate) fn new<A: StateMachine>(algo: &A) -> Self {
-        Self {
-            head: HeadCell::new(Head::provisional(0, 0)),
-            ring: (0..algo.ring_cells()).map(|_| AtomicU64::default()).collect(),
-            kept_cells: algo.ring_cells() - usize::from(algo.has_note()),
-        }
+impl DirectCell<'_> {
+    /// The word of a bucket that was never used. The words of its ring are zeros.
+    pub(crate) fn unused() -> HeadCell {
+        HeadCell::new(Head::provisional(0, 0))
+    }
+}
+
+impl<'a> DirectCell<'a> {
+    #[inline(always)]
+    pub(crate) fn new(head: &'a HeadCell, ring: &'a [AtomicU64], kept_cells: usize) -> Self {
+        Self { head, ring, kept_cells }
     }
 
     #[inline(always)]
-    fn ring<M: StateMachine>(&self) -> SlotRing<'_> {
-        if M::RINGED { SlotRing::new(&self.ring) } else { SlotRing::NONE }
+    fn ring<M: StateMachine>(self) -> SlotRing<'a> {
+        if M::RINGED { SlotRing::new(self.ring) } else { SlotRing::NONE }
     }
 
     #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
-    pub(crate) fn check<M: StateMachine>(&self, machine: &M, now: Tick, n: u64) -> Decision {
+    pub(crate) fn check<M: StateMachine>(self, machine: &M, now: Tick, n: u64) -> Decision {
         machine.dispatch(Check { cell: self, now, n })
     }
 
     #[inline(always)]
-    fn decide<M: StateMachine>(&self, machine: &M, request: Request) -> Decision {
+    fn decide<M: StateMachine>(self, machine: &M, request: Request) -> Decision {
         if let Some(seen) = self.head.see()
             && let Some(decision) = self.head.decide(seen, || self.ring::<M>(), machine, request)
         {
@@ -57,19 +61,19 @@ impl DirectCell {
 
     /// Admits `n` cells if a first try does; `None`: the caller decides anew.
     #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
-    pub(crate) fn admit<M: StateMachine>(&self, machine: &M, now: Tick, n: u64) -> Option<Permit> {
+    pub(crate) fn admit<M: StateMachine>(self, machine: &M, now: Tick, n: u64) -> Option<Permit> {
         machine.dispatch(Admit(Check { cell: self, now, n }))
     }
 
     /// As [`check`](Self::check), for a caller that needs only yes or no.
     #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
-    pub(crate) fn allow<M: StateMachine>(&self, machine: &M, now: Tick, n: u64) -> bool {
+    pub(crate) fn allow<M: StateMachine>(self, machine: &M, now: Tick, n: u64) -> bool {
         machine.dispatch(Allow(Check { cell: self, now, n }))
     }
 
     /// Charges `n` cells so that they can be refunded.
     pub(crate) fn charge<M: Refund>(
-        &self,
+        self,
         machine: &M,
         now: Tick,
         n: u64,
@@ -82,7 +86,7 @@ impl DirectCell {
     /// Charges more cells than the request's: see [`StateCell::charge_ahead`](super::StateCell::charge_ahead).
     /// `None` also if the bucket has not been used.
     pub(crate) fn charge_ahead<M: StateMachine>(
-        &self,
+        self,
         machine: &M,
         request: Request,
         max: MaxAhead,
@@ -95,18 +99,18 @@ impl DirectCell {
     }
 
     /// Adds `n` cells that were never charged.
-    pub(crate) fn add<M: Refund>(&self, machine: &M, now: Tick, n: u64) {
+    pub(crate) fn add<M: Refund>(self, machine: &M, now: Tick, n: u64) {
         self.revise_now(|word| machine.add(word, now, n));
     }
 
     /// Replaces the state, if there is one, by `next` of it.
-    pub(crate) fn revise_now(&self, next: impl Fn(u64) -> u64) {
+    pub(crate) fn revise_now(self, next: impl Fn(u64) -> u64) {
         self.head.revise_in(self.head.load().generation(), next);
     }
 
     /// Refunds `n` cells of a charge.
     pub(crate) fn refund<M: Refund>(
-        &self,
+        self,
         machine: &M,
         paid: &ChargeReceipt,
         now: impl Fn() -> Tick,
@@ -116,7 +120,7 @@ impl DirectCell {
     }
 
     /// Replaces the state that was charged by `next` of it, unless the bucket was reset.
-    pub(crate) fn revise_charged(&self, paid: &ChargeReceipt, next: impl Fn(u64) -> u64) {
+    pub(crate) fn revise_charged(self, paid: &ChargeReceipt, next: impl Fn(u64) -> u64) {
         self.head.revise_in(paid.generation, next);
     }
 
@@ -124,7 +128,7 @@ impl DirectCell {
     #[cold]
     #[inline(never)]
     fn charge_unused<M: StateMachine>(
-        &self,
+        self,
         machine: &M,
         request: Request,
     ) -> OutOfLine<Ruling<M::View>> {
@@ -132,7 +136,7 @@ impl DirectCell {
     }
 
     /// The ruling, and the generation of the word that it was made on.
-    fn rule<M: StateMachine>(&self, machine: &M, request: Request) -> (Ruling<M::View>, u64) {
+    fn rule<M: StateMachine>(self, machine: &M, request: Request) -> (Ruling<M::View>, u64) {
         loop {
             let (seen, ring) = (self.head.load(), self.ring::<M>());
             let ruling = if !seen.is_provisional() {
@@ -153,7 +157,7 @@ impl DirectCell {
     /// A ring's words must be a function of the state word, so the state word is stamped before it is
     /// charged. Before that, the ring is cleared of what a life 1,024 resets ago has left there.
     fn stamp<M: StateMachine>(
-        &self,
+        self,
         unused: Head,
         machine: &M,
         request: Request,
@@ -173,12 +177,12 @@ impl DirectCell {
         None
     }
 
-    pub(crate) fn peek<M: StateMachine>(&self, machine: &M, now: Tick, n: u64) -> Decision {
+    pub(crate) fn peek<M: StateMachine>(self, machine: &M, now: Tick, n: u64) -> Decision {
         machine.answer(self.read(machine, now, n), now, n)
     }
 
     /// Reads the view by which a decision about `n` cells would be made.
-    pub(crate) fn read<M: StateMachine>(&self, machine: &M, now: Tick, n: u64) -> M::View {
+    pub(crate) fn read<M: StateMachine>(self, machine: &M, now: Tick, n: u64) -> M::View {
         let request = Request { now, cells: n };
         let head = self.head.load();
         let view = match head.is_provisional() {
@@ -190,7 +194,7 @@ impl DirectCell {
 
     /// The state, if there is one, and the contents of its ring. `None` also if it has changed
     /// during each of `tries` reads.
-    pub(crate) fn state<M: StateMachine>(&self, tries: usize) -> Option<(u64, Vec<u64>)> {
+    pub(crate) fn state<M: StateMachine>(self, tries: usize) -> Option<(u64, Vec<u64>)> {
         let mut contents = Vec::new();
         for _ in 0..tries {
             let head = self.head.load();
@@ -206,14 +210,14 @@ impl DirectCell {
     }
 
     /// Restores a state into a bucket that has not been used.
-    pub(crate) fn restore<M: StateMachine>(&self, state: u64, contents: &[u64]) {
+    pub(crate) fn restore<M: StateMachine>(self, state: u64, contents: &[u64]) {
         let unused = self.head.load();
         self.ring::<M>().fill(unused.generation(), contents);
         let put = self.head.swap(unused, Head::committed(unused.generation(), state));
         debug_assert!(unused.is_provisional() && put.is_ok(), "no other thread is here");
     }
 
-    pub(crate) fn reset(&self) {
+    pub(crate) fn reset(self) {
         let mut seen = self.head.load();
         while let Err(actual) = self.head.swap(seen, Head::provisional(seen.next_generation(), 0)) {
             seen = actual;
@@ -223,7 +227,7 @@ impl DirectCell {
 
 /// A request for `n` cells, to be decided by the machine that is visited.
 struct Check<'a> {
-    cell: &'a DirectCell,
+    cell: DirectCell<'a>,
     now: Tick,
     n: u64,
 }

@@ -151,7 +151,7 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Limiter<K, A, C> 
         let WhenFull::Share(shared) = self.when_full() else { return Err(None) };
         self.table().counters().count(Event::Overflowed);
         let overdrawn = self.still(&shared.0, now).overdrawn();
-        Ok(RefundableCharge::Bucket(shared.1.charge(&overdrawn, now, n)?))
+        Ok(RefundableCharge::Bucket(shared.1.cell().charge(&overdrawn, now, n)?))
     }
 
     /// How long until a charge could have been made in the usual way.

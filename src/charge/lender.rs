@@ -134,7 +134,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for LendSlot<'_, K, A, C>
 
 /// A lease of the only bucket.
 struct LendBucket<'a> {
-    cell: &'a DirectCell,
+    cell: DirectCell<'a>,
     n: u64,
     now: Tick,
 }

@@ -91,7 +91,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             }
             (RefundableCharge::Bucket(receipt), WhenFull::Share(shared)) => {
                 let algo = shared.0.still(&now, self.clock());
-                let refund = RefundBucket { cell: &shared.1, receipt, n, now };
+                let refund = RefundBucket { cell: shared.1.cell(), receipt, n, now };
                 algo.dispatch_refund(refund).expect(CHECKED);
             }
             _ => {}
@@ -105,7 +105,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         match self.when_full() {
             WhenFull::Share(shared) => {
                 self.table().counters().count(Event::Overflowed);
-                let charge = ChargeBucket { cell: &shared.1, n, now };
+                let charge = ChargeBucket { cell: shared.1.cell(), n, now };
                 self.still(&shared.0, now).dispatch_refund(charge).expect(CHECKED)
             }
             _ => self
@@ -162,7 +162,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> RefundVisitor for ChargeSlot<'_, 
 }
 
 struct ChargeBucket<'a> {
-    cell: &'a DirectCell,
+    cell: DirectCell<'a>,
     n: u64,
     now: Tick,
 }
@@ -197,7 +197,7 @@ impl<K: ?Sized, A: Algorithm, C, N: Fn() -> Tick> RefundVisitor for RefundSlot<'
 }
 
 struct RefundBucket<'a, N> {
-    cell: &'a DirectCell,
+    cell: DirectCell<'a>,
     receipt: &'a ChargeReceipt,
     n: u64,
     now: N,

@@ -6,14 +6,13 @@ use core::time::Duration;
 
 use crate::algo::StateMachine;
 use crate::algo::in_flight::{Holds, InFlight};
-use crate::cell::DirectCell;
 use crate::concurrency::counting::Counting;
 use crate::concurrency::direct::DirectConcurrency;
 use crate::concurrency::error::ConcurrencyError;
 use crate::concurrency::{ConcurrencyLimiter, WhenFull};
 use crate::limiter::builder::{BuildError, CAPACITY_DEFAULT, ClockSource, SKEW_DEFAULT};
 use crate::limiter::hash_seeds::Seeds;
-use crate::table::{HugePages, RingLayout, Source, Table, TakeOver, Tally};
+use crate::table::{OneBucket, RingLayout, Source, Table, TakeOver, Tally};
 use crate::time::Clock;
 use crate::time::quanta_clock::QuantaClock;
 
@@ -56,13 +55,13 @@ pub enum WhenNoSlot {
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct ConcurrencyBuilder<K: ?Sized, C = QuantaClock> {
     limit: u64,
-    max_hold: Option<Duration>,
+    pub(super) max_hold: Option<Duration>,
     clock: ClockSource<C>,
     capacity: u64,
     when_no_slot: WhenNoSlot,
     skew: Duration,
-    seeds: Option<Seeds>,
-    count_decisions: bool,
+    pub(super) seeds: Option<Seeds>,
+    pub(super) count_decisions: bool,
     key: PhantomData<fn(&K)>,
 }
 
@@ -112,8 +111,13 @@ impl<K: ?Sized, C> ConcurrencyBuilder<K, C> {
 
     /// Chooses the clock; [`QuantaClock`] unless called.
     pub fn clock<D: Clock>(self, clock: D) -> ConcurrencyBuilder<K, D> {
+        self.with_clock(ClockSource::Given(clock))
+    }
+
+    /// The same choices with another clock.
+    fn with_clock<D>(&self, clock: ClockSource<D>) -> ConcurrencyBuilder<K, D> {
         ConcurrencyBuilder {
-            clock: ClockSource::Given(clock),
+            clock,
             limit: self.limit,
             max_hold: self.max_hold,
             capacity: self.capacity,
@@ -165,6 +169,45 @@ impl<K: ?Sized, C: Clock> ConcurrencyBuilder<K, C> {
     /// assert!(ConcurrencyLimiter::<str>::builder(0).build().is_err());
     /// ```
     pub fn build(self) -> Result<ConcurrencyLimiter<K, C>, ConcurrencyError> {
+        let choices = self.with_clock(ClockSource::Given(()));
+        let (clock, seeds) = (self.clock.into_clock(), self.seeds.unwrap_or_else(Seeds::random));
+        choices.build_in(clock, seeds, |_, _, _| Ok(Source::default()))
+    }
+}
+
+impl<K: ?Sized, C> ConcurrencyBuilder<K, C> {
+    /// Builds a limiter in the memory that `find` has for a machine, so many buckets, and a shared overflow.
+    pub(super) fn build_in<D: Clock, E: From<ConcurrencyError>>(
+        &self,
+        clock: D,
+        seeds: Seeds,
+        find: impl FnOnce(&InFlight<'_>, u32, Option<u64>) -> Result<Source, E>,
+    ) -> Result<ConcurrencyLimiter<K, D>, E> {
+        let (holds, buckets, overflow) = self.checked()?;
+        let machine = InFlight { holds: &holds, limit: self.limit };
+        let source = find(&machine, buckets, overflow)?;
+        let no_memory = |_| ConcurrencyError::from(BuildError::OutOfMemory);
+        // A key in use never loses its slot.
+        let take_over = TakeOver { skew: self.skew, may_evict: false };
+        let table = Table::wide(buckets, RingLayout::of(&machine), take_over, &source);
+        let table = table.map_err(no_memory)?;
+        let when_full = match (self.when_no_slot, overflow) {
+            (_, Some(limit)) => {
+                let bucket = OneBucket::new(&machine, &source).map_err(no_memory)?;
+                WhenFull::Share(Box::new((limit, bucket)))
+            }
+            (WhenNoSlot::Admit, None) => WhenFull::Admit,
+            (WhenNoSlot::Deny | WhenNoSlot::SharedOverflow(_), None) => WhenFull::Deny,
+        };
+        let tally = self.count_decisions.then(|| Tally::within(&source)).transpose();
+        let tally = tally.map_err(no_memory)?;
+        let counting = Counting::new(holds, self.limit, clock, &source).map_err(no_memory)?;
+        Ok(ConcurrencyLimiter::from_parts(table, counting, seeds.hasher(), when_full, tally))
+    }
+
+    /// The longest hold, the buckets of the table, and the limit that keys without a slot share, all of them in
+    /// range.
+    fn checked(&self) -> Result<(Holds, u32, Option<u64>), ConcurrencyError> {
         if self.capacity == 0 {
             return Err(BuildError::ZeroCapacity.into());
         }
@@ -176,35 +219,18 @@ impl<K: ?Sized, C: Clock> ConcurrencyBuilder<K, C> {
         {
             return Err(BuildError::SkewTooLarge { max }.into());
         }
-        let when_full = match self.when_no_slot {
-            WhenNoSlot::Deny => WhenFull::Deny,
-            WhenNoSlot::Admit => WhenFull::Admit,
+        let overflow = match self.when_no_slot {
+            WhenNoSlot::Deny | WhenNoSlot::Admit => None,
             WhenNoSlot::SharedOverflow(limit) => {
                 let max = holds.limit_max();
                 if !(1..=max).contains(&limit) {
                     return Err(ConcurrencyError::OverflowLimit { max });
                 }
-                WhenFull::Share(Box::new((limit, DirectCell::new(&machine))))
+                Some(limit)
             }
         };
         let buckets = Table::buckets_for(self.capacity).ok_or(BuildError::CapacityTooLarge)?;
-        // A key in use never loses its slot.
-        let take_over = TakeOver { skew: self.skew, may_evict: false };
-        let table = Table::wide(
-            buckets,
-            RingLayout::of(&machine),
-            take_over,
-            &Source::Own(HugePages::default()),
-        )
-        .map_err(|_| BuildError::OutOfMemory)?;
-        let seeds = self.seeds.unwrap_or_else(Seeds::random);
-        Ok(ConcurrencyLimiter::from_parts(
-            table,
-            Counting::new(holds, self.limit, self.clock.into_clock()),
-            seeds.hasher(),
-            when_full,
-            self.count_decisions.then(Tally::new),
-        ))
+        Ok((holds, buckets, overflow))
     }
 }
 
@@ -212,7 +238,7 @@ impl<K: ?Sized, C: Clock> ConcurrencyBuilder<K, C> {
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct DirectConcurrencyBuilder<C = QuantaClock> {
     limit: u64,
-    max_hold: Option<Duration>,
+    pub(super) max_hold: Option<Duration>,
     clock: ClockSource<C>,
 }
 
@@ -233,6 +259,12 @@ impl<C> DirectConcurrencyBuilder<C> {
         let Self { limit, max_hold, .. } = self;
         DirectConcurrencyBuilder { limit, max_hold, clock: ClockSource::Given(clock) }
     }
+
+    /// The same choices without a clock.
+    fn choices(&self) -> DirectConcurrencyBuilder<()> {
+        let &Self { limit, max_hold, .. } = self;
+        DirectConcurrencyBuilder { limit, max_hold, clock: ClockSource::Given(()) }
+    }
 }
 
 impl<C: Clock> DirectConcurrencyBuilder<C> {
@@ -242,9 +274,25 @@ impl<C: Clock> DirectConcurrencyBuilder<C> {
     ///
     /// A choice is out of range; the error says what to do.
     pub fn build(self) -> Result<DirectConcurrency<C>, ConcurrencyError> {
+        self.choices().build_in(self.clock.into_clock(), |_| Ok(Source::default()))
+    }
+}
+
+impl<C> DirectConcurrencyBuilder<C> {
+    /// Builds a limiter in the memory that `find` has for a machine.
+    pub(super) fn build_in<D: Clock, E: From<ConcurrencyError>>(
+        &self,
+        clock: D,
+        find: impl FnOnce(&InFlight<'_>) -> Result<Source, E>,
+    ) -> Result<DirectConcurrency<D>, E> {
         let holds = holds(self.max_hold)?;
         check_limit(self.limit, &holds)?;
-        Ok(DirectConcurrency::from_parts(holds, self.limit, self.clock.into_clock()))
+        let machine = InFlight { holds: &holds, limit: self.limit };
+        let source = find(&machine)?;
+        let no_memory = |_| ConcurrencyError::from(BuildError::OutOfMemory);
+        let bucket = OneBucket::new(&machine, &source).map_err(no_memory)?;
+        let counting = Counting::new(holds, self.limit, clock, &source).map_err(no_memory)?;
+        Ok(DirectConcurrency::from_parts(bucket, counting))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::concurrency::error::{ConcurrencyDenied, ConcurrencyError};
 use crate::concurrency::guard::Entry;
 use crate::decision::{Denied, Permit};
 use crate::sync::{Fault, SharedLimit, planted};
-use crate::table::Probe;
+use crate::table::{OutOfMemory, Placed, Probe, Source};
 use crate::time::{Clock, Tick};
 
 /// A charge of one request, and what is left, as a composite takes them.
@@ -17,13 +17,18 @@ pub(super) type Taken = Result<(RefundableCharge, Permit), Denied>;
 
 pub(super) struct Counting<C> {
     holds: Holds,
-    limit: SharedLimit,
+    limit: Placed<SharedLimit>,
     clock: C,
 }
 
 impl<C> Counting<C> {
-    pub(super) fn new(holds: Holds, limit: u64, clock: C) -> Self {
-        Self { holds, limit: SharedLimit::new(limit), clock }
+    pub(super) fn new(
+        holds: Holds,
+        limit: u64,
+        clock: C,
+        source: &Source,
+    ) -> Result<Self, OutOfMemory> {
+        Ok(Self { holds, limit: Placed::new(source, SharedLimit::new(limit))?, clock })
     }
 
     pub(super) fn limit(&self) -> u64 {

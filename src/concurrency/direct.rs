@@ -2,15 +2,13 @@
 
 use core::fmt;
 
-use crossbeam_utils::CachePadded;
-
-use crate::algo::in_flight::Holds;
 use crate::cell::DirectCell;
 use crate::concurrency::builder::DirectConcurrencyBuilder;
 use crate::concurrency::counting::Counting;
 use crate::concurrency::error::{ConcurrencyDenied, ConcurrencyError};
 use crate::concurrency::guard::{Entry, Guard, sealed};
 use crate::limiter::ask::{Ask, sealed::Gate};
+use crate::table::OneBucket;
 use crate::time::quanta_clock::QuantaClock;
 use crate::time::{Clock, Tick};
 
@@ -35,7 +33,7 @@ use crate::time::{Clock, Tick};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct DirectConcurrency<C = QuantaClock> {
-    cell: CachePadded<DirectCell>,
+    bucket: OneBucket,
     counting: Counting<C>,
 }
 
@@ -114,7 +112,7 @@ impl<C: Clock> DirectConcurrency<C> {
 
     /// Forgets the requests that are in flight. Their guards give nothing back.
     pub fn reset(&self) {
-        self.cell.reset();
+        self.cell().reset();
     }
 
     /// The time by which a request is counted.
@@ -124,13 +122,12 @@ impl<C: Clock> DirectConcurrency<C> {
 }
 
 impl<C> DirectConcurrency<C> {
-    pub(super) fn from_parts(holds: Holds, limit: u64, clock: C) -> Self {
-        let counting = Counting::new(holds, limit, clock);
-        Self { cell: CachePadded::new(DirectCell::new(&counting.machine())), counting }
+    pub(super) fn from_parts(bucket: OneBucket, counting: Counting<C>) -> Self {
+        Self { bucket, counting }
     }
 
-    pub(super) fn cell(&self) -> &DirectCell {
-        &self.cell
+    pub(super) fn cell(&self) -> DirectCell<'_> {
+        self.bucket.cell()
     }
 
     pub(super) fn counting(&self) -> &Counting<C> {
@@ -156,14 +153,14 @@ impl<C: Clock> sealed::Enter for DirectConcurrency<C> {
         at: Option<Tick>,
     ) -> Result<Entry, ConcurrencyDenied> {
         let paid =
-            self.cell.charge(&self.counting.machine(), self.counting.if_needed(at), cells)?;
+            self.cell().charge(&self.counting.machine(), self.counting.if_needed(at), cells)?;
         Ok(Entry::in_bucket(paid))
     }
 
     #[inline(always)]
     fn leave(&self, entry: &Entry) {
         let paid = entry.receipt();
-        self.cell.revise_charged(&paid, |state| self.counting.without(state, &paid));
+        self.cell().revise_charged(&paid, |state| self.counting.without(state, &paid));
     }
 }
 
@@ -177,7 +174,7 @@ impl<C: Clock> sealed::Count for DirectConcurrency<C> {
     }
 
     fn cells_in_flight(&self, (): &(), at: Option<Tick>) -> u64 {
-        self.cell.read(&self.counting.machine(), self.now(at), 0).all()
+        self.cell().read(&self.counting.machine(), self.now(at), 0).all()
     }
 }
 
@@ -185,7 +182,7 @@ impl<C> fmt::Debug for DirectConcurrency<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DirectConcurrency")
             .field("limit", &self.counting.limit())
-            .field("cell", &*self.cell)
+            .field("cell", &self.cell())
             .finish_non_exhaustive()
     }
 }

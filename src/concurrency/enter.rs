@@ -86,7 +86,7 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
                 counters.count(Event::Overflowed);
                 let machine = self.counting.machine_of(shared.0);
                 let now = self.or_now(at);
-                Ok(Entry::in_bucket(shared.1.charge(&machine, now, cells)?))
+                Ok(Entry::in_bucket(shared.1.cell().charge(&machine, now, cells)?))
             }
         }
     }

@@ -20,6 +20,8 @@ mod enter;
 mod error;
 mod guard;
 mod member;
+#[cfg(feature = "shared-memory")]
+mod shared;
 
 pub use builder::{ConcurrencyBuilder, DirectConcurrencyBuilder, WhenNoSlot};
 pub use direct::DirectConcurrency;
@@ -35,10 +37,9 @@ use counting::Counting;
 use guard::Entry;
 pub(crate) use guard::sealed;
 
-use crate::cell::DirectCell;
 use crate::limiter::ask::{Ask, sealed::Gate};
 use crate::limiter::stats::Stats;
-use crate::table::{Probe, Table, Tally};
+use crate::table::{OneBucket, Probe, Table, Tally};
 use crate::time::quanta_clock::QuantaClock;
 use crate::time::{Clock, Tick};
 
@@ -96,7 +97,7 @@ pub struct ConcurrencyLimiter<K: ?Sized, C = QuantaClock> {
 enum WhenFull {
     Deny,
     Admit,
-    Share(Box<(u64, DirectCell)>),
+    Share(Box<(u64, OneBucket)>),
 }
 
 impl<K: ?Sized> ConcurrencyLimiter<K> {
@@ -299,7 +300,7 @@ impl<K: Hash + ?Sized, C: Clock> sealed::Enter for ConcurrencyLimiter<K, C> {
         match &self.when_full {
             // Wide slots are found by their place alone.
             _ if entry.is_in_slot() => self.table.revise_charged(Probe::default(), &paid, next),
-            WhenFull::Share(shared) => shared.1.revise_charged(&paid, next),
+            WhenFull::Share(shared) => shared.1.cell().revise_charged(&paid, next),
             WhenFull::Deny | WhenFull::Admit => {}
         }
     }

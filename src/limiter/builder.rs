@@ -361,11 +361,12 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
 /// The form of a table: it determines the memory that the table needs and how its words are read.
 #[cfg_attr(not(feature = "shared-memory"), expect(dead_code, reason = "for shared tables"))]
 pub(super) struct TableShape<'a, P> {
-    pub(super) params: &'a P,
-    pub(super) origin: u64,
     pub(super) is_compact: bool,
     pub(super) buckets: u32,
     pub(super) ring: RingLayout,
+    pub(super) counts_decisions: bool,
+    /// What keys without a slot share.
+    pub(super) overflow: Option<&'a P>,
 }
 
 impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
@@ -382,13 +383,14 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
     /// ```
     pub fn build(self) -> Result<Limiter<K, A, C>, BuildError> {
         let huge_pages = self.huge_pages;
-        self.build_in(|_| Ok(Source::Own(huge_pages)))
+        self.build_in(|_, _| Ok(Source::Own(huge_pages)))
     }
 
-    /// Builds a limiter in the memory that `find` has for a table of some shape.
+    /// Builds a limiter in the memory that `find` has for a table of some shape. It may replace the
+    /// parameters, too.
     pub(super) fn build_in<E: From<BuildError>>(
         self,
-        find: impl FnOnce(&TableShape<'_, A::Params>) -> Result<Source, E>,
+        find: impl FnOnce(&mut A::Params, &TableShape<'_, A::Params>) -> Result<Source, E>,
     ) -> Result<Limiter<K, A, C>, E> {
         if self.capacity == 0 {
             return Err(BuildError::ZeroCapacity.into());
@@ -398,28 +400,32 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
         let clock = self.clock.into_clock();
         let origin = clock.unix_origin_nanos();
         let slots = self.slots.for_capacity(self.capacity);
-        let (params, is_compact) = slots.fit(&self.algorithm, &self.quota, origin, self.skew)?;
-        let when_full = match self.on_full {
-            OnFull::EvictNearestIdle => WhenFull::Evict,
-            OnFull::Deny => WhenFull::Deny,
-            OnFull::Admit => WhenFull::Admit,
+        let (mut params, is_compact) =
+            slots.fit(&self.algorithm, &self.quota, origin, self.skew)?;
+        let overflow = match self.on_full {
             OnFull::SharedOverflow(quota) => {
                 let params = self.algorithm.params(&quota, origin);
-                WhenFull::share(params.map_err(BuildError::OverflowQuota)?)
+                Some(params.map_err(BuildError::OverflowQuota)?)
             }
+            OnFull::EvictNearestIdle | OnFull::Deny | OnFull::Admit => None,
         };
-        let may_evict = matches!(when_full, WhenFull::Evict);
-        let take_over = TakeOver { skew: self.skew, may_evict };
         let ring = RingLayout::of(&params);
-        let shape = TableShape { params: &params, origin, is_compact, buckets, ring };
-        let source = find(&shape)?;
+        let (counts_decisions, overflow_params) = (self.count_decisions, overflow.as_ref());
+        let shape =
+            TableShape { is_compact, buckets, ring, counts_decisions, overflow: overflow_params };
+        let source = find(&mut params, &shape)?;
+        let may_evict = matches!(self.on_full, OnFull::EvictNearestIdle);
+        let take_over = TakeOver { skew: self.skew, may_evict };
         let table = match is_compact {
             true => Table::compact(buckets, take_over, &source),
             false => Table::wide(buckets, ring, take_over, &source),
         };
-        let table = table.map_err(|_| BuildError::OutOfMemory)?;
+        let no_memory = |_| BuildError::OutOfMemory;
+        let table = table.map_err(no_memory)?;
+        let when_full = WhenFull::new(self.on_full, overflow, &source).map_err(no_memory)?;
         let seeds = self.seeds.unwrap_or_else(Seeds::random);
-        let tally = self.count_decisions.then(Tally::new);
+        let tally = self.count_decisions.then(|| Tally::within(&source)).transpose();
+        let tally = tally.map_err(no_memory)?;
         let shares = self.lease_hot_keys.then(|| hot_keys::room_for_leases(&params)).transpose()?;
         Ok(Limiter::from_parts(Parts { table, params, seeds, clock, when_full, tally, shares }))
     }

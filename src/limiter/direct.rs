@@ -2,8 +2,6 @@
 
 use core::time::Duration;
 
-use crossbeam_utils::CachePadded;
-
 use crate::algo::gcra::Gcra;
 use crate::algo::{Algorithm, StateMachine, Still, WithinDelay};
 use crate::cell::DirectCell;
@@ -12,6 +10,7 @@ use crate::limiter::ask::Ask;
 use crate::limiter::builder::ClockSource;
 use crate::limiter::direct_builder::DirectBuilder;
 use crate::quota::{Quota, QuotaError};
+use crate::table::OneBucket;
 use crate::time::quanta_clock::QuantaClock;
 use crate::time::{Clock, Tick};
 
@@ -33,7 +32,7 @@ use crate::time::{Clock, Tick};
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 pub struct Direct<A: Algorithm = Gcra, C = QuantaClock> {
-    cell: CachePadded<DirectCell>,
+    bucket: OneBucket,
     params: A::Params,
     clock: C,
 }
@@ -67,8 +66,8 @@ impl Direct {
 }
 
 impl<A: Algorithm, C: Clock> Direct<A, C> {
-    pub(super) fn from_parts(params: A::Params, clock: C) -> Self {
-        Self { cell: CachePadded::new(DirectCell::new(&params)), params, clock }
+    pub(super) fn from_parts(bucket: OneBucket, params: A::Params, clock: C) -> Self {
+        Self { bucket, params, clock }
     }
 
     /// Begins a request: one cell, now, unless the [`Ask`] says otherwise.
@@ -157,7 +156,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
         // Where windows follow the wall clock, the precise time decides.
         if self.params.is_still()
             && let Some(coarse) = self.clock.coarse()
-            && let Some(permit) = self.cell.admit(&self.params, coarse, n)
+            && let Some(permit) = self.cell().admit(&self.params, coarse, n)
         {
             return Ok(permit);
         }
@@ -168,7 +167,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     #[inline(always)]
     pub(crate) fn decide_at(&self, n: u64, now: Tick) -> Decision {
         match self.params.is_still() {
-            true => self.cell.check(&self.params, now, n),
+            true => self.cell().check(&self.params, now, n),
             false => {
                 let OutOfLine(decision) = self.at_instant(n, now);
                 decision
@@ -180,9 +179,9 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     #[inline(never)]
     fn at_instant(&self, n: u64, now: Tick) -> OutOfLine<Decision> {
         if let Some(as_built) = self.params.as_built_at(now, &self.clock) {
-            return OutOfLine(self.cell.check(&self.params, as_built, n));
+            return OutOfLine(self.cell().check(&self.params, as_built, n));
         }
-        OutOfLine(self.cell.check(&*self.still(now), now, n))
+        OutOfLine(self.cell().check(&*self.still(now), now, n))
     }
 
     /// The algorithm for a decision at an instant.
@@ -193,7 +192,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
 
     /// Decides where a request accepts no longer delay than `max_delay`.
     pub(crate) fn decide_within(&self, n: u64, now: Tick, max_delay: Duration) -> Decision {
-        self.cell.check(&WithinDelay::new(&*self.still(now), max_delay), now, n)
+        self.cell().check(&WithinDelay::new(&*self.still(now), max_delay), now, n)
     }
 
     /// Answers yes or no by the limiter's clock.
@@ -209,7 +208,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     #[inline(always)]
     pub(super) fn allows_at(&self, n: u64, now: Tick) -> bool {
         match self.params.is_still() {
-            true => self.cell.allow(&self.params, now, n),
+            true => self.cell().allow(&self.params, now, n),
             false => self.allow_following(n, now),
         }
     }
@@ -217,19 +216,19 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     #[inline(never)]
     fn allow_following(&self, n: u64, now: Tick) -> bool {
         if let Some(as_built) = self.params.as_built_at(now, &self.clock) {
-            return self.cell.allow(&self.params, as_built, n);
+            return self.cell().allow(&self.params, as_built, n);
         }
-        self.cell.allow(&*self.still(now), now, n)
+        self.cell().allow(&*self.still(now), now, n)
     }
 
     /// The answer to `n` cells with nothing charged.
     pub(super) fn answer_at(&self, n: u64, now: Tick) -> Decision {
-        self.cell.peek(&*self.still(now), now, n)
+        self.cell().peek(&*self.still(now), now, n)
     }
 
     /// The same, where a request accepts no longer delay than `max_delay`.
     pub(crate) fn answer_within(&self, n: u64, now: Tick, max_delay: Duration) -> Decision {
-        self.cell.peek(&WithinDelay::new(&*self.still(now), max_delay), now, n)
+        self.cell().peek(&WithinDelay::new(&*self.still(now), max_delay), now, n)
     }
 
     /// The time given, or that of the limiter's clock.
@@ -255,7 +254,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     pub fn reset(&self) {
-        self.cell.reset();
+        self.cell().reset();
     }
 }
 
@@ -281,15 +280,15 @@ impl<A: Algorithm, C> Direct<A, C> {
 
     /// Its only state.
     #[inline(always)]
-    pub(crate) fn cell(&self) -> &DirectCell {
-        &self.cell
+    pub(crate) fn cell(&self) -> DirectCell<'_> {
+        self.bucket.cell()
     }
 }
 
 impl<A: Algorithm, C: core::fmt::Debug> core::fmt::Debug for Direct<A, C> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Direct")
-            .field("cell", &*self.cell)
+            .field("cell", &self.cell())
             .field("params", &self.params)
             .field("clock", &self.clock)
             .finish()

@@ -7,8 +7,11 @@ use crate::algo::gcra::Gcra;
 use crate::limiter::builder::ClockSource;
 use crate::limiter::direct::Direct;
 use crate::quota::{Quota, QuotaError};
+use crate::table::OneBucket;
 use crate::time::Clock;
 use crate::time::quanta_clock::QuantaClock;
+#[cfg(feature = "shared-memory")]
+use {crate::limiter::builder::BuildError, crate::table::Source};
 
 /// Builds a [`Direct`]. Made by [`Direct::builder`].
 ///
@@ -68,10 +71,35 @@ impl<A: Algorithm, C: Clock> DirectBuilder<A, C> {
     /// assert!(Direct::builder(Quota::per_second(0)).build().is_err());
     /// ```
     pub fn build(self) -> Result<Direct<A, C>, QuotaError> {
-        self.quota.validate()?;
         let clock = self.clock.into_clock();
-        let params = self.algorithm.params(&self.quota, clock.unix_origin_nanos())?;
-        Ok(Direct::from_parts(params, clock))
+        let params = params(&self.algorithm, &self.quota, &clock)?;
+        Ok(Direct::from_parts(OneBucket::own(&params), params, clock))
+    }
+}
+
+/// The parameters of a valid quota.
+fn params<A: Algorithm>(
+    algorithm: &A,
+    quota: &Quota,
+    clock: &impl Clock,
+) -> Result<A::Params, QuotaError> {
+    quota.validate()?;
+    algorithm.params(quota, clock.unix_origin_nanos())
+}
+
+#[cfg(feature = "shared-memory")]
+impl<A: Algorithm> DirectBuilder<A> {
+    /// Builds a limiter in the memory that `find` has. It may replace the parameters, too.
+    pub(super) fn build_in<D: Clock, E: From<BuildError>>(
+        &self,
+        clock: D,
+        find: impl FnOnce(&mut A::Params) -> Result<Source, E>,
+    ) -> Result<Direct<A, D>, E> {
+        let params = params(&self.algorithm, &self.quota, &clock);
+        let mut params = params.map_err(BuildError::from)?;
+        let source = find(&mut params)?;
+        let bucket = OneBucket::new(&params, &source).map_err(|_| BuildError::OutOfMemory)?;
+        Ok(Direct::from_parts(bucket, params, clock))
     }
 }
 

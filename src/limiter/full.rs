@@ -40,7 +40,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             }
             WhenFull::Share(shared) => {
                 counters.count(Event::Overflowed);
-                let (params, cell) = &**shared;
+                let (params, bucket) = &**shared;
+                let cell = bucket.cell();
                 let algo = self.still(params, now);
                 match max_delay {
                     Some(bound) => cell.check(&WithinDelay::new(&*algo, bound), now, n),

@@ -32,14 +32,13 @@ use ahash::RandomState;
 
 use crate::algo::gcra::Gcra;
 use crate::algo::{Algorithm, StateMachine};
-use crate::cell::DirectCell;
 use crate::decision::Decision;
 use crate::limiter::ask::Ask;
-use crate::limiter::builder::Builder;
+use crate::limiter::builder::{Builder, OnFull};
 use crate::limiter::hash_seeds::Seeds;
 use crate::limiter::stats::Stats;
 use crate::quota::Quota;
-use crate::table::{HotKeyLeases, Table, Tally};
+use crate::table::{HotKeyLeases, OneBucket, OutOfMemory, Source, Table, Tally};
 use crate::time::quanta_clock::QuantaClock;
 use crate::time::{Clock, Tick};
 
@@ -121,13 +120,21 @@ pub(crate) enum WhenFull<P> {
     Evict,
     Deny,
     Admit,
-    Share(Box<(P, DirectCell)>),
+    Share(Box<(P, OneBucket)>),
 }
 
 impl<P: StateMachine> WhenFull<P> {
-    fn share(params: P) -> Self {
-        let cell = DirectCell::new(&params);
-        Self::Share(Box::new((params, cell)))
+    /// With the overflow limiter in memory of `source`, if there is one.
+    fn new(on_full: OnFull, overflow: Option<P>, source: &Source) -> Result<Self, OutOfMemory> {
+        Ok(match (on_full, overflow) {
+            (_, Some(params)) => {
+                let bucket = OneBucket::new(&params, source)?;
+                Self::Share(Box::new((params, bucket)))
+            }
+            (OnFull::Admit, None) => Self::Admit,
+            (OnFull::Deny, None) => Self::Deny,
+            (OnFull::EvictNearestIdle | OnFull::SharedOverflow(_), None) => Self::Evict,
+        })
     }
 }
 

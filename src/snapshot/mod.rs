@@ -75,7 +75,7 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Limiter<K, A, C> {
         let moment = Moment { tick: now, unix_origin_nanos: self.clock().unix_origin_nanos() };
         let moment = self.params().unstepped(&algo, moment);
         let overflow = match self.when_full() {
-            WhenFull::Share(shared) => shared.1.state::<A::Params>(TRIES),
+            WhenFull::Share(shared) => shared.1.cell().state::<A::Params>(TRIES),
             WhenFull::Evict | WhenFull::Deny | WhenFull::Admit => None,
         };
         let header = Header {

@@ -191,7 +191,7 @@ fn fill<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
     }
     match (gate.when_full(), &header.overflow) {
         (WhenFull::Share(shared), Some((state, ring))) => {
-            let (params, cell) = &**shared;
+            let (params, bucket) = &**shared;
             if *state >> PAYLOAD_BITS != 0 {
                 return Err(damaged("its overflow state is invalid"));
             }
@@ -199,7 +199,7 @@ fn fill<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
             if let Some(state) =
                 params.rebase(*state, &mut ring, &clock_change(gate, params, restart))
             {
-                cell.restore::<A::Params>(state, &ring);
+                bucket.cell().restore::<A::Params>(state, &ring);
             }
             Ok(())
         }

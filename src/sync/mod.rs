@@ -8,6 +8,8 @@
 
 #[cfg(feature = "std")]
 mod fault;
+#[cfg(feature = "shared-memory")]
+mod file_lock;
 #[cfg(feature = "std")]
 mod stamped;
 #[cfg(feature = "std")]
@@ -25,6 +27,8 @@ pub(crate) use fault::planted;
 pub use fault::{Fault, Loads, let_loads_return};
 #[cfg(all(feature = "std", not(tollgate_loom), not(tollgate_shuttle)))]
 pub(crate) use fault::{Fault, planted};
+#[cfg(feature = "shared-memory")]
+pub(crate) use file_lock::{FileLock, LockableFile};
 #[cfg(feature = "std")]
 pub(crate) use stamped::StampedCell;
 #[cfg(feature = "std")]

@@ -7,16 +7,18 @@
 //! This file and `memory.rs` hold the crate's unsafe code.
 
 use std::cell::Cell;
-use std::os::fd::BorrowedFd;
+use std::os::fd::AsFd;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, LockableFile, Ordering};
 
 /// A page, so that the table begins on a page of its own.
 pub(crate) const HEADER_BYTES: usize = 4096;
+/// Pieces of a block begin at multiples of this, so that no two share a cache line or its neighbour.
+const PIECE_ALIGN: usize = 128;
 /// Words of the header.
 pub(crate) const HEADER_WORDS: usize = HEADER_BYTES / size_of::<u64>();
 
@@ -25,6 +27,7 @@ pub(crate) const HEADER_WORDS: usize = HEADER_BYTES / size_of::<u64>();
 pub(crate) struct Block {
     first: NonNull<u8>,
     bytes: usize,
+    file: Arc<LockableFile>,
 }
 
 // SAFETY: it owns the mapping, and hands out only shared references to atomics in it.
@@ -33,26 +36,21 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// Zeroed memory that processes forked from this one share with it.
-    pub(crate) fn anonymous(bytes: usize) -> rustix::io::Result<Self> {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the system chooses an address that is not in use.
-        let first =
-            unsafe { mmap_anonymous(ptr::null_mut(), bytes, protection, MapFlags::SHARED) }?;
-        Ok(Self::of(first.cast(), bytes))
-    }
-
     /// The first `bytes` of a file, which has as many.
-    pub(crate) fn of_file(file: BorrowedFd<'_>, bytes: usize) -> rustix::io::Result<Self> {
+    pub(crate) fn of_file(file: Arc<LockableFile>, bytes: usize) -> rustix::io::Result<Self> {
+        assert!(bytes >= HEADER_BYTES, "a block has a header");
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: as in `anonymous`. Other processes change the words, which are atomics.
-        let first = unsafe { mmap(ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0) }?;
-        Ok(Self::of(first.cast(), bytes))
+        let (no_address, flags) = (ptr::null_mut(), MapFlags::SHARED);
+        // SAFETY: the system chooses an address that is not in use. Other processes change the words, which
+        // are atomics.
+        let first = unsafe { mmap(no_address, bytes, protection, flags, file.as_fd(), 0) }?;
+        let first = NonNull::new(first.cast()).expect("a mapping is not at null");
+        Ok(Self { first, bytes, file })
     }
 
-    fn of(first: *mut u8, bytes: usize) -> Self {
-        assert!(bytes >= HEADER_BYTES, "a block has a header");
-        Self { first: NonNull::new(first).expect("a mapping is not at null"), bytes }
+    /// The file that is mapped.
+    pub(crate) fn file(&self) -> &LockableFile {
+        &self.file
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -66,12 +64,13 @@ impl Block {
 
     /// A word of the header.
     pub(crate) fn load(&self, word: usize) -> u64 {
-        // Relaxed: whoever maps the block has been handed it after the header was written.
-        self.header()[word].load(Ordering::Relaxed)
+        // Acquire: pairs with the Release in `store`. A process that reads the magic word, which is stored
+        // last, reads all that was stored before it.
+        self.header()[word].load(Ordering::Acquire)
     }
 
     pub(crate) fn store(&self, word: usize, value: u64) {
-        self.header()[word].store(value, Ordering::Relaxed);
+        self.header()[word].store(value, Ordering::Release);
     }
 }
 
@@ -83,31 +82,46 @@ impl Drop for Block {
     }
 }
 
+/// The part of a block that `count` values take.
+pub(crate) const fn piece_bytes<T>(count: usize) -> usize {
+    assert!(align_of::<T>() <= PIECE_ALIGN, "a piece is aligned for its values");
+    match count.saturating_mul(size_of::<T>()).checked_next_multiple_of(PIECE_ALIGN) {
+        Some(bytes) => bytes,
+        None => usize::MAX,
+    }
+}
+
 /// A block whose memory is handed out, piece after piece.
 #[derive(Debug)]
 pub(crate) struct Pieces {
     block: Arc<Block>,
     taken: Cell<usize>,
+    is_new: bool,
 }
 
 impl Pieces {
-    pub(crate) fn new(block: Arc<Block>) -> Self {
-        Self { block, taken: Cell::new(HEADER_BYTES) }
+    /// `is_new`: no other process can see the block yet, and its memory is zeros.
+    pub(crate) fn new(block: Arc<Block>, is_new: bool) -> Self {
+        Self { block, taken: Cell::new(HEADER_BYTES), is_new }
+    }
+
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
     }
 
     pub(super) fn block(&self) -> Arc<Block> {
         Arc::clone(&self.block)
     }
 
-    /// The next `bytes` of the block, at a multiple of `align`. `None`: it has less.
-    pub(super) fn take(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
-        let start = self.taken.get().checked_next_multiple_of(align)?;
-        let end = start.checked_add(bytes)?;
+    /// Memory for `count` values. `None`: the block has less.
+    pub(super) fn take<T>(&self, count: usize) -> Option<NonNull<T>> {
+        let start = self.taken.get();
+        let end = start.checked_add(piece_bytes::<T>(count))?;
         if end > self.block.bytes {
             return None;
         }
         self.taken.set(end);
         // SAFETY: the offset is within the mapping, as was just checked.
-        Some(unsafe { self.block.first.add(start) })
+        Some(unsafe { self.block.first.add(start) }.cast())
     }
 }

@@ -2,6 +2,10 @@
 
 use crossbeam_utils::CachePadded;
 
+#[cfg(feature = "shared-memory")]
+use super::block::piece_bytes;
+use super::memory::{OutOfMemory, TallyLines};
+use super::source::Source;
 use crate::sync::{RelaxedCounter, ThreadSlots, thread_slot};
 
 /// An event that is counted.
@@ -51,32 +55,48 @@ impl Counters {
 /// Threads that have a line of a tally of their own at a time.
 const THREADS: usize = ThreadSlots::COUNT;
 
+/// Requests denied, and requests admitted.
+pub(super) type TallyLine = CachePadded<[RelaxedCounter; 2]>;
+
 /// How many requests were admitted, and how many denied.
 pub(crate) struct Tally {
-    own: Box<[CachePadded<[RelaxedCounter; 2]>]>,
-    /// For threads beyond those.
-    shared: CachePadded<[RelaxedCounter; 2]>,
+    /// One for each thread, and the last for threads beyond those.
+    lines: TallyLines,
+    /// Threads of other processes count on the same lines.
+    is_shared: bool,
 }
 
 impl Tally {
+    /// In the process's own memory.
     pub(crate) fn new() -> Self {
-        let own = (0..THREADS).map(|_| CachePadded::default()).collect();
-        Self { own, shared: CachePadded::default() }
+        Self::within(&Source::default()).expect("the allocator has 8 KB, or aborts")
     }
+
+    /// In memory of `source`, which outlives it.
+    pub(crate) fn within(source: &Source) -> Result<Self, OutOfMemory> {
+        let lines = TallyLines::zeroed(THREADS + 1, source)?;
+        Ok(Self { lines, is_shared: source.is_shared() })
+    }
+
+    /// The part of a block that it takes.
+    #[cfg(feature = "shared-memory")]
+    pub(crate) const BLOCK_BYTES: usize = piece_bytes::<TallyLine>(THREADS + 1);
 
     #[inline]
     pub(crate) fn count(&self, admitted: bool) {
-        match self.own.get(thread_slot()) {
-            Some(line) => line[usize::from(admitted)].add_one_alone(),
-            None => {
-                self.shared[usize::from(admitted)].add_one();
+        let (slot, event) = (thread_slot(), usize::from(admitted));
+        match self.lines.all()[..THREADS].get(slot) {
+            Some(line) if !self.is_shared => line[event].add_one_alone(),
+            line => {
+                line.unwrap_or(&self.lines.all()[THREADS])[event].add_one();
             }
         }
     }
 
     /// Requests admitted, or denied, so far.
     pub(crate) fn total(&self, admitted: bool) -> u64 {
-        let lines = self.own.iter().chain([&self.shared]);
-        lines.map(|line| line[usize::from(admitted)].read()).sum()
+        let counts = self.lines.all().iter().map(|line| line[usize::from(admitted)].read());
+        // Counts of a shared limiter may be any words.
+        counts.fold(0, u64::wrapping_add)
     }
 }

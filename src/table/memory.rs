@@ -1,9 +1,9 @@
 //! The slots' memory: allocated once, zeroed by the system, and resident only as keys arrive.
 //!
-//! A shared table's memory is a piece of a [block](super::source) instead. A table of a million keys is 29 MB. To write zeros into it
-//! would take milliseconds and make all of it resident before the first request. Memory that the
-//! system hands out zeroed costs neither, but safe code cannot make atomics of it. (An allocation
-//! with the buckets' own alignment does not help: the allocator zeroes it by hand.)
+//! A table of a million keys is 29 MB. To write zeros into it would take milliseconds and make all of it
+//! resident before the first request. Memory that the system hands out zeroed costs neither, but safe code
+//! cannot make atomics of it. (An allocation with the buckets' own alignment does not help: the allocator
+//! zeroes it by hand.) The memory of a shared table is a piece of a [block](super::block) instead.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use super::BUCKET;
 #[cfg(feature = "shared-memory")]
-use super::block::{Block, Pieces};
-use super::counters::Counters;
+use super::block::{Block, Pieces, piece_bytes};
+use super::counters::{Counters, TallyLine};
 use super::probe::{Probe, slots_of};
 use super::source::Source;
 use super::wide::Slot;
@@ -107,10 +107,8 @@ impl<T> Zeroed<T> {
     /// As of [`new`](Self::new).
     #[cfg(feature = "shared-memory")]
     unsafe fn piece(count: usize, pieces: &Pieces) -> Result<Self, OutOfMemory> {
-        let bytes = count.checked_mul(size_of::<T>()).ok_or(OutOfMemory)?;
-        let align = LINE_BYTES.max(align_of::<T>());
-        let first = pieces.take(bytes, align).ok_or(OutOfMemory)?;
-        Ok(Self { values: first.cast(), count, allocation: first, layout: Layout::new::<()>() })
+        let values = pieces.take::<T>(count).ok_or(OutOfMemory)?;
+        Ok(Self { values, count, allocation: values.cast(), layout: Layout::new::<()>() })
     }
 
     /// # Safety
@@ -253,6 +251,12 @@ impl Lines {
 pub(super) struct RingWords(Zeroed<AtomicU64>);
 
 impl RingWords {
+    /// The part of a block that so many words take.
+    #[cfg(feature = "shared-memory")]
+    pub(super) fn block_bytes(count: usize) -> usize {
+        piece_bytes::<AtomicU64>(count)
+    }
+
     pub(super) fn zeroed(count: usize, source: &Source) -> Result<Self, OutOfMemory> {
         let none = Source::Own(HugePages(false));
         let source = if count == 0 { &none } else { source };
@@ -262,6 +266,21 @@ impl RingWords {
 
     #[inline(always)]
     pub(super) fn all(&self) -> &[AtomicU64] {
+        self.0.all()
+    }
+}
+
+/// One value a thread, and one for all threads beyond those, on cache lines of their own.
+pub(super) struct TallyLines(Zeroed<TallyLine>);
+
+impl TallyLines {
+    pub(super) fn zeroed(count: usize, source: &Source) -> Result<Self, OutOfMemory> {
+        // SAFETY: atomic integers.
+        Ok(Self(unsafe { Zeroed::new(count, source) }?))
+    }
+
+    #[inline(always)]
+    pub(super) fn all(&self) -> &[TallyLine] {
         self.0.all()
     }
 }

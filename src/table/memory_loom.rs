@@ -1,7 +1,7 @@
 //! The slots' memory under loom, whose atomics cannot be zeroed memory.
 
 use super::BUCKET;
-use super::counters::Counters;
+use super::counters::{Counters, TallyLine};
 use super::probe::{Probe, slots_of};
 use super::source::Source;
 use super::wide::Slot;
@@ -86,6 +86,19 @@ impl RingWords {
     }
 
     pub(super) fn all(&self) -> &[AtomicU64] {
+        &self.0
+    }
+}
+
+pub(super) struct TallyLines(Vec<TallyLine>);
+
+impl TallyLines {
+    #[expect(clippy::unnecessary_wraps, reason = "the memory that ships can run out")]
+    pub(super) fn zeroed(count: usize, _: &Source) -> Result<Self, OutOfMemory> {
+        Ok(Self((0..count).map(|_| TallyLine::default()).collect()))
+    }
+
+    pub(super) fn all(&self) -> &[TallyLine] {
         &self.0
     }
 }

@@ -23,6 +23,8 @@ mod memory;
 #[cfg(tollgate_loom)]
 #[path = "memory_loom.rs"]
 mod memory;
+mod one_bucket;
+mod placed;
 mod probe;
 mod request;
 mod slack;
@@ -41,6 +43,8 @@ pub(crate) use counters::{Counters, Event, Tally};
 pub(crate) use hot_keys::{Ahead, HotKeyLeases, LeaseRef};
 use memory::TableCounters;
 pub(crate) use memory::{HugePages, OutOfMemory};
+pub(crate) use one_bucket::OneBucket;
+pub(crate) use placed::Placed;
 pub(crate) use probe::Probe;
 pub(crate) use request::{Attempt, Charged, Full, KeyRequest};
 use slot_kind::{FoundSlot, SlotKind, SlotRef};
@@ -131,14 +135,14 @@ impl Table {
         u32::try_from(slots.div_ceil(BUCKET as u128).max(BUCKETS_MIN)).ok()
     }
 
-    /// The block that a table needs; `None` if it is larger than the address space.
+    /// The part of a block that a table takes; as much as there can be, if it is too large.
     #[cfg(feature = "shared-memory")]
-    pub(crate) fn block_bytes(is_compact: bool, buckets: u32, ring: RingLayout) -> Option<usize> {
+    pub(crate) fn block_bytes(is_compact: bool, buckets: u32, ring: RingLayout) -> usize {
         let slots = match is_compact {
-            true => CompactSlots::bytes(buckets),
-            false => WideSlots::bytes(buckets, ring),
+            true => CompactSlots::block_bytes(buckets),
+            false => WideSlots::block_bytes(buckets, ring),
         };
-        slots?.checked_add(block::HEADER_BYTES + size_of::<Counters>())
+        slots.saturating_add(block::piece_bytes::<Counters>(1))
     }
 
     /// Whether the slots are larger than a core's second cache.

@@ -1,10 +1,10 @@
-//! Where a table's memory comes from.
+//! Where the memory of a limiter's words comes from.
 
 #[cfg(feature = "shared-memory")]
 use super::block::Pieces;
 use super::memory::HugePages;
 
-/// The source of a table's memory.
+/// The source of memory.
 #[derive(Debug)]
 pub(crate) enum Source {
     /// The process's own memory.
@@ -12,4 +12,21 @@ pub(crate) enum Source {
     /// A block that several processes map.
     #[cfg(feature = "shared-memory")]
     Block(Pieces),
+}
+
+impl Source {
+    /// Whether other processes use the memory, too.
+    pub(crate) fn is_shared(&self) -> bool {
+        match self {
+            Self::Own(_) => false,
+            #[cfg(feature = "shared-memory")]
+            Self::Block(_) => true,
+        }
+    }
+}
+
+impl Default for Source {
+    fn default() -> Self {
+        Self::Own(HugePages::default())
+    }
 }

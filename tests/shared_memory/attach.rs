@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
 use tollgate::shared::{Shared, SharedError};
-use tollgate::{FixedWindow, Limiter, OnFull, Quota};
+use tollgate::{Direct, FixedWindow, Limiter, OnFull, Quota};
 
 use crate::{Folder, KINDS, quota};
 
@@ -21,11 +21,19 @@ fn a_choice_that_differs_is_named() {
     let _gate = KINDS[0].build(&folder.shared(), quota(10)).expect("created");
     let path = folder.path();
     assert!(refused(&path, 0, 11).contains("the quota, or an option of the algorithm: "));
-    assert!(refused(&path, 1, 10).contains("the kind of slots (Builder::slots; 1 is compact): 0"));
+    assert!(refused(&path, 1, 10).contains("the kind of limiter (0 wide slots, 1 compact slots"));
     assert!(refused(&path, 5, 10).contains("the number of the algorithm: "));
     let larger = Limiter::<u64>::builder(quota(10)).slots(KINDS[0].slots).capacity(9_000);
     let error = larger.build_shared(&folder.shared()).expect_err("refused");
     assert!(matches!(error, SharedError::Different { field: "the capacity, in buckets", .. }));
+    let same = || Limiter::<u64>::builder(quota(10)).slots(KINDS[0].slots).capacity(1_000);
+    let error = same().count_decisions().build_shared(&folder.shared()).expect_err("refused");
+    assert!(error.to_string().contains("whether decisions are counted"), "{error}");
+    let shared_overflow = same().on_full(OnFull::SharedOverflow(quota(9)));
+    let error = shared_overflow.build_shared(&folder.shared()).expect_err("refused");
+    assert!(error.to_string().contains("the quota of the shared overflow"), "{error}");
+    let error = Direct::builder(quota(10)).build_shared(&folder.shared()).expect_err("refused");
+    assert!(error.to_string().contains("the kind of limiter"), "{error}");
 }
 
 #[test]
@@ -46,10 +54,10 @@ fn a_file_that_was_damaged_or_is_none_of_ours_is_refused() {
     word(1, 2);
     assert!(refused(&path, 0, 10).contains("layout 2, of another version"));
     create();
-    word(23, 1);
+    word(3, 1);
     assert!(refused(&path, 0, 10).contains("before this machine was started"));
     create();
-    word(16, 1);
+    word(6, 1);
     assert!(refused(&path, 0, 10).contains("hashes keys differently"));
     create();
     let bytes = fs::metadata(&path).expect("a file").len();
@@ -74,9 +82,6 @@ fn files_are_private_unless_asked_otherwise() {
 
 #[test]
 fn choices_that_keep_state_in_a_process_are_refused() {
-    let overflow = Limiter::<u64>::builder(quota(1)).on_full(OnFull::SharedOverflow(quota(9)));
-    let error = overflow.build_shared(&Shared::anonymous()).expect_err("refused");
-    assert!(error.to_string().contains("OnFull::SharedOverflow keeps state in its process"));
     let aligned = Limiter::<u64>::builder(Quota::per_day(1)).algorithm(FixedWindow::aligned());
     let error = aligned.build_shared(&Shared::anonymous()).expect_err("refused");
     assert!(error.to_string().contains("FixedWindow::aligned keeps state in its process"));

@@ -5,6 +5,7 @@
 mod attach;
 mod garbage;
 mod kills;
+mod others;
 mod quotas;
 mod workers;
 
@@ -64,6 +65,29 @@ fn words(seed: u64) -> impl Iterator<Item = u64> {
     std::iter::repeat_with(move || {
         state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         state ^ state >> 29
+    })
+}
+
+/// The counts that so many forked children return, each below 256.
+fn forked<const N: usize>(_: [(); N], work: impl Fn() -> usize) -> [usize; N] {
+    let children = [(); N].map(|()| {
+        // SAFETY: the child works, and ends at once. No other thread of the parent holds a lock that it needs:
+        // it decides, which takes none, and allocates, which the C library allows after a fork.
+        match unsafe { libc::fork() } {
+            0 => {
+                let count = work();
+                // SAFETY: it ends the child without running what other threads have registered.
+                unsafe { libc::_exit(i32::try_from(count).expect("a small count")) }
+            }
+            child => child,
+        }
+    });
+    children.map(|child| {
+        let mut status = 0;
+        // SAFETY: a child of this process, and a place for its status.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert!(libc::WIFEXITED(status), "the child ended by itself");
+        usize::try_from(libc::WEXITSTATUS(status)).expect("a count")
     })
 }
 

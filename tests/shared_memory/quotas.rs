@@ -3,7 +3,7 @@
 use tollgate::shared::Shared;
 
 use crate::workers::{Task, Worker};
-use crate::{Folder, KINDS, quota};
+use crate::{Folder, KINDS, forked, quota};
 
 #[test]
 fn four_processes_are_granted_exactly_a_hundred_cells_in_all() {
@@ -43,24 +43,8 @@ fn a_limiter_in_anonymous_memory_decides_like_one_in_its_own() {
 fn processes_that_are_forked_share_anonymous_memory() {
     for kind in KINDS {
         let gate = kind.build(&Shared::anonymous(), quota(100)).expect("memory");
-        let children = [(); 4].map(|()| {
-            // SAFETY: the child decides, which allocates nothing and takes no lock, and ends at once.
-            match unsafe { libc::fork() } {
-                0 => {
-                    let granted = (0..60).filter(|_| gate.check(&7).is_ok()).count();
-                    // SAFETY: it ends the child without running what other threads have registered.
-                    unsafe { libc::_exit(i32::try_from(granted).expect("at most 60")) }
-                }
-                child => child,
-            }
-        });
-        let granted = children.map(|child| {
-            let mut status = 0;
-            // SAFETY: a child of this process, and a place for its status.
-            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-            libc::WEXITSTATUS(status)
-        });
-        assert_eq!(granted.iter().sum::<i32>(), 100, "{kind:?}: {granted:?}");
+        let granted = forked([(); 4], || (0..60).filter(|_| gate.check(&7).is_ok()).count());
+        assert_eq!(granted.iter().sum::<usize>(), 100, "{kind:?}: {granted:?}");
         assert!(gate.check(&7).is_err());
     }
 }

@@ -90,6 +90,12 @@ impl Holds {
         Self { grid: Grid::new(1, hold.as_nanos() as u64, PERIOD.max(), 0), expire: true }
     }
 
+    /// The longest hold in nanoseconds, where there is one.
+    #[cfg(feature = "shared-memory")]
+    pub(crate) fn hold_nanos(&self) -> u64 {
+        self.grid.ratio().1
+    }
+
     /// Whether cells expire.
     #[inline]
     pub(crate) fn expire(&self) -> bool {

@@ -1,30 +1,56 @@
-//! Builds a limiter in a block that is found, or created.
+//! Builds a limiter, keyed or not, in a block that is found or created.
 
-use std::sync::Arc;
-
-use super::header::{Header, identity};
-use super::{Place, Shared, SharedError, file};
-use crate::algo::{Algorithm, Rebase, StateMachine};
+use super::header::{Form, Kind};
+use super::site::{Site, build_at};
+use super::{Shared, SharedError};
+use crate::algo::{Algorithm, CONFIG_WORDS, Rebase, StateMachine};
 use crate::limiter::Limiter;
-use crate::limiter::builder::{BuildError, Builder, OnFull};
-use crate::limiter::hash_seeds::Seeds;
-use crate::table::Source;
-use crate::table::block::{Block, Pieces};
+use crate::limiter::builder::{Builder, TableShape};
+use crate::limiter::direct::Direct;
+use crate::limiter::direct_builder::DirectBuilder;
+use crate::table::{OneBucket, Source, Table, Tally};
+use crate::time::Clock;
 use crate::time::monotonic_clock::MonotonicClock;
 
-/// Tries to find or create a file, while others create and remove it.
-const TRIES: usize = 100;
+/// Parameters that a block is compared with.
+pub(crate) trait Content<P> {
+    /// Bytes of a block that they take themselves.
+    const BLOCK_BYTES: usize = 0;
 
-/// Why a try failed.
-enum Failure {
-    Final(SharedError),
-    /// Another process created the file.
-    Raced,
+    /// The number of the algorithm.
+    fn algorithm(params: &P) -> u64;
+
+    /// The values that have to be the same in all processes.
+    fn config(params: &P, origin: u64) -> [u64; CONFIG_WORDS];
+
+    /// As [`config`](Self::config), for parameters of the shared overflow.
+    fn overflow_config(params: &P, origin: u64) -> [u64; CONFIG_WORDS] {
+        Self::config(params, origin)
+    }
+
+    /// The choice that cannot be shared, if there is one.
+    fn unshared(params: &P) -> Option<&'static str>;
+
+    /// Takes from the block what all processes have in common.
+    fn place(_: &mut P, _: &Source) -> Result<(), SharedError> {
+        Ok(())
+    }
 }
 
-impl<E: Into<SharedError>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self::Final(error.into())
+/// Parameters that never change.
+pub(super) struct Fixed;
+
+impl<P: Rebase> Content<P> for Fixed {
+    fn algorithm(params: &P) -> u64 {
+        params.algorithm()
+    }
+
+    fn config(params: &P, origin: u64) -> [u64; CONFIG_WORDS] {
+        params.config_words(origin)
+    }
+
+    fn unshared(params: &P) -> Option<&'static str> {
+        (!params.is_still()).then_some("FixedWindow::aligned")
     }
 }
 
@@ -54,59 +80,103 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>> Builder<K, A> {
         self,
         shared: &Shared,
     ) -> Result<Limiter<K, A, MonotonicClock>, SharedError> {
-        if matches!(self.on_full, OnFull::SharedOverflow(_)) {
-            return Err(SharedError::NotShared { choice: "OnFull::SharedOverflow" });
-        }
-        for _ in 0..TRIES {
-            match self.try_build_shared(shared) {
-                Ok(gate) => return Ok(gate),
-                Err(Failure::Final(error)) => return Err(error),
-                Err(Failure::Raced) => {}
-            }
-        }
-        let error = std::io::Error::other("others create and remove it all the time");
-        Err(SharedError::System { call: "open the file", error })
-    }
-
-    fn try_build_shared(&self, shared: &Shared) -> Result<Limiter<K, A, MonotonicClock>, Failure> {
-        let found = match &shared.place {
-            Place::Anonymous => None,
-            Place::File { path, .. } => file::find(path)?,
-        };
-        let (clock, seeds) = match &found {
-            Some(block) => {
-                let (origin, seeds) = identity(block)?;
-                (MonotonicClock::with_origin(origin), seeds)
-            }
-            None => (MonotonicClock::new(), self.seeds.unwrap_or_else(Seeds::random)),
-        };
-        let mut builder = self.with_clock(clock);
-        builder.seeds = Some(seeds);
-        builder.build_in(|shape| {
-            if !shape.params.is_still() {
-                return Err(SharedError::NotShared { choice: "FixedWindow::aligned" }.into());
-            }
-            let header = Header::of(shape, seeds).ok_or(BuildError::OutOfMemory)?;
-            let block = match found {
-                Some(block) => {
-                    header.check(&block)?;
-                    block
-                }
-                None => create(&shared.place, &header)?.ok_or(Failure::Raced)?,
-            };
-            Ok(Source::Block(Pieces::new(block)))
-        })
+        build_table::<K, A, Fixed>(&self, shared)
     }
 }
 
-fn create(place: &Place, header: &Header) -> Result<Option<Arc<Block>>, SharedError> {
-    match place {
-        Place::Anonymous => {
-            let block = Block::anonymous(header.bytes);
-            let block = block.map_err(|error| SharedError::system("map memory")(error.into()))?;
-            header.write(&block);
-            Ok(Some(Arc::new(block)))
-        }
-        Place::File { path, mode } => file::create(path, *mode, header),
+/// Builds a limiter with keys.
+pub(crate) fn build_table<K: ?Sized, A: Algorithm, T: Content<A::Params>>(
+    builder: &Builder<K, A>,
+    shared: &Shared,
+) -> Result<Limiter<K, A, MonotonicClock>, SharedError> {
+    build_at(shared, builder.seeds, |site| {
+        let mut begun = builder.with_clock(site.clock());
+        begun.seeds = Some(site.seeds());
+        begun.build_in(|params, shape| {
+            let source = site.source(table_form::<A::Params, T>(params, shape, site)?)?;
+            T::place(params, &source)?;
+            Ok(source)
+        })
+    })
+}
+
+fn table_form<P: StateMachine, T: Content<P>>(
+    params: &P,
+    shape: &TableShape<'_, P>,
+    site: &Site<'_>,
+) -> Result<Form, SharedError> {
+    let &TableShape { is_compact, buckets, ring, counts_decisions, overflow } = shape;
+    check_shared::<P, T>(params)?;
+    let origin = site.clock().unix_origin_nanos();
+    let parts = [
+        T::BLOCK_BYTES,
+        Table::block_bytes(is_compact, buckets, ring),
+        overflow.map_or(0, OneBucket::block_bytes),
+        if counts_decisions { Tally::BLOCK_BYTES } else { 0 },
+    ];
+    Ok(Form {
+        kind: if is_compact { Kind::Compact } else { Kind::Wide },
+        algorithm: T::algorithm(params),
+        config: T::config(params, origin),
+        ring_words: params.ring_cells(),
+        buckets,
+        counts_decisions,
+        overflow: overflow.map_or([0; CONFIG_WORDS], |params| T::overflow_config(params, origin)),
+        bytes: parts.into_iter().fold(0, usize::saturating_add),
+    })
+}
+
+fn check_shared<P, T: Content<P>>(params: &P) -> Result<(), SharedError> {
+    match T::unshared(params) {
+        Some(choice) => Err(SharedError::NotShared { choice }),
+        None => Ok(()),
     }
+}
+
+impl<A: Algorithm<Params: Rebase>> DirectBuilder<A> {
+    /// Checks the quota, and takes the memory from a block that other processes share: it is created, or
+    /// attached if it is there. See [`shared`](crate::shared).
+    ///
+    /// # Errors
+    ///
+    /// As for [`Builder::build_shared`].
+    ///
+    /// ```
+    /// use tollgate::shared::Shared;
+    /// use tollgate::{Direct, Quota};
+    ///
+    /// let upstream = Direct::builder(Quota::per_second(500)).build_shared(&Shared::anonymous())?;
+    /// // Fork the workers here.
+    /// assert!(upstream.check().is_ok());
+    /// # Ok::<(), tollgate::shared::SharedError>(())
+    /// ```
+    pub fn build_shared(self, shared: &Shared) -> Result<Direct<A, MonotonicClock>, SharedError> {
+        build_bucket::<A, Fixed>(&self, shared)
+    }
+}
+
+/// Builds a limiter with one bucket.
+pub(crate) fn build_bucket<A: Algorithm, T: Content<A::Params>>(
+    builder: &DirectBuilder<A>,
+    shared: &Shared,
+) -> Result<Direct<A, MonotonicClock>, SharedError> {
+    build_at(shared, None, |site| {
+        let clock = site.clock();
+        builder.build_in(clock, |params| {
+            check_shared::<A::Params, T>(params)?;
+            let bytes = OneBucket::block_bytes(params).saturating_add(T::BLOCK_BYTES);
+            let source = site.source(Form {
+                kind: Kind::Direct,
+                algorithm: T::algorithm(params),
+                config: T::config(params, clock.unix_origin_nanos()),
+                ring_words: params.ring_cells(),
+                buckets: 0,
+                counts_decisions: false,
+                overflow: [0; CONFIG_WORDS],
+                bytes,
+            })?;
+            T::place(params, &source)?;
+            Ok(source)
+        })
+    })
 }

@@ -20,6 +20,10 @@ use crate::limiter::builder::BuildError;
 pub enum SharedError {
     /// A choice is out of range.
     Build(BuildError),
+    /// A choice is out of range that other limiters do not have.
+    Choice(Box<dyn core::error::Error + Send + Sync>),
+    /// A concurrency limiter has no longest hold.
+    NoMaxHold,
     /// The system refused.
     System {
         /// The operation that failed.
@@ -77,6 +81,11 @@ impl fmt::Display for SharedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Build(error) => error.fmt(f),
+            Self::Choice(error) => error.fmt(f),
+            Self::NoMaxHold => f.write_str(
+                "shared memory: a process that is killed never ends its requests: say how long a request may \
+                 take (max_hold)",
+            ),
             Self::System { call, error } => {
                 write!(f, "shared memory: {call}: {error}; check the path, its permissions and its free space")
             }
@@ -114,6 +123,7 @@ impl core::error::Error for SharedError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
             Self::Build(error) => Some(error),
+            Self::Choice(error) => Some(&**error),
             Self::System { error, .. } => Some(error),
             _ => None,
         }

@@ -9,67 +9,82 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
+use rustix::io::retry_on_intr;
 #[cfg(target_os = "linux")]
 use {
     rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open},
     std::os::fd::AsRawFd,
 };
 
-use super::SharedError;
-use super::header::Header;
+use super::header::{Header, has_header};
+use super::{Place, SharedError};
 use crate::limiter::hash_seeds::Seeds;
+use crate::sync::{FileLock, LockableFile};
 use crate::table::block::{Block, HEADER_BYTES};
 
-/// The block in the file, if there is one.
-pub(super) fn find(path: &Path) -> Result<Option<Arc<Block>>, SharedError> {
-    let file = match OpenOptions::new().read(true).write(true).open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(SharedError::system("open the file")(error)),
-    };
-    let found = file.metadata().map_err(SharedError::system("read the file's length"))?.len();
+/// Keeps other processes away from a passed file until this is dropped. Any other file is created whole.
+pub(super) fn attach_alone(place: &Place) -> Result<Option<FileLock<'_>>, SharedError> {
+    match place {
+        Place::Descriptor(passed) => {
+            passed.lock().map(Some).map_err(SharedError::system("lock the file"))
+        }
+        Place::Anonymous | Place::File { .. } => Ok(None),
+    }
+}
+
+/// The block at the place, if there is one.
+pub(super) fn find(place: &Place) -> Result<Option<Arc<Block>>, SharedError> {
+    match place {
+        Place::Anonymous => Ok(None),
+        Place::File { path, .. } => match OpenOptions::new().read(true).write(true).open(path) {
+            Ok(file) => map_all(Arc::new(LockableFile::new(file))).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(SharedError::system("open the file")(error)),
+        },
+        Place::Descriptor(passed) => {
+            if length(passed)? == 0 {
+                return Ok(None);
+            }
+            let block = map_all(Arc::clone(passed))?;
+            Ok(Some(block).filter(|block| has_header(block)))
+        }
+    }
+}
+
+fn length(file: &File) -> Result<u64, SharedError> {
+    Ok(file.metadata().map_err(SharedError::system("read the file's length"))?.len())
+}
+
+fn map_all(file: Arc<LockableFile>) -> Result<Arc<Block>, SharedError> {
+    let found = length(&file)?;
     let bytes = usize::try_from(found).unwrap_or(usize::MAX);
     if bytes < HEADER_BYTES {
         return Err(SharedError::OtherLength { found, expected: 0 });
     }
-    map(&file, bytes).map(Some)
+    map(file, bytes)
 }
 
-/// Creates the file. `None`: another process has created it meanwhile.
-pub(super) fn create(
-    path: &Path,
-    mode: u32,
-    header: &Header,
-) -> Result<Option<Arc<Block>>, SharedError> {
-    let begun = Begun::new(path).map_err(SharedError::system("create the file"))?;
-    let file = &begun.file;
-    // Pages that the system has set aside: a full file system is an error here, and no signal later.
-    fallocate(file, FallocateFlags::empty(), 0, header.bytes as u64)
-        .map_err(|error| SharedError::system("set space aside for the file")(error.into()))?;
-    let block = map(file, header.bytes)?;
-    header.write(&block);
-    file.set_permissions(Permissions::from_mode(mode))
-        .map_err(SharedError::system("set the file's mode"))?;
-    match begun.link(path) {
-        Ok(()) => Ok(Some(block)),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
-        Err(error) => Err(SharedError::system("give the file its name")(error)),
-    }
+fn map(file: Arc<LockableFile>, bytes: usize) -> Result<Arc<Block>, SharedError> {
+    let block = Block::of_file(file, bytes);
+    let block = block.map_err(|error| SharedError::system("map the file")(error.into()))?;
+    Ok(Arc::new(block))
 }
 
-/// A file that does not have its name yet.
-struct Begun {
-    file: File,
+/// A block that other processes cannot see yet, or that has no header for them.
+pub(super) struct Begun {
+    block: Arc<Block>,
+    header: Header,
     name: Temporary,
 }
 
 enum Temporary {
+    /// It gets no name.
+    Never,
     /// It has no name, and this path leads to it.
     #[cfg(target_os = "linux")]
     None(PathBuf),
@@ -77,45 +92,99 @@ enum Temporary {
 }
 
 impl Begun {
-    fn new(path: &Path) -> io::Result<Self> {
-        #[cfg(target_os = "linux")]
-        if let Some(nameless) = Self::nameless(path) {
-            return Ok(nameless);
-        }
-        Self::named(path)
+    pub(super) fn new(place: &Place, header: Header) -> Result<Self, SharedError> {
+        let (file, name) = match place {
+            Place::Anonymous => {
+                let made = memfd_create("tollgate", MemfdFlags::CLOEXEC);
+                let made =
+                    made.map_err(|error| SharedError::system("make the file")(error.into()))?;
+                (Arc::new(LockableFile::new(made.into())), Temporary::Never)
+            }
+            Place::File { path, .. } => {
+                let created = create(path).map_err(SharedError::system("create the file"));
+                let (file, name) = created?;
+                (Arc::new(LockableFile::new(file)), name)
+            }
+            Place::Descriptor(passed) => {
+                // It is never cut: another process may have mapped it. What a killed creator has left has
+                // this length.
+                let (found, expected) = (length(passed)?, header.bytes as u64);
+                if found != 0 && found != expected {
+                    return Err(SharedError::OtherLength { found, expected });
+                }
+                (Arc::clone(passed), Temporary::Never)
+            }
+        };
+        set_aside(&file, header.bytes as u64, place)?;
+        let block = map(file, header.bytes)?;
+        Ok(Self { block, header, name })
     }
 
-    /// `None`: the file system has no files without names, or the system shows no `/proc`.
-    #[cfg(target_os = "linux")]
-    fn nameless(path: &Path) -> Option<Self> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let file = open(folder.unwrap_or(Path::new(".")), flags, Mode::RUSR | Mode::WUSR).ok()?;
-        let link = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        link.exists().then(|| Self { file: file.into(), name: Temporary::None(link) })
+    pub(super) fn block(&self) -> Arc<Block> {
+        Arc::clone(&self.block)
     }
 
-    fn named(path: &Path) -> io::Result<Self> {
-        let name = Removed(beside(path));
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create_new(true).mode(0o600).open(&name.0)?;
-        Ok(Self { file, name: Temporary::Name(name) })
-    }
-
-    /// Gives it its name, which no file may have.
-    fn link(&self, path: &Path) -> io::Result<()> {
-        match &self.name {
-            #[cfg(target_os = "linux")]
-            Temporary::None(link) => Ok(linkat(CWD, link, CWD, path, AtFlags::SYMLINK_FOLLOW)?),
-            Temporary::Name(Removed(name)) => fs::hard_link(name, path),
+    /// Makes the block visible. `false`: another process has created the file meanwhile.
+    pub(super) fn publish(&self, place: &Place) -> Result<bool, SharedError> {
+        self.header.write(&self.block);
+        let Place::File { path, mode } = place else { return Ok(true) };
+        let permissions = Permissions::from_mode(*mode);
+        let set = self.block.file().set_permissions(permissions);
+        set.map_err(SharedError::system("set the file's mode"))?;
+        match self.name.give(path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(SharedError::system("give the file its name")(error)),
         }
     }
 }
 
-fn map(file: &File, bytes: usize) -> Result<Arc<Block>, SharedError> {
-    let block = Block::of_file(file.as_fd(), bytes);
-    let block = block.map_err(|error| SharedError::system("map the file")(error.into()))?;
-    Ok(Arc::new(block))
+/// Gives the file its length. Memory that is named gets its pages, too: a full file system is an error here,
+/// and no signal later.
+fn set_aside(file: &File, bytes: u64, place: &Place) -> Result<(), SharedError> {
+    let done = match place {
+        Place::Anonymous => ftruncate(file, bytes),
+        _ => retry_on_intr(|| fallocate(file, FallocateFlags::empty(), 0, bytes)),
+    };
+    done.map_err(|error| SharedError::system("set space aside for the file")(error.into()))
+}
+
+impl Temporary {
+    /// Gives the file its name, which no other may have.
+    fn give(&self, path: &Path) -> io::Result<()> {
+        match self {
+            Self::Never => Ok(()),
+            #[cfg(target_os = "linux")]
+            Self::None(link) => Ok(linkat(CWD, link, CWD, path, AtFlags::SYMLINK_FOLLOW)?),
+            Self::Name(Removed(name)) => fs::hard_link(name, path),
+        }
+    }
+}
+
+/// Creates a file beside the path, without a name if that can be had.
+fn create(path: &Path) -> io::Result<(File, Temporary)> {
+    #[cfg(target_os = "linux")]
+    if let Some(nameless) = create_nameless(path) {
+        return Ok(nameless);
+    }
+    create_named(path)
+}
+
+/// `None`: the file system has no files without names, or the system shows no `/proc`.
+#[cfg(target_os = "linux")]
+fn create_nameless(path: &Path) -> Option<(File, Temporary)> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = open(folder.unwrap_or(Path::new(".")), flags, Mode::RUSR | Mode::WUSR).ok()?;
+    let link = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    link.exists().then(|| (file.into(), Temporary::None(link)))
+}
+
+fn create_named(path: &Path) -> io::Result<(File, Temporary)> {
+    let name = Removed(beside(path));
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create_new(true).mode(0o600).open(&name.0)?;
+    Ok((file, Temporary::Name(name)))
 }
 
 /// A name in the same folder that no other process or thread uses.
@@ -145,20 +214,20 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("tollgate-begun-{}", std::process::id()));
         fs::create_dir(&folder).expect("a new folder");
         let path = folder.join("limits");
-        type Make = fn(&Path) -> Option<Begun>;
-        let ways: [Make; 2] = [Begun::nameless, |path| Begun::named(path).ok()];
+        type Make = fn(&Path) -> Option<(File, Temporary)>;
+        let ways: [Make; 2] = [create_nameless, |path| create_named(path).ok()];
         for (way, make) in ways.into_iter().enumerate() {
             // Some file systems have no files without names.
-            let Some(begun) = make(&path) else {
+            let Some((file, name)) = make(&path) else {
                 assert_eq!(way, 0, "a file with a name can be made");
                 continue;
             };
             let names = || fs::read_dir(&folder).expect("a folder").count();
             assert_eq!(names(), way, "only a file of the second way has a name at first");
-            begun.link(&path).expect("linked");
-            let error = begun.link(&path).expect_err("the name is taken");
+            name.give(&path).expect("linked");
+            let error = name.give(&path).expect_err("the name is taken");
             assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
-            drop(begun);
+            drop((file, name));
             assert_eq!(names(), 1, "way {way}");
             fs::remove_file(&path).expect("it has its name");
         }

@@ -6,22 +6,21 @@
 //! word 0       magic, which also tells the byte order
 //! word 1       version of this layout
 //! word 2       length of the block in bytes
-//! words 3..15  the choices that give the table its form, see `FIELDS`
-//! word 15      Unix time of the clock's origin in nanoseconds
-//! words 16..20 seeds of the hash
-//! words 20..23 hashes of fixed values by these seeds
-//! words 23..25 identity of the start of the machine
+//! words 3..5   identity of the start of the machine
+//! word 5       Unix time of the clock's origin in nanoseconds
+//! words 6..10  seeds of the hash
+//! words 10..13 hashes of fixed values by these seeds
+//! words 13..   the choices that give the block its form, see `FIELDS`
 //! ```
 //!
 //! A header is written before other processes can see the block, and never again. A process that attaches
 //! compares it once, and then relies on its own values only.
 
 use super::SharedError;
-use crate::algo::{CONFIG_WORDS, Rebase};
-use crate::limiter::builder::TableShape;
+use crate::algo::CONFIG_WORDS;
+use crate::limiter::builder::BuildError;
 use crate::limiter::hash_seeds::Seeds;
-use crate::table::Table;
-use crate::table::block::Block;
+use crate::table::block::{Block, HEADER_BYTES};
 
 const MAGIC: u64 = 0x746f_6c6c_6761_7465;
 const VERSION: u64 = 1;
@@ -29,23 +28,81 @@ const VERSION: u64 = 1;
 const MAGIC_AT: usize = 0;
 const VERSION_AT: usize = 1;
 const BYTES_AT: usize = 2;
-const FIELDS_AT: usize = 3;
-const ORIGIN_AT: usize = FIELDS_AT + FIELDS.len();
-const SEEDS_AT: usize = ORIGIN_AT + 1;
+const BOOT_AT: usize = 3;
+const ORIGIN_AT: usize = 5;
+const SEEDS_AT: usize = 6;
 const PROOF_AT: usize = SEEDS_AT + Seeds::COUNT;
-const BOOT_AT: usize = PROOF_AT + 3;
+const FIELDS_AT: usize = PROOF_AT + 3;
+
+/// What the words of a block are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A limiter with wide slots.
+    Wide,
+    /// A limiter with compact slots.
+    Compact,
+    /// A limiter with one bucket.
+    Direct,
+    /// Requests in flight, by key.
+    Concurrency,
+    /// Requests in flight, in all.
+    DirectConcurrency,
+}
+
+/// The choices that give a block its form, which its processes have in common.
+pub(crate) struct Form {
+    pub(crate) kind: Kind,
+    pub(crate) algorithm: u64,
+    /// The quota with the algorithm's options, as the algorithm has them.
+    pub(crate) config: [u64; CONFIG_WORDS],
+    /// Words of a key's ring.
+    pub(crate) ring_words: usize,
+    /// Buckets of the capacity; 0 without keys.
+    pub(crate) buckets: u32,
+    pub(crate) counts_decisions: bool,
+    /// The quota that keys without a slot share, as `config`; zeros if there is none.
+    pub(crate) overflow: [u64; CONFIG_WORDS],
+    /// Bytes of all the block's pieces.
+    pub(crate) bytes: usize,
+}
 
 const QUOTA: &str = "the quota, or an option of the algorithm";
+const CONFIG: usize = 2;
+const RING_WORDS: usize = CONFIG + CONFIG_WORDS;
+const BUCKETS: usize = RING_WORDS + 1;
+const COUNTS: usize = BUCKETS + 1;
+const OVERFLOW: usize = COUNTS + 1;
 
 /// The names of the choices, in the order in which they explain each other.
-const FIELDS: [&str; 4 + CONFIG_WORDS] = {
-    let mut fields = [QUOTA; 4 + CONFIG_WORDS];
-    fields[0] = "the number of the algorithm";
-    fields[1] = "the kind of slots (Builder::slots; 1 is compact)";
-    fields[CONFIG_WORDS + 2] = "the words of a key's ring";
-    fields[CONFIG_WORDS + 3] = "the capacity, in buckets";
+const FIELDS: [&str; OVERFLOW + CONFIG_WORDS] = {
+    let mut fields = [QUOTA; OVERFLOW + CONFIG_WORDS];
+    fields[0] = "the kind of limiter (0 wide slots, 1 compact slots, 2 Direct, 3 ConcurrencyLimiter, \
+                 4 DirectConcurrency)";
+    fields[1] = "the number of the algorithm";
+    fields[RING_WORDS] = "the words of a key's ring";
+    fields[BUCKETS] = "the capacity, in buckets";
+    fields[COUNTS] = "whether decisions are counted (count_decisions)";
+    let mut at = OVERFLOW;
+    while at < fields.len() {
+        fields[at] = "the quota of the shared overflow";
+        at += 1;
+    }
     fields
 };
+
+impl Form {
+    fn fields(&self) -> [u64; FIELDS.len()] {
+        let mut fields = [0; FIELDS.len()];
+        fields[0] = self.kind as u64;
+        fields[1] = self.algorithm;
+        fields[CONFIG..RING_WORDS].copy_from_slice(&self.config);
+        fields[RING_WORDS] = self.ring_words as u64;
+        fields[BUCKETS] = self.buckets.into();
+        fields[COUNTS] = self.counts_decisions.into();
+        fields[OVERFLOW..].copy_from_slice(&self.overflow);
+        fields
+    }
+}
 
 /// The header of a block that a process would create.
 pub(super) struct Header {
@@ -56,32 +113,27 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// `None`: the table is larger than the address space.
-    pub(super) fn of<P: Rebase>(shape: &TableShape<'_, P>, seeds: Seeds) -> Option<Self> {
-        let &TableShape { params, origin, is_compact, buckets, ring } = shape;
-        let mut fields = [0; FIELDS.len()];
-        fields[0] = params.algorithm();
-        fields[1] = is_compact.into();
-        fields[2..CONFIG_WORDS + 2].copy_from_slice(&params.config_words(origin));
-        fields[CONFIG_WORDS + 2] = params.ring_cells() as u64;
-        fields[CONFIG_WORDS + 3] = buckets.into();
-        let bytes = Table::block_bytes(is_compact, buckets, ring)?;
-        Some(Self { bytes, fields, origin, seeds })
+    pub(super) fn new(form: Form, origin: u64, seeds: Seeds) -> Result<Self, SharedError> {
+        let bytes =
+            HEADER_BYTES.checked_add(form.bytes).filter(|bytes| isize::try_from(*bytes).is_ok());
+        let bytes = bytes.ok_or(BuildError::OutOfMemory)?;
+        Ok(Self { bytes, fields: form.fields(), origin, seeds })
     }
 
-    /// Writes the header of a block that no other process can see yet.
+    /// Writes the header of a block that no other process relies on yet.
     pub(super) fn write(&self, block: &Block) {
         let [boot, more_of_boot] = boot_id();
         let words = [MAGIC, VERSION, self.bytes as u64]
             .into_iter()
-            .chain(self.fields)
-            .chain([self.origin])
+            .chain([boot, more_of_boot, self.origin])
             .chain(self.seeds.words())
             .chain(self.seeds.proof())
-            .chain([boot, more_of_boot]);
-        for (index, word) in words.enumerate() {
+            .chain(self.fields);
+        // The magic word comes last. A creator that is killed before it leaves a block without a header.
+        for (index, word) in words.enumerate().skip(1) {
             block.store(index, word);
         }
+        block.store(MAGIC_AT, MAGIC);
     }
 
     /// Whether this process would have made the same block.
@@ -100,6 +152,11 @@ impl Header {
             }
         }
     }
+}
+
+/// Whether the header of a block has been written, by whichever program.
+pub(super) fn has_header(block: &Block) -> bool {
+    block.load(MAGIC_AT) != 0
 }
 
 /// The clock's origin and the seeds of the hash in the header of an attached block, if it was written by

@@ -37,11 +37,13 @@
 //! - No model explores a process that stops for ever in the middle of a claim. Tests kill processes at
 //!   random instants.
 //! - Other machines have other limits: `tollgate-redis` is for those.
-//! - Each process has its own [`OnFull`](crate::OnFull), `max_clock_skew`, hot-key leases and
-//!   counts of [decisions](crate::stats::Stats::admitted). The counts of slots are of all processes.
-//! - A quota cannot be changed while it is in use. Processes with another quota need another file.
-//! - [`OnFull::SharedOverflow`](crate::OnFull::SharedOverflow) and
-//!   [`FixedWindow::aligned`](crate::FixedWindow::aligned) keep state in their process, and are refused.
+//! - Each process has its own [`OnFull`](crate::OnFull) (but the quota of
+//!   [`SharedOverflow`](crate::OnFull::SharedOverflow), which all have in common), `max_clock_skew` and
+//!   hot-key leases. [Counts](crate::stats::Stats) are of all processes.
+//! - A quota cannot be changed while it is in use, but that of a
+//!   [`DynamicGcra`](crate::dynamic::DynamicGcra). Processes with another quota need another file.
+//! - [`FixedWindow::aligned`](crate::FixedWindow::aligned) follows the wall clock in its process, and is
+//!   refused.
 //! - After a restart of the machine the clock begins anew. A file that has outlived it is refused:
 //!   remove it.
 
@@ -49,8 +51,18 @@ mod build;
 mod error;
 mod file;
 mod header;
+mod site;
 
+use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub(crate) use build::{Content, build_bucket, build_table};
+pub(crate) use header::{Form, Kind};
+pub(crate) use site::{Site, build_at};
+
+use crate::sync::LockableFile;
 
 pub use error::SharedError;
 
@@ -70,6 +82,7 @@ pub struct Shared {
 enum Place {
     Anonymous,
     File { path: PathBuf, mode: u32 },
+    Descriptor(Arc<LockableFile>),
 }
 
 impl Shared {
@@ -99,12 +112,23 @@ impl Shared {
         Self { place: Place::File { path: path.as_ref().to_owned(), mode: 0o600 } }
     }
 
+    /// An open file that another process has passed, such as one of `memfd_create`. It is open for reading
+    /// and writing.
+    ///
+    /// A file that is empty, or whose creator was killed before it had finished, gets a block; any other is
+    /// attached. Of processes that do so at once, one creates the block, and the others wait for it.
+    #[must_use]
+    pub fn descriptor(descriptor: OwnedFd) -> Self {
+        let file = LockableFile::new(File::from(descriptor));
+        Self { place: Place::Descriptor(Arc::new(file)) }
+    }
+
     /// The permissions of a file that is created; 0600 unless called. It matters to files only.
     #[must_use]
     pub fn mode(self, mode: u32) -> Self {
         let place = match self.place {
-            Place::Anonymous => Place::Anonymous,
             Place::File { path, .. } => Place::File { path, mode },
+            other => other,
         };
         Self { place }
     }

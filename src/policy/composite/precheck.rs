@@ -92,7 +92,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         };
         match self.when_full() {
             WhenFull::Share(shared) => {
-                let answer = shared.1.peek(&*self.still(&shared.0, now), now, n).map(drop);
+                let answer = shared.1.cell().peek(&*self.still(&shared.0, now), now, n).map(drop);
                 answer.inspect_err(|_| self.table().counters().count(Event::Overflowed))
             }
             _ => self.without_slot(nearest_idle, n, now).map(drop),

@@ -14,6 +14,8 @@ mod snapshot;
 mod tests;
 
 use super::BUCKET;
+#[cfg(feature = "shared-memory")]
+use super::block::piece_bytes;
 use super::counters::Counters;
 use super::memory::{Lines, OutOfMemory, prefetch};
 use super::probe::Probe;
@@ -41,11 +43,11 @@ impl CompactSlots {
         Ok(Self { lines, has_slack: factor > 1 })
     }
 
-    /// The memory that [`new`](Self::new) takes.
+    /// The part of a block that [`new`](Self::new) takes.
     #[cfg(feature = "shared-memory")]
-    pub(super) fn bytes(stated_buckets: u32) -> Option<usize> {
-        let factor = slack_factor(stated_buckets, size_of::<Bucket>()) as usize;
-        (stated_buckets as usize).checked_mul(factor)?.checked_mul(size_of::<Bucket>())
+    pub(super) fn block_bytes(stated_buckets: u32) -> usize {
+        let factor = slack_factor(stated_buckets, size_of::<Bucket>());
+        piece_bytes::<Bucket>((stated_buckets * factor) as usize)
     }
 
     pub(super) fn memory_bytes(&self) -> usize {

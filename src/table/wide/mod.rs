@@ -33,6 +33,8 @@ mod tests;
 use core::ptr;
 
 use super::BUCKET;
+#[cfg(feature = "shared-memory")]
+use super::block::piece_bytes;
 use super::counters::Counters;
 use super::memory::{LINE_WORDS, OutOfMemory, RingWords, Slots, prefetch};
 use super::probe::{LINE, Order, Probe};
@@ -69,6 +71,13 @@ impl RingLayout {
         Self { words, kept_words: words - usize::from(machine.has_note()) }
     }
 
+    /// The buckets that there are, with slack, and the words of all their rings; as many as there can be, if
+    /// they are too many.
+    fn room_for(self, stated_buckets: u32) -> (u32, usize) {
+        let buckets = stated_buckets * slack_factor(stated_buckets, self.bucket_bytes());
+        (buckets, (buckets as usize * BUCKET).saturating_mul(self.words))
+    }
+
     /// The memory of a bucket with its rings.
     fn bucket_bytes(self) -> usize {
         BUCKET * (size_of::<Slot>() + self.words * size_of::<u64>())
@@ -82,21 +91,18 @@ impl WideSlots {
         ring: RingLayout,
         source: &Source,
     ) -> Result<Self, OutOfMemory> {
-        let factor = slack_factor(stated_buckets, ring.bucket_bytes());
-        let buckets = stated_buckets * factor;
+        let (buckets, words) = ring.room_for(stated_buckets);
         let slots = Slots::zeroed(buckets, source)?;
-        let slot_count = buckets as usize * BUCKET;
-        let words = slot_count.checked_mul(ring.words).ok_or(OutOfMemory)?;
         let ring_words = RingWords::zeroed(words, source)?;
-        Ok(Self { slots, has_slack: factor > 1, ring_words, ring })
+        Ok(Self { slots, has_slack: buckets > stated_buckets, ring_words, ring })
     }
 
-    /// The memory that [`new`](Self::new) takes.
+    /// The part of a block that [`new`](Self::new) takes.
     #[cfg(feature = "shared-memory")]
-    pub(super) fn bytes(stated_buckets: u32, ring: RingLayout) -> Option<usize> {
-        let buckets = stated_buckets as usize;
-        let factor = slack_factor(stated_buckets, ring.bucket_bytes()) as usize;
-        buckets.checked_mul(factor)?.checked_mul(ring.bucket_bytes())
+    pub(super) fn block_bytes(stated_buckets: u32, ring: RingLayout) -> usize {
+        let (buckets, words) = ring.room_for(stated_buckets);
+        let slots = piece_bytes::<[Slot; BUCKET]>(buckets as usize);
+        slots.saturating_add(RingWords::block_bytes(words))
     }
 
     pub(super) fn memory_bytes(&self) -> usize {

@@ -1,0 +1,130 @@
+//! Requests in flight in all processes of a machine.
+
+use crate::algo::in_flight::InFlight;
+use crate::algo::{CONFIG_WORDS, StateMachine};
+use crate::concurrency::builder::{ConcurrencyBuilder, DirectConcurrencyBuilder};
+use crate::concurrency::{ConcurrencyError, ConcurrencyLimiter, DirectConcurrency};
+use crate::limiter::shared::{Form, Kind, Shared, SharedError, Site, build_at};
+use crate::sync::SharedLimit;
+use crate::table::{OneBucket, Placed, RingLayout, Source, Table, Tally};
+use crate::time::monotonic_clock::MonotonicClock;
+
+/// The number of the algorithm in a block.
+const IN_FLIGHT: u64 = 9;
+
+impl<K: ?Sized> ConcurrencyBuilder<K> {
+    /// Checks everything, and takes the memory from a block that other processes share: it is created, or
+    /// attached if it is there. See [`shared`](crate::shared).
+    ///
+    /// It needs a [longest hold](Self::max_hold): a process that is killed leaves its requests in the
+    /// counts, and they are taken for lost after that. The limit is part of what is shared: a process that
+    /// attaches takes the limit in force, and a [change](ConcurrencyLimiter::set_limit) is seen by all.
+    ///
+    /// # Errors
+    ///
+    /// As for [`build`](Self::build); there is no longest hold; the system has no memory, or the block was
+    /// made by another program or with other choices. The error names the first that differs.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::concurrency::ConcurrencyLimiter;
+    /// use tollgate::shared::Shared;
+    ///
+    /// let gate = ConcurrencyLimiter::<str>::builder(10)
+    ///     .max_hold(Duration::from_secs(60))
+    ///     .build_shared(&Shared::anonymous())?;
+    /// // Fork the workers here.
+    /// let guard = gate.enter("192.0.2.7")?;
+    /// # drop(guard);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn build_shared(
+        self,
+        shared: &Shared,
+    ) -> Result<ConcurrencyLimiter<K, MonotonicClock>, SharedError> {
+        build_at(shared, self.seeds, |site| {
+            let (clock, seeds) = (site.clock(), site.seeds());
+            self.build_in(clock, seeds, |machine, buckets, overflow| {
+                let ring = RingLayout::of(machine);
+                let parts = [
+                    Table::block_bytes(false, buckets, ring),
+                    overflow.map_or(0, |_| OneBucket::block_bytes(machine)),
+                    if self.count_decisions { Tally::BLOCK_BYTES } else { 0 },
+                ];
+                let form = Form {
+                    kind: Kind::Concurrency,
+                    buckets,
+                    counts_decisions: self.count_decisions,
+                    overflow: words([overflow.unwrap_or(0)]),
+                    ..form(machine, parts.into_iter().fold(0, usize::saturating_add))
+                };
+                place(site, form, machine)
+            })
+        })
+    }
+}
+
+impl From<ConcurrencyError> for SharedError {
+    fn from(error: ConcurrencyError) -> Self {
+        match error {
+            ConcurrencyError::Table(error) => Self::Build(error),
+            error => Self::Choice(Box::new(error)),
+        }
+    }
+}
+
+impl DirectConcurrencyBuilder {
+    /// As [`ConcurrencyBuilder::build_shared`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::concurrency::DirectConcurrency;
+    /// use tollgate::shared::Shared;
+    ///
+    /// let upstream = DirectConcurrency::builder(8)
+    ///     .max_hold(Duration::from_secs(60))
+    ///     .build_shared(&Shared::anonymous())?;
+    /// let guard = upstream.enter()?;
+    /// # drop(guard);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn build_shared(
+        self,
+        shared: &Shared,
+    ) -> Result<DirectConcurrency<MonotonicClock>, SharedError> {
+        build_at(shared, None, |site| {
+            self.build_in(site.clock(), |machine| {
+                place(site, form(machine, OneBucket::block_bytes(machine)), machine)
+            })
+        })
+    }
+}
+
+/// The form of one count, beside pieces of so many bytes.
+fn form(machine: &InFlight<'_>, bytes: usize) -> Form {
+    Form {
+        kind: Kind::DirectConcurrency,
+        algorithm: IN_FLIGHT,
+        config: words([machine.holds.hold_nanos()]),
+        ring_words: machine.ring_cells(),
+        buckets: 0,
+        counts_decisions: false,
+        overflow: words([]),
+        bytes: bytes.saturating_add(Placed::<SharedLimit>::BLOCK_BYTES),
+    }
+}
+
+fn place(site: &mut Site<'_>, form: Form, machine: &InFlight<'_>) -> Result<Source, SharedError> {
+    match machine.holds.expire() {
+        true => site.source(form),
+        false => Err(SharedError::NoMaxHold),
+    }
+}
+
+fn words<const N: usize>(first: [u64; N]) -> [u64; CONFIG_WORDS] {
+    core::array::from_fn(|index| first.get(index).copied().unwrap_or(0))
+}

@@ -1,0 +1,99 @@
+//! A lock between processes, for what is done seldom: to attach a passed file, to change a quota.
+//!
+//! It is the system's record lock of a file, which ends with the process that holds it. It also ends when the
+//! process closes any descriptor of the file, and it does not hold off other threads of the process. So a
+//! word gives one thread at a time the turn to hold a lock or to close such a file. No decision takes either.
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::retry_on_intr;
+
+/// The process whose thread has the turn; 0 if none has it. A forked child finds the number of its parent here
+/// if a thread of the parent had the turn, and passes over it.
+static HOLDER: AtomicU32 = AtomicU32::new(0);
+
+/// The turn of one thread of this process.
+struct Turn(());
+
+impl Turn {
+    fn try_take() -> Option<Self> {
+        let (this, holder) = (std::process::id(), HOLDER.load(Ordering::Relaxed));
+        if holder == this {
+            return None;
+        }
+        // Acquire: pairs with the Release of the thread that had it before.
+        let taken = HOLDER.compare_exchange(holder, this, Ordering::Acquire, Ordering::Relaxed);
+        taken.is_ok().then_some(Self(()))
+    }
+
+    fn wait() -> Self {
+        loop {
+            match Self::try_take() {
+                Some(turn) => return turn,
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        HOLDER.store(0, Ordering::Release);
+    }
+}
+
+/// An open file that can be locked.
+#[derive(Debug)]
+pub(crate) struct LockableFile(Option<File>);
+
+impl LockableFile {
+    pub(crate) fn new(file: File) -> Self {
+        Self(Some(file))
+    }
+
+    /// `None`: another thread or process holds the lock.
+    pub(crate) fn try_lock(&self) -> Option<FileLock<'_>> {
+        let turn = Turn::try_take()?;
+        fcntl_lock(&**self, FlockOperation::NonBlockingLockExclusive).ok()?;
+        Some(FileLock { file: self, _turn: turn })
+    }
+
+    /// Waits for the lock.
+    pub(crate) fn lock(&self) -> io::Result<FileLock<'_>> {
+        let turn = Turn::wait();
+        retry_on_intr(|| fcntl_lock(&**self, FlockOperation::LockExclusive))?;
+        Ok(FileLock { file: self, _turn: turn })
+    }
+}
+
+impl core::ops::Deref for LockableFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        self.0.as_ref().expect("it is taken out when it is dropped only")
+    }
+}
+
+impl Drop for LockableFile {
+    fn drop(&mut self) {
+        let _turn = Turn::wait();
+        drop(self.0.take());
+    }
+}
+
+/// The lock of a file, held until this is dropped. Its thread drops no [`LockableFile`] meanwhile.
+pub(crate) struct FileLock<'a> {
+    file: &'a LockableFile,
+    _turn: Turn,
+}
+
+impl Drop for FileLock<'_> {
+    fn drop(&mut self) {
+        // If it cannot be released now, it ends with the process.
+        let _ = fcntl_lock(&**self.file, FlockOperation::Unlock);
+    }
+}
