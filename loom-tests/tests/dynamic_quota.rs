@@ -1,6 +1,6 @@
 //! Dynamic quotas: a quota changes while threads read it and decide requests.
 //!
-//! The protocols are in `src/sync/versioned.rs` and `src/policy/dynamic.rs`.
+//! The protocols are in `src/sync/versioned.rs`, `src/sync/derived.rs` and `src/policy/dynamic/mod.rs`.
 
 #![cfg(tollgate_loom)]
 
@@ -13,7 +13,7 @@ use loom_tests::{
 };
 use tollgate::OnFull;
 use tollgate::dynamic::{DynamicGcra, Inherit};
-use tollgate::internals::{Fault, VersionedCell, plant};
+use tollgate::internals::{DerivedCell, Fault, VersionedCell, plant};
 
 const KEY: u64 = 7;
 
@@ -60,6 +60,43 @@ fn of_two_writers_one_succeeds_and_no_version_is_lost() {
         assert!(written > 0, "one writer succeeds");
         assert_eq!(cell.read(), [written; 2], "every successful write");
     });
+}
+
+/// The double of a word, beside the number of its version.
+#[expect(clippy::unnecessary_wraps, reason = "of other words nothing could be derived")]
+fn doubled(&[word]: &[u64; 1]) -> Option<[u64; 2]> {
+    Some([2 * word, 0])
+}
+
+/// A writer replaces a word twice, while two threads read what is derived from it.
+fn derived_while_replaced() {
+    let cells = VersionedCell::new(&[1]);
+    let derived = DerivedCell::new(&cells, doubled).expect("a word");
+    let cells = Arc::new((cells, derived));
+    let read =
+        |(source, derived): &(VersionedCell<1>, DerivedCell<2>)| derived.read(source, doubled)[0];
+    let other = Arc::clone(&cells);
+    let reader = thread::spawn(move || read(&other));
+    for word in [2, 3] {
+        let replaced = cells.0.replace(|_| Ok::<_, ()>([word]));
+        assert!(matches!(replaced, Ok(Ok(()))), "no other thread writes");
+    }
+    assert_eq!(read(&cells), 6, "a read after the changes is by the new version");
+    assert!([2, 4, 6].contains(&reader.join().unwrap()), "words of one version");
+    assert_eq!(read(&cells), 6, "the last version");
+}
+
+#[test]
+fn what_is_derived_is_of_the_version_in_force() {
+    explore_two_to("dynamic quota: derived", 2, Preemptions::Any, derived_while_replaced);
+}
+
+/// The planted fault: the number of a version is loaded after its words.
+#[test]
+#[should_panic(expected = "version")]
+fn with_a_number_that_is_loaded_late_an_old_version_stays() {
+    plant(Fault::NumberLoadedLate);
+    catch_two("dynamic quota: number loaded late", derived_while_replaced);
 }
 
 /// The first thread writes twice, and the others read.

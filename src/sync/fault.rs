@@ -79,6 +79,10 @@ pub enum Fault {
     LoadThenStore,
     /// Cells are counted in 32 bits, and wrap around.
     CellsWrap,
+    /// The successor of a dead writer gives the turn back, and begins anew.
+    TurnGivenBack,
+    /// The number of a version is loaded after the words that are derived from it.
+    NumberLoadedLate,
 }
 
 /// Whether a model has planted this fault.

@@ -55,11 +55,19 @@ impl LockableFile {
         Self(Some(file))
     }
 
-    /// `None`: another thread or process holds the lock.
-    pub(crate) fn try_lock(&self) -> Option<FileLock<'_>> {
-        let turn = Turn::try_take()?;
-        fcntl_lock(&**self, FlockOperation::NonBlockingLockExclusive).ok()?;
-        Some(FileLock { file: self, _turn: turn })
+    /// Waits for the lock for about this long. `None`: another thread or process holds it.
+    pub(crate) fn lock_within(&self, wait: Duration) -> Option<FileLock<'_>> {
+        for _ in 0..=wait.as_millis() {
+            let turn = Turn::try_take();
+            if turn.is_some()
+                && fcntl_lock(&**self, FlockOperation::NonBlockingLockExclusive).is_ok()
+            {
+                return turn.map(|turn| FileLock { file: self, _turn: turn });
+            }
+            drop(turn);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
     }
 
     /// Waits for the lock.

@@ -6,6 +6,8 @@
 //! next, for the histories in `verify/shuttle/`. (The flags are the project's own: plain `loom`
 //! would switch dependencies too.) No other room names loom or shuttle.
 
+#[cfg(any(feature = "shared-memory", tollgate_loom))]
+mod derived;
 #[cfg(feature = "std")]
 mod fault;
 #[cfg(feature = "shared-memory")]
@@ -17,6 +19,10 @@ mod thread_slots;
 #[cfg(feature = "std")]
 mod versioned;
 
+#[cfg(all(feature = "shared-memory", not(tollgate_loom)))]
+pub(crate) use derived::DerivedCell;
+#[cfg(tollgate_loom)]
+pub use derived::DerivedCell;
 #[cfg(tollgate_shuttle)]
 pub use fault::Fault;
 #[cfg(any(tollgate_loom, tollgate_shuttle))]

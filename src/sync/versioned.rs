@@ -25,10 +25,31 @@
 //! had read or stored before its Release fence. That says that the copy is not the reader's any
 //! more.
 //!
+//! # A writer that dies
+//!
+//! A process that is killed between its two changes of `turn` leaves it odd, and the next copy half
+//! written. Readers go on: the copy before is current, and no writer changes it. But every later
+//! [`replace`](VersionedCell::replace) finds another writer at work. A writer that knows that it is the only
+//! one calls [`replace_after_death`](VersionedCell::replace_after_death), which takes an odd turn over: it
+//! writes the next copy from its first word on, and publishes it.
+//!
+//! - No reader takes words of the dead writer for a version. The copy that it had begun was last current
+//!   `COPIES` versions before. A reader that is still in it and reads a word of either writer sees the odd
+//!   turn, or a later one, by the fences above: the successor, too, has read the odd turn before its fence.
+//!   Either turn is past the reader's last.
+//! - Hence the turn may not be given back: set to the even number before, it would tell that reader that no
+//!   writer has begun. If the successor has nothing to write, it publishes the current words once more.
+//! - The successor may die, too. It leaves what it has found, an odd turn and a copy that is not current.
+//!
+//! This requires that the dead writer's last store happens before the successor's first. A lock of the kernel
+//! that is released when its process ends has that effect. A living writer may not be taken over: both would
+//! write to one copy, and the first to publish would publish words of both.
+//!
 //! # Guarded by
 //!
-//! `loom-tests/tests/dynamic_quota.rs`, run by `ci/check.sh loom`, with a model of a torn read. Ordinary
-//! tests do not notice a wrong fence here.
+//! `loom-tests/tests/dynamic_quota.rs`, run by `ci/check.sh loom`, with a model of a torn read, and
+//! `loom-tests/tests/stopped_change.rs`, with models of a turn that is given back and of a living writer that
+//! is taken over. Ordinary tests do not notice a wrong fence here.
 
 use super::{AtomicU64, Fault, Ordering, fence, planted};
 
@@ -58,9 +79,22 @@ impl<const N: usize> VersionedCell<N> {
         Self { turn: AtomicU64::new(0), copies: core::array::from_fn(copy) }
     }
 
+    /// The number of the version in force.
+    #[inline]
+    pub fn version(&self) -> u64 {
+        // Acquire: a later read of this thread sees this version, or a newer one.
+        self.turn.load(Ordering::Acquire) & !1
+    }
+
     /// Reads the words of one version.
     #[inline]
     pub fn read(&self) -> [u64; N] {
+        self.read_versioned().1
+    }
+
+    /// Reads the words of one version, and its number.
+    #[inline]
+    pub fn read_versioned(&self) -> (u64, [u64; N]) {
         loop {
             let turn = self.turn.load(Ordering::Acquire);
             let copy = &self.copies[copy_of(turn)];
@@ -68,8 +102,8 @@ impl<const N: usize> VersionedCell<N> {
             // Acquire: pairs with the writer's Release fence.
             fence(Ordering::Acquire);
             let now = self.turn.load(Ordering::Relaxed);
-            if now <= last_turn_to_read(turn) || planted(Fault::TornQuota) {
-                return words;
+            if is_unharmed(turn, now) || planted(Fault::TornQuota) {
+                return (turn & !1, words);
             }
         }
     }
@@ -83,15 +117,51 @@ impl<const N: usize> VersionedCell<N> {
         let turn = self.turn.load(Ordering::Relaxed) & !1;
         // Acquire: pairs with the last writer's Release; this thread reads that version's words.
         self.turn
-            .compare_exchange(turn, turn + 1, Ordering::Acquire, Ordering::Relaxed)
+            .compare_exchange(turn, turn.wrapping_add(1), Ordering::Acquire, Ordering::Relaxed)
             .map_err(|_| Busy(()))?;
-        let current = &self.copies[copy_of(turn)];
-        let words = core::array::from_fn(|index| current[index].load(Ordering::Relaxed));
-        let replaced = next(&words).map(|words| self.write(turn + 2, &words));
-        let published = if replaced.is_ok() { turn + 2 } else { turn };
+        let replaced =
+            next(&self.current(turn)).map(|words| self.write(turn.wrapping_add(2), &words));
+        let published = if replaced.is_ok() { turn.wrapping_add(2) } else { turn };
         // Release: a reader of this turn sees the words.
         self.turn.store(published, Ordering::Release);
         Ok(replaced)
+    }
+
+    /// The same by a thread that knows that no other is replacing the words, and that every earlier one
+    /// has finished or is dead: it holds a lock that all writers take, and that a dead process loses. It takes
+    /// over from a writer that has died. See the [module](self) for the reasons.
+    #[cfg_attr(
+        not(any(test, tollgate_loom, feature = "shared-memory")),
+        expect(dead_code, reason = "for quotas in shared memory")
+    )]
+    pub fn replace_after_death<E>(
+        &self,
+        next: impl FnOnce(&[u64; N]) -> Result<[u64; N], E>,
+    ) -> Result<(), E> {
+        // Acquire: as in `replace`. A swap reads the latest turn, and the dead writer's swap continues the
+        // release sequence of the last version's publication.
+        let (Ok(found) | Err(found)) =
+            self.turn.fetch_update(Ordering::Acquire, Ordering::Relaxed, |turn| Some(turn | 1));
+        let turn = found & !1;
+        if planted(Fault::TurnGivenBack) {
+            self.turn.store(turn, Ordering::Release);
+            return self.replace(next).unwrap_or(Ok(()));
+        }
+        let current = self.current(turn);
+        let (words, replaced) = match next(&current) {
+            Ok(words) => (words, Ok(())),
+            Err(error) => (current, Err(error)),
+        };
+        self.write(turn.wrapping_add(2), &words);
+        // Release: a reader of this turn sees the words.
+        self.turn.store(turn.wrapping_add(2), Ordering::Release);
+        replaced
+    }
+
+    /// The words of the current version, which only this thread may replace.
+    fn current(&self, turn: u64) -> [u64; N] {
+        let copy = &self.copies[copy_of(turn)];
+        core::array::from_fn(|index| copy[index].load(Ordering::Relaxed))
     }
 
     fn write(&self, turn: u64, words: &[u64; N]) {
@@ -107,9 +177,10 @@ fn copy_of(turn: u64) -> usize {
     (turn / 2 % COPIES as u64) as usize
 }
 
-/// The last turn at which no writer has begun to write to the copy that is current at `turn`.
-fn last_turn_to_read(turn: u64) -> u64 {
-    (turn & !1) + 2 * (COPIES as u64 - 1)
+/// Whether no writer has begun by now to write to the copy that is current at `turn`. (The turn of a spoilt
+/// block may be any number.)
+fn is_unharmed(turn: u64, now: u64) -> bool {
+    now.wrapping_sub(turn & !1) <= 2 * (COPIES as u64 - 1)
 }
 
 #[cfg(all(test, not(tollgate_loom)))]
@@ -119,7 +190,8 @@ mod tests {
     #[test]
     fn a_copy_is_not_written_before_its_last_turn_to_read() {
         for turn in 0..20 {
-            let last = last_turn_to_read(turn);
+            let unharmed = |now: &u64| is_unharmed(turn, *now);
+            let last = (turn..turn + 99).take_while(unharmed).last().expect("the turn itself");
             // The next writer writes the reader's copy.
             assert_eq!(copy_of(last + 2), copy_of(turn));
             assert!((turn / 2 * 2 + 2..=last).step_by(2).all(|t| copy_of(t) != copy_of(turn)));
@@ -137,6 +209,58 @@ mod tests {
             assert!(matches!(replaced, Ok(Ok(()))));
             assert_eq!(cell.read(), [version - 1, version]);
         }
+    }
+
+    /// A writer that has taken its turn, has written some words, and is seen no more.
+    fn left_by_a_dead_writer(cell: &VersionedCell<2>, words: &[u64]) {
+        let turn = cell.turn.load(Ordering::Relaxed);
+        cell.turn.store(turn + 1, Ordering::Relaxed);
+        for (place, word) in cell.copies[copy_of(turn + 2)].iter().zip(words) {
+            place.store(*word, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn after_a_writer_has_died_only_a_writer_that_knows_it_goes_on() {
+        for version in 0..9 {
+            let cell = VersionedCell::new(&[0, 0]);
+            for word in 1..=version {
+                assert!(matches!(cell.replace(|_| Ok::<_, ()>([word; 2])), Ok(Ok(()))));
+            }
+            left_by_a_dead_writer(&cell, &[77]);
+            assert_eq!(cell.read(), [version; 2], "the version before");
+            assert!(
+                cell.replace(|_| Ok::<_, ()>([88; 2])).is_err(),
+                "a writer seems to be at work"
+            );
+            let replaced = cell.replace_after_death(|&words| {
+                assert_eq!(words, [version; 2]);
+                Ok::<_, ()>([words[0] + 1; 2])
+            });
+            assert_eq!((replaced, cell.read()), (Ok(()), [version + 1; 2]));
+            assert!(matches!(cell.replace(|&[a, b]| Ok::<_, ()>([a + 1, b + 1])), Ok(Ok(()))));
+            assert_eq!(cell.read(), [version + 2; 2]);
+        }
+    }
+
+    #[test]
+    fn without_a_dead_writer_a_replacement_is_an_ordinary_one() {
+        let cell = VersionedCell::new(&[1, 2]);
+        assert_eq!(cell.replace_after_death(|&[a, b]| Ok::<_, ()>([b, a])), Ok(()));
+        assert_eq!(cell.read(), [2, 1]);
+        assert_eq!(cell.turn.load(Ordering::Relaxed), 2);
+    }
+
+    /// Given back, the turn would tell a reader of an old version that its copy is unharmed.
+    #[test]
+    fn a_failed_replacement_after_a_death_does_not_give_the_turn_back() {
+        let cell = VersionedCell::new(&[1, 2]);
+        left_by_a_dead_writer(&cell, &[77]);
+        assert_eq!(cell.replace_after_death(|_| Err("no")), Err("no"));
+        assert_eq!(cell.read(), [1, 2]);
+        assert_eq!(cell.turn.load(Ordering::Relaxed), 2, "the words are published once more");
+        assert!(matches!(cell.replace(|_| Ok::<_, ()>([3, 4])), Ok(Ok(()))));
+        assert_eq!(cell.read(), [3, 4]);
     }
 
     #[test]

@@ -19,6 +19,10 @@ unsafe impl Atomics for CachePadded<HeadCell> {}
 // SAFETY: an atomic integer.
 unsafe impl Atomics for SharedLimit {}
 
+// SAFETY: an array of atomic integers, and one.
+#[cfg(feature = "shared-memory")]
+unsafe impl<const N: usize> Atomics for crate::sync::VersionedCell<N> {}
+
 #[cfg(not(feature = "shared-memory"))]
 mod imp {
     use super::{Atomics, OutOfMemory, Source};
@@ -51,6 +55,7 @@ mod imp {
 
     use super::super::block::{Block, piece_bytes};
     use super::{Atomics, OutOfMemory, Source};
+    use crate::sync::LockableFile;
 
     /// A value in a box, or in a block that other processes map.
     pub(crate) struct Placed<T> {
@@ -63,6 +68,13 @@ mod imp {
     unsafe impl<T: Send + Sync> Send for Placed<T> {}
     // SAFETY: as above.
     unsafe impl<T: Sync> Sync for Placed<T> {}
+
+    impl<T> Placed<T> {
+        /// The file of the block that it is in, if it is in one.
+        pub(crate) fn file(&self) -> Option<&LockableFile> {
+            self.block.as_deref().map(Block::file)
+        }
+    }
 
     impl<T: Atomics> Placed<T> {
         /// The part of a block that it takes.

@@ -3,6 +3,7 @@
 //! A test starts this program again, to run [`workers::work`] in it.
 
 mod attach;
+mod changes;
 mod garbage;
 mod kills;
 mod others;

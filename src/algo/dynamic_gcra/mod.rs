@@ -154,6 +154,10 @@ pub struct GcraEpoch {
 #[cfg(feature = "std")]
 pub(crate) const GCRA_EPOCH_WORDS: usize = gcra::WORDS + 2;
 
+/// Words that describe a [`GcraEpoch`] and its quota.
+#[cfg(feature = "shared-memory")]
+pub(crate) const QUOTA_WORDS: usize = 8;
+
 impl GcraEpoch {
     /// A bucket that starts full, or empty, with this quota from the clock's origin on.
     ///
@@ -267,6 +271,37 @@ impl GcraEpoch {
             since: Tick::from_nanos(words[gcra::WORDS]),
             base: words[gcra::WORDS + 1],
         }
+    }
+
+    /// What these parameters can be worked out from again, with their quota.
+    #[cfg(feature = "shared-memory")]
+    pub(crate) fn describe(&self, quota: &Quota) -> [u64; QUOTA_WORDS] {
+        [
+            quota.limit(),
+            quota.period_nanos(),
+            self.gcra.burst(),
+            self.gcra.cell(),
+            self.gcra.grid().reach(),
+            self.gcra.starts_in_debt().into(),
+            self.since.as_nanos(),
+            self.base,
+        ]
+    }
+
+    /// The parameters that [`describe`](Self::describe) has described. `None`: these words describe none.
+    #[cfg(feature = "shared-memory")]
+    pub(crate) fn described(words: &[u64; QUOTA_WORDS]) -> Option<Self> {
+        let &[.., cell, reach, start_empty, since, base] = words;
+        let quota = Self::quota_described(words);
+        quota.validate().ok()?;
+        let gcra = bucket(&quota, cell, reach.min(REACH_MAX), start_empty != 0).ok()?;
+        Some(Self { gcra, since: Tick::from_nanos(since), base })
+    }
+
+    /// The quota of the parameters that [`describe`](Self::describe) has described.
+    #[cfg(feature = "shared-memory")]
+    pub(crate) fn quota_described(&[limit, period, burst, ..]: &[u64; QUOTA_WORDS]) -> Quota {
+        Quota::new(limit, Duration::from_nanos(period)).burst(burst)
     }
 
     /// The grid that can tell the shortest spans apart, of all grids that a quota may come to have:

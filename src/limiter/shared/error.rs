@@ -49,6 +49,11 @@ pub enum SharedError {
     OtherBoot,
     /// Keys hash differently in the process that created the file.
     OtherHash,
+    /// The file was spoilt: what it says cannot be.
+    Spoilt {
+        /// What it says it of.
+        field: &'static str,
+    },
     /// The process that created the file made another choice.
     Different {
         /// The choice that differs.
@@ -112,6 +117,9 @@ impl fmt::Display for SharedError {
                 "shared memory: {field}: {found} in the file, {expected} here: make the same choice, or give \
                  another path"
             ),
+            Self::Spoilt { field } => {
+                write!(f, "shared memory: {field} was spoilt by another program: remove the file")
+            }
             Self::NotShared { choice } => {
                 write!(f, "shared memory: {choice} keeps state in its process: choose another")
             }

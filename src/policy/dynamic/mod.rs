@@ -1,10 +1,16 @@
 //! Quotas that change while they are in use.
 
+mod live;
+#[cfg(feature = "shared-memory")]
+mod shared;
+
 use core::time::Duration;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use crate::algo::dynamic_gcra::{GCRA_EPOCH_WORDS, GcraEpoch, Inherit};
+use live::{Change, LiveQuota};
+
+use crate::algo::dynamic_gcra::{GcraEpoch, Inherit};
 use crate::algo::oracle::Level;
 use crate::algo::sealed::Sealed;
 use crate::algo::{
@@ -15,12 +21,8 @@ use crate::decision::{Decision, Denied, Permit};
 use crate::limiter::Limiter;
 use crate::limiter::direct::Direct;
 use crate::quota::{Quota, QuotaError};
-use crate::sync::VersionedCell;
 use crate::time::{Clock, Tick};
 use crate::wait::AsksAgain;
-
-/// Words of the published quota: the parameters, and the quota's limit and period in nanoseconds.
-const WORDS: usize = GCRA_EPOCH_WORDS + 2;
 
 /// A token bucket, as [`Gcra`](crate::Gcra), whose quota can be replaced while it is in use, by
 /// [`Limiter::set_quota`] or [`Direct::set_quota`].
@@ -114,8 +116,8 @@ impl Algorithm for DynamicGcra {
 
     fn params(&self, quota: &Quota, _: u64) -> Result<DynamicGcraParams, QuotaError> {
         let first = GcraEpoch::new(quota, self.start_empty)?;
-        let versions = Arc::new(VersionedCell::new(&to_words(first, quota)));
-        Ok(DynamicGcraParams { kind: Kind::Live(versions), first })
+        let quota = Arc::new(LiveQuota::new(first, quota));
+        Ok(DynamicGcraParams { kind: Kind::Live(quota), first })
     }
 }
 
@@ -141,20 +143,9 @@ pub struct DynamicGcraParams {
 #[derive(Clone, Debug)]
 enum Kind {
     /// The quota in force, which changes.
-    Live(Arc<VersionedCell<WORDS>>),
+    Live(Arc<LiveQuota>),
     /// The quota of one moment.
     Still(GcraEpoch),
-}
-
-fn to_words(params: GcraEpoch, quota: &Quota) -> [u64; WORDS] {
-    let mut words = [0; WORDS];
-    words[..GCRA_EPOCH_WORDS].copy_from_slice(&params.to_words());
-    words[GCRA_EPOCH_WORDS..].copy_from_slice(&[quota.limit(), quota.period_nanos()]);
-    words
-}
-
-fn from_words(words: &[u64; WORDS]) -> GcraEpoch {
-    GcraEpoch::from_words(words.first_chunk().expect("they come first"))
 }
 
 impl DynamicGcraParams {
@@ -162,7 +153,7 @@ impl DynamicGcraParams {
     #[inline(always)]
     fn now(&self) -> GcraEpoch {
         match &self.kind {
-            Kind::Live(versions) => from_words(&versions.read()),
+            Kind::Live(quota) => quota.read(),
             Kind::Still(params) => *params,
         }
     }
@@ -177,35 +168,18 @@ impl DynamicGcraParams {
         Self { kind: Kind::Still(params), first: self.first }
     }
 
-    /// Replaces the quota. If, after many changes, old states could be taken for live ones, `renew` first
-    /// renews all idle states.
-    fn change(
-        &self,
-        quota: &Quota,
-        inherit: Inherit,
-        now: Tick,
-        renew: impl FnOnce(&GcraEpoch),
-    ) -> Result<(), QuotaError> {
-        let Kind::Live(versions) = &self.kind else { return Err(QuotaError::ChangeUnderWay) };
-        let before = self.now();
-        let is_worn = before.change(quota, inherit, now)?.is_worn();
-        if is_worn {
-            renew(&before);
+    /// Replaces the quota: see [`LiveQuota::change`].
+    fn change(&self, change: Change<'_>, renew: impl FnOnce(&GcraEpoch)) -> Result<(), QuotaError> {
+        match &self.kind {
+            Kind::Live(quota) => quota.change(change, renew),
+            Kind::Still(_) => Err(QuotaError::ChangeUnderWay),
         }
-        let changed = versions.replace(|words| {
-            let current = from_words(words);
-            let current = if is_worn { current.renewed_by(&before) } else { current };
-            Ok(to_words(current.change(quota, inherit, now)?, quota))
-        });
-        changed.unwrap_or(Err(QuotaError::ChangeUnderWay))
     }
 
     /// The quota that holds now.
     fn quota(&self) -> Quota {
-        let Kind::Live(versions) = &self.kind else { unreachable!("a live limiter's is live") };
-        let words = versions.read();
-        let [.., limit, period] = words;
-        Quota::new(limit, Duration::from_nanos(period)).burst(from_words(&words).burst())
+        let Kind::Live(quota) = &self.kind else { unreachable!("a live limiter's is live") };
+        quota.quota()
     }
 }
 
@@ -256,7 +230,7 @@ impl<K: Hash + ?Sized, C: Clock> Limiter<K, DynamicGcra, C> {
         inherit: Inherit,
         now: Tick,
     ) -> Result<(), QuotaError> {
-        self.params().change(&quota, inherit, now, |before| {
+        self.params().change(Change { quota: &quota, inherit, now }, |before| {
             // A state that is idle for the clock furthest behind is idle for all.
             let instant = before.instant(now.saturating_sub(self.table().skew()));
             self.table().revise_all(|state| before.renewed(state, instant));
@@ -318,7 +292,7 @@ impl<C: Clock> Direct<DynamicGcra, C> {
         inherit: Inherit,
         now: Tick,
     ) -> Result<(), QuotaError> {
-        self.params().change(&quota, inherit, now, |before| {
+        self.params().change(Change { quota: &quota, inherit, now }, |before| {
             let instant = before.instant(now);
             self.cell().revise_now(|state| before.renewed(state, instant));
         })
