@@ -8,6 +8,7 @@ mod garbage;
 mod kills;
 mod others;
 mod quotas;
+mod tally;
 mod workers;
 
 use std::path::{Path, PathBuf};
@@ -43,9 +44,17 @@ const KINDS: [Kind; 8] = [
     kind("sliding-log", SlotLayout::Wide),
 ];
 
+/// A period of which no test sees the end.
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
+
 /// So many cells, of which none comes back while a test runs.
 fn quota(cells: u64) -> Quota {
-    Quota::new(cells, Duration::from_secs(365 * 24 * 3_600)).burst(cells)
+    quota_of(cells, YEAR)
+}
+
+/// So many cells in a period, all of them at once.
+fn quota_of(cells: u64, period: Duration) -> Quota {
+    Quota::new(cells, period).burst(cells)
 }
 
 impl Kind {

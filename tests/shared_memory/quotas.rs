@@ -9,9 +9,9 @@ use crate::{Folder, KINDS, forked, quota};
 fn four_processes_are_granted_exactly_a_hundred_cells_in_all() {
     for (index, kind) in KINDS.iter().enumerate() {
         let folder = Folder::new();
-        let task = Task { kind: index, limit: 100, keys: 1, rounds: 60 };
+        let task = Task::in_turn(index, 100, 1, 60);
         let workers = [(); 4].map(|()| Worker::start(&folder.path(), task));
-        let granted: usize = workers.map(|worker| worker.granted().len()).iter().sum();
+        let granted: u64 = workers.map(|worker| worker.granted()[0]).iter().sum();
         assert_eq!(granted, 100, "{kind:?}");
         let gate = kind.build(&folder.shared(), quota(100)).expect("attached");
         assert!(gate.check(&0).is_err(), "{kind:?}: what was used stays when all have ended");
@@ -22,9 +22,9 @@ fn four_processes_are_granted_exactly_a_hundred_cells_in_all() {
 #[test]
 fn fifty_processes_that_create_a_file_at_once_share_one() {
     let folder = Folder::new();
-    let task = Task { kind: 1, limit: 100, keys: 1, rounds: 4 };
+    let task = Task::in_turn(1, 100, 1, 4);
     let workers: Vec<_> = (0..50).map(|_| Worker::start(&folder.path(), task)).collect();
-    let granted: usize = workers.into_iter().map(|worker| worker.granted().len()).sum();
+    let granted: u64 = workers.into_iter().map(|worker| worker.granted()[0]).sum();
     assert_eq!(granted, 100);
     assert_eq!(folder.names(), ["limits"], "no other file is left");
 }
