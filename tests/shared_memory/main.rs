@@ -4,10 +4,14 @@
 
 mod attach;
 mod changes;
+mod clocks;
+mod creation;
+mod forks;
 mod garbage;
 mod kills;
 mod others;
 mod quotas;
+mod stops;
 mod tally;
 mod workers;
 
