@@ -24,6 +24,7 @@
 #   fuzz            each fuzz target for a minute                               6 min
 #   miri            undefined behaviour and weak memory, on four targets        3 min
 #   races           the tests with threads under the thread sanitizer           10 min
+#   shared-memory   10,000 processes killed that share a limiter; their clocks  6 min
 #   packages        licences, advisories, features, oldest compiler, versions   minutes
 #   mutants         whether tests notice changes in the code                    days
 #   coherence       writes to shared cache lines, ours and the peers'          10 min
@@ -166,10 +167,10 @@ case "$name" in
             *) "$name" "$@" ;;
         esac
         ;;
-    coherence | faults | fuzz | miri | mutants | packages | programs | races | repeat | shuttle | soak)
+    coherence | faults | fuzz | miri | mutants | packages | programs | races | repeat | shared-memory | shuttle | soak)
         case "${1:-}" in
-            -h | --help) head_of "ci/checks/$name.sh" ;;
-            *) exec "ci/checks/$name.sh" "$@" ;;
+            -h | --help) head_of "ci/checks/${name//-/_}.sh" ;;
+            *) exec "ci/checks/${name//-/_}.sh" "$@" ;;
         esac
         ;;
     *)

@@ -23,9 +23,10 @@ stages=(
     'faults|ci/check.sh faults|hundreds of faults on redis-server and on Valkey, against stated bounds'
     'proofs|ci/check.sh proofs|the pure steps over all inputs'
     'oracles|ci/check.sh oracles 10000000000|10^10 decisions of all algorithms, each compared with its oracle'
-    'fuzz|ci/check.sh fuzz 300M|300 million executions of eleven fuzz targets'
+    'fuzz|ci/check.sh fuzz 300M|300 million executions of thirteen fuzz targets'
     'miri|ci/check.sh miri|undefined behaviour and weak memory, on four kinds of machine'
     'races|ci/check.sh races|the tests with real threads under the thread sanitizer'
+    'shared-memory|ci/check.sh shared-memory|10,000 processes killed that share a limiter, and their clocks'
     'packages|ci/check.sh packages|licences, advisories, least versions, each feature, oldest compiler'
     'mutants|ci/check.sh mutants|that tests notice what is changed in the code'
     'pingora|ci/check.sh pingora|the filter for Pingora'
@@ -44,7 +45,7 @@ while [ $# -gt 0 ]; do
         --list)
             for stage in "${stages[@]}"; do
                 IFS='|' read -r name command about <<<"$stage"
-                printf '%-10s %-35s %s\n' "$name" "$command" "$about"
+                printf '%-13s %-35s %s\n' "$name" "$command" "$about"
             done
             exit 0
             ;;
@@ -90,7 +91,7 @@ for stage in "${stages[@]}"; do
     fi
     log="$state/$name.log"
     if [ "$(head -1 "$state/$name.passed" 2>/dev/null)" = "$revision" ]; then
-        printf '%-10s %-8s %8s  %s\n' "$name" passed "$(sed -n 2p "$state/$name.passed")" \
+        printf '%-13s %-8s %8s  %s\n' "$name" passed "$(sed -n 2p "$state/$name.passed")" \
             '(earlier, with the same files)' >>"$table"
         continue
     fi
@@ -109,10 +110,10 @@ for stage in "${stages[@]}"; do
     elif [ "$skipped" -gt 0 ]; then
         outcome=SKIPPED note="$skipped left out: $(grep -m1 SKIPPED "$log")"
     else
-        outcome=passed note="$(grep -E '^(oracles|fuzz|miri|races|packages|mutants|pingora|soak|prove|shuttle|loom|states|faults): ' "$log" | tail -1)"
+        outcome=passed note="$(grep -E '^(oracles|fuzz|miri|races|shared-memory|packages|mutants|pingora|soak|prove|shuttle|loom|states|faults): ' "$log" | tail -1)"
         printf '%s\n%s\n' "$revision" "$took" >"$state/$name.passed"
     fi
-    printf '%-10s %-8s %8s  %s\n' "$name" "$outcome" "$took" "$note" >>"$table"
+    printf '%-13s %-8s %8s  %s\n' "$name" "$outcome" "$took" "$note" >>"$table"
 done
 echo
 cat "$table"
