@@ -18,6 +18,7 @@ cd "$(dirname "$0")/../.."
 table=(
     'words 117 320 none'
     'operations 1 320 address'
+    'block 1 600 address'
     'accounts 10 400 none'
     'changes 28 400 none'
     'snapshot 4 160 address'

@@ -3,7 +3,12 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use proptest::prelude::*;
+
+use crate::body::{block, within};
+use crate::seeds::seeds_of;
 use crate::{Folder, KINDS, quota, words};
 
 const SEED: u64 = 0x2545_f491_4f6c_dd1d;
@@ -67,4 +72,42 @@ fn arbitrary_words_in_the_header_are_refused_or_change_nothing() {
             assert!(gate.check(&7).is_ok());
         }
     }
+}
+
+#[test]
+fn a_spoilt_block_neither_panics_nor_hangs_on_random_bytes() {
+    let folder = Folder::new();
+    let mut config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = 1_500;
+    }
+    let limit = Duration::from_secs(120 + u64::from(config.cases) / 50);
+    within(limit, || {
+        proptest!(config, |(data in prop::collection::vec(any::<u8>(), 0..600))| {
+            block(&folder.path(), &data);
+        });
+    });
+}
+
+#[test]
+fn a_spoilt_block_neither_panics_nor_hangs_on_the_kept_seeds() {
+    let folder = Folder::new();
+    within(Duration::from_secs(60), || {
+        let seeds = seeds_of("block");
+        assert!(seeds.len() >= 4, "{} seeds", seeds.len());
+        seeds.iter().for_each(|seed| block(&folder.path(), seed));
+    });
+}
+
+/// All words of a log's table are one that a random case has found.
+#[test]
+fn a_log_whose_words_are_all_the_same_claim_decides_in_bounded_time() {
+    let folder = Folder::new();
+    let word = 0x79b6_0936_6736_89e6_u64.to_le_bytes();
+    within(Duration::from_secs(60), || {
+        for on_full in 0..3 {
+            let fill = [[8, on_full, 25, 5, 3, 0].as_slice(), &word].concat();
+            block(&folder.path(), &fill);
+        }
+    });
 }

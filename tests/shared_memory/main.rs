@@ -4,6 +4,8 @@
 
 mod attach;
 mod changes;
+#[path = "../bodies/block.rs"]
+mod body;
 mod clocks;
 mod creation;
 mod forks;
@@ -11,6 +13,8 @@ mod garbage;
 mod kills;
 mod others;
 mod quotas;
+#[path = "../../fuzz/seeds.rs"]
+mod seeds;
 mod stops;
 mod tally;
 mod workers;
