@@ -7,6 +7,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use tollgate::concurrency::{ConcurrencyLimiter, DirectConcurrency, WhenNoSlot};
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::{AnyAlgorithm, Direct, Limiter, OnFull};
+
 use crate::body::{block, within};
 use crate::seeds::seeds_of;
 use crate::{Folder, KINDS, quota, words};
@@ -52,6 +56,82 @@ fn arbitrary_words_in_the_table_cause_no_panic() {
             }
         });
     }
+}
+
+/// Decides 3,000 times, while words of the block are overwritten between the decisions.
+fn decide_in_a_spoilt_block(folder: &Folder, mut decide: impl FnMut(u64)) {
+    let file = OpenOptions::new().write(true).open(folder.path()).expect("a file");
+    let words_in_file = file.metadata().expect("a file").len() / 8;
+    let mut words = words(SEED);
+    let mut next = || words.next().expect("endless");
+    for _ in 0..3_000 {
+        // The first words after the header are a bucket, a limit, a quota, or counts.
+        let near = next() % 2 == 0;
+        let place = if near { 512 + next() % 128 } else { next() };
+        let word = if next() % 4 == 0 { next() % 1_000 } else { next() };
+        let place = place % words_in_file * 8;
+        file.write_all_at(&word.to_ne_bytes(), place).expect("written");
+        decide(next() % 50);
+    }
+    std::fs::remove_file(folder.path()).expect("removed");
+}
+
+#[test]
+fn arbitrary_words_cause_no_panic_in_one_bucket() {
+    let folder = Folder::new();
+    for kind in KINDS {
+        let algorithm: AnyAlgorithm = kind.algorithm.parse().expect("an algorithm");
+        let gate = Direct::builder(quota(50)).algorithm(algorithm).build_shared(&folder.shared());
+        let gate = gate.expect("created");
+        decide_in_a_spoilt_block(&folder, |n| {
+            let _ = (gate.check_n(n), gate.peek(), gate.allow());
+            if n == 0 {
+                gate.reset();
+            }
+        });
+    }
+}
+
+#[test]
+fn arbitrary_words_cause_no_panic_where_requests_are_in_flight() {
+    let folder = Folder::new();
+    let hold = Duration::from_secs(60);
+    let all = DirectConcurrency::builder(9).max_hold(hold).build_shared(&folder.shared());
+    let all = all.expect("created");
+    decide_in_a_spoilt_block(&folder, |n| {
+        let _ = (all.enter_n(n).map(|guard| guard.in_flight()), all.in_flight(), all.limit());
+        let _ = all.set_limit(n);
+    });
+    let keyed = ConcurrencyLimiter::<u64>::builder(9)
+        .max_hold(hold)
+        .capacity(8)
+        .when_no_slot(WhenNoSlot::SharedOverflow(5))
+        .count_decisions()
+        .build_shared(&folder.shared())
+        .expect("created");
+    decide_in_a_spoilt_block(&folder, |key| {
+        let guards = (keyed.enter(&key), keyed.enter_n(&(key + 1), key));
+        let _ = (keyed.in_flight(&key), keyed.stats(), keyed.len(), keyed.limit());
+        drop(guards);
+    });
+}
+
+#[test]
+fn arbitrary_words_cause_no_panic_where_a_quota_changes() {
+    let folder = Folder::new();
+    let gate = Limiter::<u64>::builder(quota(50))
+        .algorithm(DynamicGcra::new())
+        .capacity(8)
+        .on_full(OnFull::SharedOverflow(quota(9)))
+        .count_decisions()
+        .build_shared(&folder.shared())
+        .expect("created");
+    decide_in_a_spoilt_block(&folder, |key| {
+        let _ = (gate.check(&key), gate.peek(&key), gate.quota(), gate.stats(), gate.len());
+        if key == 0 {
+            let _ = gate.set_quota(quota(40), Inherit::Proportional);
+        }
+    });
 }
 
 #[test]

@@ -3,9 +3,9 @@
 //! A test starts this program again, to run [`workers::work`] in it.
 
 mod attach;
-mod changes;
 #[path = "../bodies/block.rs"]
 mod body;
+mod changes;
 mod clocks;
 mod creation;
 mod forks;
