@@ -132,6 +132,7 @@ const NOT_EXPORTED: [&str; 20] = [
     "AdaptiveCell",
     "AdaptivePlan",
     "Busy",
+    "DerivedCell",
     "ChargeReceipt",
     "CompositeEntry",
     "Deadline",
