@@ -128,7 +128,7 @@ const _: () = {
 };
 
 /// Types that the source declares public, and that no other crate can name.
-const NOT_EXPORTED: [&str; 20] = [
+const NOT_EXPORTED: [&str; 21] = [
     "AdaptiveCell",
     "AdaptivePlan",
     "Busy",
