@@ -82,6 +82,10 @@ pub enum Fault {
     /// The successor of a dead writer gives the turn back, and begins anew.
     TurnGivenBack,
     /// The number of a version is loaded after the words that are derived from it.
+    #[cfg_attr(
+        not(any(feature = "shared-memory", tollgate_loom)),
+        allow(dead_code, reason = "for quotas in shared memory")
+    )]
     NumberLoadedLate,
 }
 

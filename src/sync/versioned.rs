@@ -80,6 +80,7 @@ impl<const N: usize> VersionedCell<N> {
     }
 
     /// The number of the version in force.
+    #[cfg(any(feature = "shared-memory", tollgate_loom))]
     #[inline]
     pub fn version(&self) -> u64 {
         // Acquire: a later read of this thread sees this version, or a newer one.
