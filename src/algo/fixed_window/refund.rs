@@ -4,7 +4,7 @@
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use super::{FixedWindowParams, View};
+use super::params::{FixedWindowParams, View};
 use crate::algo::{
     CONFIG_WORDS, ClockChange, PerKey, PlanParams, Rebase, Receipt, Refund, Restart,
 };

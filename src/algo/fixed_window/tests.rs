@@ -1,5 +1,6 @@
 use super::*;
-use crate::algo::PerKey;
+use crate::algo::{PerKey, StateMachine, Step};
+use crate::time::Tick;
 use crate::word::tile;
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-"""Fixed windows (`src/algo/fixed_window/mod.rs`, `src/algo/fixed_window/refund.rs`).
+"""Fixed windows (`src/algo/fixed_window/params.rs`, `src/algo/fixed_window/refund.rs`).
 
 The exact window: it ends at `E`, any integer, and has counted `C` cells; past `E` it has counted none.
 `n` cells are admitted iff `C + n <= limit`. A charge goes into the open window, or opens one.
