@@ -59,6 +59,8 @@ const COPIES: usize = if cfg!(tollgate_loom) { 2 } else { 4 };
 
 /// `N` words that are replaced together. See the [module](self).
 #[derive(Debug)]
+// Processes that share it may be builds of other compilers, which could order the fields otherwise.
+#[repr(C)]
 #[allow(unreachable_pub, reason = "models see it")]
 pub struct VersionedCell<const N: usize> {
     turn: AtomicU64,
