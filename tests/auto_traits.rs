@@ -116,8 +116,8 @@ const _: () = {
 #[cfg(feature = "shared-memory")]
 const _: () = {
     use tollgate::clock::MonotonicClock;
-    use tollgate::shared::{Shared, SharedError};
-    shared::<(Shared, SharedError, MonotonicClock)>();
+    use tollgate::shared::{Description, Shared, SharedError};
+    shared::<(Description, Shared, SharedError, MonotonicClock)>();
     shared::<Limiter<Rc<str>, SlidingLog, MonotonicClock>>();
 };
 

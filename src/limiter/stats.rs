@@ -55,12 +55,20 @@ impl Stats {
         Self {
             admitted: tally.map(|tally| tally.total(true)),
             denied: tally.map(|tally| tally.total(false)),
-            claimed: counters.total(Event::Claimed),
-            evicted: counters.total(Event::Evicted),
-            denied_full: counters.total(Event::DeniedFull),
-            admitted_full: counters.total(Event::AdmittedFull),
-            overflowed: counters.total(Event::Overflowed),
-            leased: counters.total(Event::Leased),
+            ..Self::by_event(|event| counters.total(event))
+        }
+    }
+
+    pub(crate) fn by_event(total: impl Fn(Event) -> u64) -> Self {
+        Self {
+            admitted: None,
+            denied: None,
+            claimed: total(Event::Claimed),
+            evicted: total(Event::Evicted),
+            denied_full: total(Event::DeniedFull),
+            admitted_full: total(Event::AdmittedFull),
+            overflowed: total(Event::Overflowed),
+            leased: total(Event::Leased),
         }
     }
 }

@@ -167,6 +167,13 @@ impl<const N: usize> VersionedCell<N> {
         core::array::from_fn(|index| copy[index].load(Ordering::Relaxed))
     }
 
+    /// The words in force of a cell whose words were read from a file. `None`: they are too few.
+    #[cfg(feature = "shared-memory")]
+    pub(crate) fn current_in(words: &[u64]) -> Option<[u64; N]> {
+        let (turn, copies) = words.split_first()?;
+        copies.chunks_exact(N).nth(copy_of(*turn))?.try_into().ok()
+    }
+
     fn write(&self, turn: u64, words: &[u64; N]) {
         // Release: pairs with the reader's Acquire fence; the odd turn is visible before any word.
         fence(Ordering::Release);

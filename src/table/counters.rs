@@ -35,6 +35,19 @@ const STRIPES: usize = 8;
 pub(crate) struct Counters([CachePadded<[RelaxedCounter; EVENTS + 1]>; STRIPES]);
 
 impl Counters {
+    /// Words that they take.
+    #[cfg(feature = "shared-memory")]
+    pub(crate) const WORDS: usize = size_of::<Self>() / size_of::<u64>();
+
+    /// As [`total`](Self::total), of words that were read from a block.
+    #[cfg(feature = "shared-memory")]
+    pub(crate) fn total_in(words: &[u64], event: Event) -> u64 {
+        let stripes = words.chunks(Self::WORDS / STRIPES);
+        stripes
+            .filter_map(|stripe| stripe.get(event as usize))
+            .fold(0, |all, one| all.wrapping_add(*one))
+    }
+
     pub(crate) fn count(&self, event: Event) {
         self.0[thread_slot() % STRIPES][event as usize].add_one();
     }

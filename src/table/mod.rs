@@ -14,6 +14,8 @@
 
 #[cfg(feature = "shared-memory")]
 pub(crate) mod block;
+#[cfg(feature = "shared-memory")]
+mod block_view;
 mod claim;
 mod compact;
 mod counters;
@@ -38,6 +40,8 @@ mod wide;
 
 use core::time::Duration;
 
+#[cfg(feature = "shared-memory")]
+pub(crate) use block_view::{BlockView, TableForm};
 use compact::CompactSlots;
 pub(crate) use counters::{Counters, Event, Tally};
 pub(crate) use hot_keys::{Ahead, HotKeyLeases, LeaseRef};

@@ -8,6 +8,7 @@ mod body;
 mod changes;
 mod clocks;
 mod creation;
+mod describe;
 mod forks;
 mod garbage;
 mod kills;

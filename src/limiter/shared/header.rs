@@ -67,18 +67,21 @@ pub(crate) struct Form {
 }
 
 const QUOTA: &str = "the quota, or an option of the algorithm";
-const CONFIG: usize = 2;
-const RING_WORDS: usize = CONFIG + CONFIG_WORDS;
-const BUCKETS: usize = RING_WORDS + 1;
+/// The places of these choices in [`FIELDS`].
+pub(super) const KIND: usize = 0;
+pub(super) const ALGORITHM: usize = 1;
+pub(super) const CONFIG: usize = 2;
+pub(super) const RING_WORDS: usize = CONFIG + CONFIG_WORDS;
+pub(super) const BUCKETS: usize = RING_WORDS + 1;
 const COUNTS: usize = BUCKETS + 1;
 const OVERFLOW: usize = COUNTS + 1;
 
 /// The names of the choices, in the order in which they explain each other.
 const FIELDS: [&str; OVERFLOW + CONFIG_WORDS] = {
     let mut fields = [QUOTA; OVERFLOW + CONFIG_WORDS];
-    fields[0] = "the kind of limiter (0 wide slots, 1 compact slots, 2 Direct, 3 ConcurrencyLimiter, \
+    fields[KIND] = "the kind of limiter (0 wide slots, 1 compact slots, 2 Direct, 3 ConcurrencyLimiter, \
                  4 DirectConcurrency)";
-    fields[1] = "the number of the algorithm";
+    fields[ALGORITHM] = "the number of the algorithm";
     fields[RING_WORDS] = "the words of a key's ring";
     fields[BUCKETS] = "the capacity, in buckets";
     fields[COUNTS] = "whether decisions are counted (count_decisions)";
@@ -93,8 +96,8 @@ const FIELDS: [&str; OVERFLOW + CONFIG_WORDS] = {
 impl Form {
     fn fields(&self) -> [u64; FIELDS.len()] {
         let mut fields = [0; FIELDS.len()];
-        fields[0] = self.kind as u64;
-        fields[1] = self.algorithm;
+        fields[KIND] = self.kind as u64;
+        fields[ALGORITHM] = self.algorithm;
         fields[CONFIG..RING_WORDS].copy_from_slice(&self.config);
         fields[RING_WORDS] = self.ring_words as u64;
         fields[BUCKETS] = self.buckets.into();
@@ -162,24 +165,42 @@ pub(super) fn has_header(block: &Block) -> bool {
 /// The clock's origin and the seeds of the hash in the header of an attached block, if it was written by
 /// this version, since the machine was started.
 pub(super) fn identity(block: &Block) -> Result<(u64, Seeds), SharedError> {
-    if block.load(MAGIC_AT) != MAGIC {
+    identity_in(|word| block.load(word), block.bytes() as u64)
+}
+
+/// As [`identity`], of words that were read from a file of so many bytes.
+pub(super) fn identity_in(
+    load: impl Fn(usize) -> u64,
+    bytes: u64,
+) -> Result<(u64, Seeds), SharedError> {
+    if load(MAGIC_AT) != MAGIC {
         return Err(SharedError::Foreign);
     }
-    if block.load(VERSION_AT) != VERSION {
-        return Err(SharedError::OtherVersion { found: block.load(VERSION_AT) });
+    if load(VERSION_AT) != VERSION {
+        return Err(SharedError::OtherVersion { found: load(VERSION_AT) });
     }
-    if block.load(BYTES_AT) != block.bytes() as u64 {
-        let (found, expected) = (block.bytes() as u64, block.load(BYTES_AT));
+    if load(BYTES_AT) != bytes {
+        let (found, expected) = (bytes, load(BYTES_AT));
         return Err(SharedError::OtherLength { found, expected });
     }
-    if [block.load(BOOT_AT), block.load(BOOT_AT + 1)] != boot_id() {
+    if [load(BOOT_AT), load(BOOT_AT + 1)] != boot_id() {
         return Err(SharedError::OtherBoot);
     }
-    let seeds = Seeds::from_words(core::array::from_fn(|index| block.load(SEEDS_AT + index)));
-    if seeds.proof() != core::array::from_fn(|index| block.load(PROOF_AT + index)) {
+    let seeds = Seeds::from_words(core::array::from_fn(|index| load(SEEDS_AT + index)));
+    if seeds.proof() != core::array::from_fn(|index| load(PROOF_AT + index)) {
         return Err(SharedError::OtherHash);
     }
-    Ok((block.load(ORIGIN_AT), seeds))
+    Ok((load(ORIGIN_AT), seeds))
+}
+
+/// The length that a header states.
+pub(super) fn stated_bytes(load: impl Fn(usize) -> u64) -> u64 {
+    load(BYTES_AT)
+}
+
+/// The choices in a header, each with its name.
+pub(super) fn choices(load: impl Fn(usize) -> u64) -> [(&'static str, u64); FIELDS.len()] {
+    core::array::from_fn(|index| (FIELDS[index], load(FIELDS_AT + index)))
 }
 
 /// The system's identifier of the present boot; zeros where it has none.

@@ -48,9 +48,11 @@
 //!   remove it.
 
 mod build;
+mod describe;
 mod error;
 mod file;
 mod header;
+mod quota_text;
 mod site;
 
 use std::fs::File;
@@ -64,6 +66,7 @@ pub(crate) use site::{Site, build_at};
 
 use crate::sync::LockableFile;
 
+pub use describe::{Description, describe};
 pub use error::SharedError;
 
 /// Where shared memory is.

@@ -47,6 +47,8 @@ use crate::sync::{AtomicU64, Fault, planted};
 use ranking::WideCandidate;
 use slot::Owner;
 pub(super) use slot::Slot;
+#[cfg(feature = "shared-memory")]
+pub(super) use slot::holds_key;
 
 /// The slots of a wide table. See the [module](self).
 pub(super) struct WideSlots {

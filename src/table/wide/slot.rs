@@ -73,6 +73,13 @@ impl Owner {
     }
 }
 
+/// Whether a slot with these words is a key's, committed.
+#[cfg(feature = "shared-memory")]
+pub(in crate::table) fn holds_key(head: u64, owner: u64) -> bool {
+    let owner = Owner(owner);
+    owner.is_a_key() && Head::from_bits(head).is_committed_in(owner.generation())
+}
+
 /// A slot for one key.
 #[repr(C)]
 pub(in crate::table) struct Slot {

@@ -1,0 +1,208 @@
+//! Says what a block holds, without attaching it.
+//!
+//! The file is read and never mapped. So permission to read is enough, a file that is cut meanwhile ends no
+//! process, and any bytes have an answer.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+use super::SharedError;
+use super::header::{
+    ALGORITHM, BUCKETS, CONFIG, KIND, RING_WORDS, choices, identity_in, stated_bytes,
+};
+use super::quota_text::{QuotaSource, algorithm};
+use crate::limiter::stats::Stats;
+use crate::table::block::{HEADER_BYTES, HEADER_WORDS};
+use crate::table::{BlockView, Counters, TableForm};
+
+/// Buckets of a table that are looked at.
+const BUCKETS_READ_MAX: u64 = 32_768;
+
+/// What a block is for, by the number of its kind.
+const KINDS: [(&str, Slots); 5] = [
+    ("Limiter, wide slots", Slots::Wide),
+    ("Limiter, compact slots", Slots::Compact),
+    ("Direct", Slots::None),
+    ("ConcurrencyLimiter", Slots::Wide),
+    ("DirectConcurrency", Slots::None),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Slots {
+    Wide,
+    Compact,
+    None,
+}
+
+/// The content of a block, as [`describe`] reads it. While processes use the block, the counts may be of
+/// slightly different moments.
+///
+/// ```
+/// # let path = std::env::temp_dir().join(format!("tollgate-description-{}", std::process::id()));
+/// use tollgate::shared::{Shared, describe};
+/// use tollgate::{Limiter, Quota};
+///
+/// let gate = Limiter::<str>::builder(Quota::per_day(100)).build_shared(&Shared::file(&path))?;
+/// assert!(gate.check("192.0.2.7").is_ok());
+/// let description = describe(&path)?;
+/// assert_eq!(description.algorithm, Some("gcra"));
+/// assert_eq!(description.quota.unwrap(), "1 every 864s, 100 at once");
+/// assert_eq!((description.keys, description.stats.claimed), (1, 1));
+/// assert!(description.problem.is_none());
+/// # std::fs::remove_file(&path).unwrap();
+/// # Ok::<(), tollgate::shared::SharedError>(())
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Description {
+    /// The kind of limiter and of its slots; `None`: a kind that this version does not know.
+    pub kind: Option<&'static str>,
+    /// The algorithm; `None`: this version does not know it.
+    pub algorithm: Option<&'static str>,
+    /// The quota that is in force, in words; `None`: this version does not know the algorithm.
+    pub quota: Option<String>,
+    /// Live keys that there is room for; 0 without keys.
+    pub capacity: u64,
+    /// Slots in all.
+    pub slots: u64,
+    /// About how many slots have a key, live or idle. An idle key's slot is given to the next key that needs
+    /// it.
+    pub keys: u64,
+    /// The length of the file.
+    pub bytes: u64,
+    /// The counts of all processes since the block was created.
+    pub stats: Stats,
+    /// Why no process can attach the block; `None`: those that make the same choices can.
+    pub problem: Option<SharedError>,
+    /// The choices in the header, each with its name.
+    pub choices: Vec<(&'static str, u64)>,
+}
+
+/// Reads what the block in a file holds. It attaches nothing and changes nothing.
+///
+/// Of a table for more than 140,000 keys it looks at a sample of the buckets, and estimates the number of keys
+/// from them.
+///
+/// # Errors
+///
+/// The file cannot be read, is none of this crate's, or was written by a version with another layout. A block
+/// that cannot be attached for another reason is described, with the [`problem`](Description::problem).
+///
+/// ```
+/// use tollgate::shared::{SharedError, describe};
+///
+/// assert!(matches!(describe("/no/such/file"), Err(SharedError::System { .. })));
+/// assert!(matches!(describe("/dev/null"), Err(SharedError::Foreign)));
+/// ```
+pub fn describe(path: impl AsRef<Path>) -> Result<Description, SharedError> {
+    let file = open(path.as_ref())?;
+    let bytes = file.metadata().map_err(SharedError::system("read the file's length"))?.len();
+    let header = words_at(&file, 0, HEADER_WORDS)?;
+    if header.len() < HEADER_WORDS {
+        return Err(match identity_in(load(&header), bytes) {
+            Err(SharedError::Foreign) => SharedError::Foreign,
+            _ => SharedError::OtherLength { found: bytes, expected: HEADER_BYTES as u64 },
+        });
+    }
+    let problem = match identity_in(load(&header), bytes) {
+        Ok(_) => None,
+        Err(error @ (SharedError::Foreign | SharedError::OtherVersion { .. })) => {
+            return Err(error);
+        }
+        Err(error) => Some(error),
+    };
+    let choices = choices(load(&header));
+    let choice = |index: usize| choices[index].1;
+    let algorithm = algorithm(choice(ALGORITHM));
+    let quota = QuotaSource {
+        config: core::array::from_fn(|word| choice(CONFIG + word)),
+        bytes: stated_bytes(load(&header)),
+        read: &|place, count| words_at(&file, place, count).unwrap_or_default(),
+    };
+    let kind = usize::try_from(choice(KIND)).ok().and_then(|kind| KINDS.get(kind));
+    let slots = kind.map_or(Slots::None, |(_, slots)| *slots);
+    let stated_buckets = match slots {
+        Slots::None => 0,
+        Slots::Wide | Slots::Compact => u32::try_from(choice(BUCKETS)).unwrap_or(0),
+    };
+    let form = TableForm {
+        is_compact: slots == Slots::Compact,
+        stated_buckets,
+        ring_words: choice(RING_WORDS),
+        begins_at: HEADER_BYTES as u64 + algorithm.map_or(0, |known| known.before_table),
+    };
+    let view = BlockView::new(form);
+    let counters = match slots {
+        Slots::None => Vec::new(),
+        Slots::Wide | Slots::Compact => words_at(&file, view.counters_at(), Counters::WORDS)?,
+    };
+    Ok(Description {
+        kind: kind.map(|(name, _)| *name),
+        algorithm: algorithm.map(|known| known.name),
+        quota: algorithm.map(|known| (known.quota)(&quota)),
+        capacity: view.capacity(),
+        slots: view.slots(),
+        keys: count_keys(&file, &view)?,
+        bytes,
+        stats: Stats::by_event(|event| Counters::total_in(&counters, event)),
+        problem,
+        choices: choices.to_vec(),
+    })
+}
+
+/// Opens a file for reading, without waiting for the other end of a pipe.
+fn open(path: &Path) -> Result<File, SharedError> {
+    let mut options = OpenOptions::new();
+    // The constant has the bits of the C library's `int`.
+    let no_wait = OFlags::NONBLOCK.bits().cast_signed();
+    let file = options.read(true).custom_flags(no_wait).open(path);
+    let file = file.map_err(SharedError::system("open the file"))?;
+    let kind = file.metadata().map_err(SharedError::system("read the file's length"))?.file_type();
+    if kind.is_file() { Ok(file) } else { Err(SharedError::Foreign) }
+}
+
+fn load(header: &[u64]) -> impl Fn(usize) -> u64 {
+    |word| header.get(word).copied().unwrap_or(0)
+}
+
+/// As many of `count` words as the file has from a place on.
+fn words_at(file: &File, place: u64, count: usize) -> Result<Vec<u64>, SharedError> {
+    let mut bytes = vec![0; count * size_of::<u64>()];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match file.read_at(&mut bytes[filled..], place.saturating_add(filled as u64)) {
+            Ok(0) => break,
+            Ok(more) => filled += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(SharedError::system("read the file")(error)),
+        }
+    }
+    let (words, _) = bytes[..filled].as_chunks();
+    Ok(words.iter().map(|word| u64::from_ne_bytes(*word)).collect())
+}
+
+/// About how many slots have a key, by a sample of the buckets.
+fn count_keys(file: &File, view: &BlockView) -> Result<u64, SharedError> {
+    let step = view.buckets().div_ceil(BUCKETS_READ_MAX).max(1);
+    let (mut keys, mut read) = (0, 0);
+    let mut bucket = 0;
+    while bucket < view.buckets() {
+        let words = words_at(file, view.bucket_at(bucket), view.bucket_words())?;
+        // The header may state more buckets than the file has.
+        if words.is_empty() {
+            break;
+        }
+        keys += view.keys_in(&words) as u64;
+        read += 1;
+        bucket += step;
+    }
+    if read == 0 {
+        return Ok(0);
+    }
+    let all = u128::from(keys) * u128::from(view.buckets()) / read;
+    Ok(u64::try_from(all).unwrap_or(u64::MAX))
+}
