@@ -1,7 +1,10 @@
-//! `tollgate`: tries rate limits on recorded traffic, checks rules files, and enforces them as a proxy.
+//! `tollgate`: tries rate limits on recorded traffic, checks rules files, and enforces them as a proxy; and
+//! shows the limits that processes share.
 
 mod args;
 mod check;
+#[cfg(target_os = "linux")]
+mod shm;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -11,10 +14,13 @@ use anyhow::{Context, Error, Result};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use tollgate_replay::{Plan, html_report, json_report, text_report};
 
-use crate::args::{CheckArgs, Cli, Command, ReplayArgs};
+use crate::args::{CheckArgs, Cli, Command, ReplayArgs, ShmArgs};
 
 /// The exit code of `check` when the file has mistakes.
 const MISTAKES: u8 = 1;
+/// The exit code of `shm` when something is no block, or a block that cannot be attached.
+#[cfg(target_os = "linux")]
+const NO_BLOCK: u8 = 1;
 /// The exit code of `--verify` when it found a difference.
 const DIFFERENT: u8 = 1;
 /// The exit code of a wrong option or an unreadable input.
@@ -30,6 +36,7 @@ fn main() -> ExitCode {
         (Command::Check(args), _) => check(&args),
         #[cfg(feature = "proxy")]
         (Command::Proxy(args), _) => tollgate_proxy::run(args.config(), print),
+        (Command::Shm(args), _) => shared_memory(&args),
         (Command::Replay(_), None) => unreachable!("a parsed command has its matches"),
     };
     outcome.unwrap_or_else(|error| {
@@ -77,6 +84,18 @@ fn check(args: &CheckArgs) -> Result<ExitCode> {
             Ok(ExitCode::from(MISTAKES))
         }
     }
+}
+
+#[cfg(target_os = "linux")]
+fn shared_memory(args: &ShmArgs) -> Result<ExitCode> {
+    let outcome = shm::run(args)?;
+    print(&outcome.text)?;
+    Ok(if outcome.is_good { ExitCode::SUCCESS } else { ExitCode::from(NO_BLOCK) })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn shared_memory(_: &ShmArgs) -> Result<ExitCode> {
+    anyhow::bail!("limits are shared by the processes of a machine on Linux only")
 }
 
 /// Writes to standard error. Ignores a closed pipe; `eprintln!` would panic.

@@ -4,6 +4,7 @@ mod check;
 #[cfg(feature = "proxy")]
 mod proxy;
 mod replay;
+mod shm;
 
 use clap::{Parser, Subcommand};
 
@@ -11,6 +12,9 @@ pub(crate) use check::CheckArgs;
 #[cfg(feature = "proxy")]
 pub(crate) use proxy::ProxyArgs;
 pub(crate) use replay::ReplayArgs;
+pub(crate) use shm::ShmArgs;
+#[cfg(target_os = "linux")]
+pub(crate) use shm::ShmCommand;
 
 /// Tries rate limits on recorded traffic, checks rules files, and enforces them as a proxy.
 #[derive(Debug, Parser)]
@@ -35,6 +39,10 @@ pub(crate) enum Command {
     #[cfg(feature = "proxy")]
     #[command(after_long_help = proxy::HELP)]
     Proxy(Box<ProxyArgs>),
+
+    /// Lists, shows and removes the limits that processes of this machine share (Linux)
+    #[command(after_long_help = shm::HELP)]
+    Shm(ShmArgs),
 }
 
 #[cfg(test)]

@@ -1,0 +1,51 @@
+//! `tollgate shm remove`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use tollgate::shared::SharedError;
+
+use super::Outcome;
+use super::blocks::{Block, entries, is_folder};
+
+const AFTERWARDS: &str = "Processes that have attached a block keep it. Those that start, or reload their rules, \
+                          create another: for them, all keys begin anew.\n";
+
+/// Removes a block, or a folder with nothing but blocks. Anything else is kept unless `force`, which never
+/// removes a folder's folders.
+pub(super) fn remove(path: &Path, force: bool) -> Result<Outcome> {
+    let is_folder = is_folder(path);
+    let paths = if is_folder { entries(path)? } else { vec![path.to_owned()] };
+    let others: Vec<String> = match force {
+        true => Vec::new(),
+        false => paths.iter().filter_map(|path| reason_to_keep(path)).collect(),
+    };
+    if !others.is_empty() {
+        let text = format!("{}nothing was removed: see --force\n", others.concat());
+        return Ok(Outcome { text, is_good: false });
+    }
+    for path in &paths {
+        fs::remove_file(path).with_context(|| cannot(path))?;
+    }
+    if is_folder {
+        fs::remove_dir(path).with_context(|| cannot(path))?;
+    }
+    let folder = is_folder.then(|| path.to_owned());
+    let removed =
+        paths.iter().chain(&folder).map(|path: &PathBuf| format!("removed {}\n", path.display()));
+    let text = removed.chain([AFTERWARDS.to_owned()]).collect();
+    Ok(Outcome { text, is_good: true })
+}
+
+fn cannot(path: &Path) -> String {
+    format!("cannot remove {}", path.display())
+}
+
+/// Why the file is kept: it is no block, or may be none.
+fn reason_to_keep(path: &Path) -> Option<String> {
+    match Block::at(path.to_owned()).content {
+        Ok(_) | Err(SharedError::OtherVersion { .. }) => None,
+        Err(error) => Some(format!("{}: {error}\n", path.display())),
+    }
+}
