@@ -358,6 +358,28 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     }
 }
 
+/// Where a limiter's words are.
+pub(super) trait Memory<P> {
+    type Error: From<BuildError>;
+
+    /// The memory for a table of some shape. It may replace the parameters, too.
+    fn find(&mut self, params: &mut P, shape: &TableShape<'_, P>) -> Result<Source, Self::Error>;
+
+    /// Moves what these parameters, or those of the shared overflow, keep themselves into that memory.
+    fn move_in(&self, _: &mut P, _: &Source) -> Result<(), Self::Error> {
+        Ok(())
+    }
+}
+
+/// The process's own memory.
+impl<P> Memory<P> for HugePages {
+    type Error = BuildError;
+
+    fn find(&mut self, _: &mut P, _: &TableShape<'_, P>) -> Result<Source, BuildError> {
+        Ok(Source::Own(*self))
+    }
+}
+
 /// The form of a table: it determines the memory that the table needs and how its words are read.
 #[cfg_attr(not(feature = "shared-memory"), expect(dead_code, reason = "for shared tables"))]
 pub(super) struct TableShape<'a, P> {
@@ -382,16 +404,15 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
     /// assert!(built.is_err());
     /// ```
     pub fn build(self) -> Result<Limiter<K, A, C>, BuildError> {
-        let huge_pages = self.huge_pages;
-        self.build_in(|_, _| Ok(Source::Own(huge_pages)))
+        let mut memory = self.huge_pages;
+        self.build_in(&mut memory)
     }
 
-    /// Builds a limiter in the memory that `find` has for a table of some shape. It may replace the
-    /// parameters, too.
-    pub(super) fn build_in<E: From<BuildError>>(
+    /// Builds a limiter in this memory.
+    pub(super) fn build_in<M: Memory<A::Params>>(
         self,
-        find: impl FnOnce(&mut A::Params, &TableShape<'_, A::Params>) -> Result<Source, E>,
-    ) -> Result<Limiter<K, A, C>, E> {
+        memory: &mut M,
+    ) -> Result<Limiter<K, A, C>, M::Error> {
         if self.capacity == 0 {
             return Err(BuildError::ZeroCapacity.into());
         }
@@ -402,7 +423,7 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
         let slots = self.slots.for_capacity(self.capacity);
         let (mut params, is_compact) =
             slots.fit(&self.algorithm, &self.quota, origin, self.skew)?;
-        let overflow = match self.on_full {
+        let mut overflow = match self.on_full {
             OnFull::SharedOverflow(quota) => {
                 let params = self.algorithm.params(&quota, origin);
                 Some(params.map_err(BuildError::OverflowQuota)?)
@@ -413,7 +434,7 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
         let (counts_decisions, overflow_params) = (self.count_decisions, overflow.as_ref());
         let shape =
             TableShape { is_compact, buckets, ring, counts_decisions, overflow: overflow_params };
-        let source = find(&mut params, &shape)?;
+        let source = memory.find(&mut params, &shape)?;
         let may_evict = matches!(self.on_full, OnFull::EvictNearestIdle);
         let take_over = TakeOver { skew: self.skew, may_evict };
         let table = match is_compact {
@@ -422,6 +443,9 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
         };
         let no_memory = |_| BuildError::OutOfMemory;
         let table = table.map_err(no_memory)?;
+        for params in core::iter::once(&mut params).chain(&mut overflow) {
+            memory.move_in(params, &source)?;
+        }
         let when_full = WhenFull::new(self.on_full, overflow, &source).map_err(no_memory)?;
         let seeds = self.seeds.unwrap_or_else(Seeds::random);
         let tally = self.count_decisions.then(|| Tally::within(&source)).transpose();

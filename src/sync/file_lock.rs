@@ -93,6 +93,14 @@ impl Drop for LockableFile {
     }
 }
 
+/// A value in a block that other processes map.
+pub(crate) trait InBlock<T>: core::fmt::Debug + Send + Sync {
+    fn get(&self) -> &T;
+
+    /// The lock of the block; `None`: another thread or process holds it.
+    fn try_lock(&self) -> Option<FileLock<'_>>;
+}
+
 /// The lock of a file, held until this is dropped. Its thread drops no [`LockableFile`] meanwhile.
 pub(crate) struct FileLock<'a> {
     file: &'a LockableFile,

@@ -34,7 +34,7 @@ pub use fault::{Fault, Loads, let_loads_return};
 #[cfg(all(feature = "std", not(tollgate_loom), not(tollgate_shuttle)))]
 pub(crate) use fault::{Fault, planted};
 #[cfg(feature = "shared-memory")]
-pub(crate) use file_lock::{FileLock, LockableFile};
+pub(crate) use file_lock::{FileLock, InBlock, LockableFile};
 #[cfg(feature = "std")]
 pub(crate) use stamped::StampedCell;
 #[cfg(feature = "std")]

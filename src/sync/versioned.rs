@@ -81,6 +81,12 @@ impl<const N: usize> VersionedCell<N> {
         Self { turn: AtomicU64::new(0), copies: core::array::from_fn(copy) }
     }
 
+    /// Leaves the cell as a process does that is killed before it has written a word.
+    #[cfg(all(test, feature = "shared-memory"))]
+    pub(crate) fn begin_as_if_killed(&self) {
+        self.turn.store(self.turn.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
+    }
+
     /// The number of the version in force.
     #[cfg(any(feature = "shared-memory", tollgate_loom))]
     #[inline]

@@ -23,6 +23,10 @@ unsafe impl Atomics for SharedLimit {}
 #[cfg(feature = "shared-memory")]
 unsafe impl<const N: usize> Atomics for crate::sync::VersionedCell<N> {}
 
+// SAFETY: atomic integers.
+#[cfg(feature = "shared-memory")]
+unsafe impl Atomics for crate::time::wall::WallWords {}
+
 #[cfg(not(feature = "shared-memory"))]
 mod imp {
     use super::{Atomics, OutOfMemory, Source};
@@ -55,7 +59,8 @@ mod imp {
 
     use super::super::block::{Block, piece_bytes};
     use super::{Atomics, OutOfMemory, Source};
-    use crate::sync::LockableFile;
+    use crate::sync::{FileLock, InBlock, LockableFile};
+    use core::time::Duration;
 
     /// A value in a box, or in a block that other processes map.
     pub(crate) struct Placed<T> {
@@ -97,6 +102,16 @@ mod imp {
                     Ok(Self { value, block: Some(pieces.block()) })
                 }
             }
+        }
+    }
+
+    impl<T: core::fmt::Debug + Send + Sync> InBlock<T> for Placed<T> {
+        fn get(&self) -> &T {
+            self
+        }
+
+        fn try_lock(&self) -> Option<FileLock<'_>> {
+            self.file()?.lock_within(Duration::ZERO)
         }
     }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
 use tollgate::shared::{Shared, SharedError};
-use tollgate::{Direct, FixedWindow, Limiter, OnFull, Quota};
+use tollgate::{Direct, Limiter, OnFull};
 
 use crate::{Folder, KINDS, quota};
 
@@ -78,13 +78,6 @@ fn files_are_private_unless_asked_otherwise() {
     fs::remove_file(folder.path()).expect("removed");
     drop(KINDS[0].build(&folder.shared().mode(0o660), quota(10)).expect("created"));
     assert_eq!(mode(), 0o660);
-}
-
-#[test]
-fn choices_that_keep_state_in_a_process_are_refused() {
-    let aligned = Limiter::<u64>::builder(Quota::per_day(1)).algorithm(FixedWindow::aligned());
-    let error = aligned.build_shared(&Shared::anonymous()).expect_err("refused");
-    assert!(error.to_string().contains("FixedWindow::aligned keeps state in its process"));
 }
 
 #[test]

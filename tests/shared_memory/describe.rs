@@ -51,6 +51,8 @@ fn quotas_are_told_in_words() {
         assert_eq!(named("gcra", "100/d burst 7", slots), "1 every 864s, 7 at once");
         assert_eq!(named("leaky-queue", "2/s burst 3", slots), "1 every 500ms, 3 may wait");
         assert_eq!(named("fixed-window", "9/min", slots), "9 in each window of 60s");
+        let aligned = named("fixed-window-aligned", "9/min", slots);
+        assert_eq!(aligned, "9 in each window of 60s by the wall clock");
     }
     let wide = SlotLayout::Wide;
     assert_eq!(named("sub-windows", "9/min", wide), "9 in 60s, by 6 sub-windows");
@@ -65,7 +67,8 @@ fn quotas_are_told_in_words() {
 #[test]
 fn a_quota_that_changes_is_told_as_it_is_in_force() {
     let folder = Folder::new();
-    let builder = Limiter::<u64>::builder(quota(9)).algorithm(DynamicGcra::new()).capacity(50);
+    let builder =
+        Limiter::<u64>::builder(Quota::per_hour(9)).algorithm(DynamicGcra::new()).capacity(50);
     let gate = builder.build_shared(&folder.shared()).expect("created");
     assert!(gate.check(&1).is_ok() && gate.check(&2).is_ok());
     for limit in 1..9 {

@@ -42,7 +42,7 @@ const fn kind(algorithm: &'static str, slots: SlotLayout) -> Kind {
     Kind { algorithm, slots }
 }
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     kind("gcra", SlotLayout::Wide),
     kind("gcra", SlotLayout::Compact),
     kind("leaky-queue", SlotLayout::Compact),
@@ -51,6 +51,7 @@ const KINDS: [Kind; 8] = [
     kind("sub-windows", SlotLayout::Wide),
     kind("sliding-counter", SlotLayout::Wide),
     kind("sliding-log", SlotLayout::Wide),
+    kind("fixed-window-aligned", SlotLayout::Wide),
 ];
 
 /// A period of which no test sees the end.

@@ -13,6 +13,8 @@ use crate::algo::{
     Visitor, sealed::Sealed,
 };
 use crate::decision::{Denied, Permit};
+#[cfg(feature = "shared-memory")]
+use crate::time::wall::WallClock;
 use crate::time::{Clock, Tick};
 
 /// As the algorithm itself: a snapshot of a limiter of either type restores to the other.
@@ -27,6 +29,11 @@ impl Rebase for AnyParams {
 
     fn wall_ahead_nanos(&self) -> i64 {
         each_machine!(self, each => each.wall_ahead_nanos())
+    }
+
+    #[cfg(feature = "shared-memory")]
+    fn wall_clock_mut(&mut self) -> Option<&mut WallClock> {
+        each_machine!(self, each => each.wall_clock_mut())
     }
 
     fn wall_shift_nanos(&self) -> u64 {

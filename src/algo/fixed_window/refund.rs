@@ -111,6 +111,11 @@ impl Rebase for FixedWindowParams {
         self.wall_time.ahead_nanos()
     }
 
+    #[cfg(feature = "shared-memory")]
+    fn wall_clock_mut(&mut self) -> Option<&mut WallClock> {
+        self.wall.as_mut()
+    }
+
     #[cfg(feature = "std")]
     fn wall_shift_nanos(&self) -> u64 {
         self.wall.as_ref().map_or(0, WallClock::shift_nanos)

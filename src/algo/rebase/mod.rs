@@ -17,6 +17,8 @@ use core::time::Duration;
 use super::StateMachine;
 use super::grid::Grid;
 use crate::time::Tick;
+#[cfg(feature = "shared-memory")]
+use crate::time::wall::WallClock;
 
 /// The number of values that distinguish two machines.
 pub const CONFIG_WORDS: usize = 8;
@@ -129,6 +131,13 @@ pub trait Rebase: StateMachine {
     /// How far wall time is ahead of the clock, if windows follow the wall clock.
     fn wall_ahead_nanos(&self) -> i64 {
         0
+    }
+
+    /// The wall clock that windows follow, if they do.
+    #[cfg(feature = "shared-memory")]
+    #[doc(hidden)]
+    fn wall_clock_mut(&mut self) -> Option<&mut WallClock> {
+        None
     }
 
     /// By how much the clock's origin counts as earlier, if windows follow the wall clock.

@@ -1,22 +1,22 @@
 //! Builds a limiter, keyed or not, in a block that is found or created.
 
+use core::marker::PhantomData;
+
 use super::header::{Form, Kind};
 use super::site::{Site, build_at};
 use super::{Shared, SharedError};
 use crate::algo::{Algorithm, CONFIG_WORDS, Rebase, StateMachine};
 use crate::limiter::Limiter;
-use crate::limiter::builder::{Builder, TableShape};
+use crate::limiter::builder::{BuildError, Builder, Memory, TableShape};
 use crate::limiter::direct::Direct;
 use crate::limiter::direct_builder::DirectBuilder;
-use crate::table::{OneBucket, Source, Table, Tally};
+use crate::table::{OneBucket, Placed, Source, Table, Tally};
 use crate::time::Clock;
 use crate::time::monotonic_clock::MonotonicClock;
+use crate::time::wall::WallWords;
 
 /// Parameters that a block is compared with.
 pub(crate) trait Content<P> {
-    /// Bytes of a block that they take themselves.
-    const BLOCK_BYTES: usize = 0;
-
     /// The number of the algorithm.
     fn algorithm(params: &P) -> u64;
 
@@ -28,11 +28,16 @@ pub(crate) trait Content<P> {
         Self::config(params, origin)
     }
 
-    /// The choice that cannot be shared, if there is one.
-    fn unshared(params: &P) -> Option<&'static str>;
+    /// Bytes of a block that they take themselves.
+    fn block_bytes(params: &mut P) -> usize;
 
-    /// Takes from the block what all processes have in common.
+    /// Takes from the block what comes before the table: a quota that all processes have in common.
     fn place(_: &mut P, _: &Source) -> Result<(), SharedError> {
+        Ok(())
+    }
+
+    /// Moves what changes while windows follow the wall clock into the block, behind the table.
+    fn move_in(_: &mut P, _: &Source) -> Result<(), SharedError> {
         Ok(())
     }
 }
@@ -49,8 +54,16 @@ impl<P: Rebase> Content<P> for Fixed {
         params.config_words(origin)
     }
 
-    fn unshared(params: &P) -> Option<&'static str> {
-        (!params.is_still()).then_some("FixedWindow::aligned")
+    fn block_bytes(params: &mut P) -> usize {
+        params.wall_clock_mut().map_or(0, |_| Placed::<WallWords>::BLOCK_BYTES)
+    }
+
+    fn move_in(params: &mut P, source: &Source) -> Result<(), SharedError> {
+        if let Some(wall) = params.wall_clock_mut() {
+            let words = Placed::new(source, wall.unread_words());
+            wall.move_to(Box::new(words.map_err(|_| BuildError::OutOfMemory)?));
+        }
+        Ok(())
     }
 }
 
@@ -92,29 +105,43 @@ pub(crate) fn build_table<K: ?Sized, A: Algorithm, T: Content<A::Params>>(
     build_at(shared, builder.seeds, |site| {
         let mut begun = builder.with_clock(site.clock());
         begun.seeds = Some(site.seeds());
-        begun.build_in(|params, shape| {
-            let source = site.source(table_form::<A::Params, T>(params, shape, site)?)?;
-            T::place(params, &source)?;
-            Ok(source)
-        })
+        begun.build_in(&mut SharedMemory::<T>(site, PhantomData))
     })
 }
 
+/// The memory of a site, for parameters that `T` knows.
+struct SharedMemory<'a, 's, T>(&'a mut Site<'s>, PhantomData<T>);
+
+impl<P: StateMachine, T: Content<P>> Memory<P> for SharedMemory<'_, '_, T> {
+    type Error = SharedError;
+
+    fn find(&mut self, params: &mut P, shape: &TableShape<'_, P>) -> Result<Source, SharedError> {
+        let form = table_form::<P, T>(params, shape, self.0.clock().unix_origin_nanos());
+        let source = self.0.source(form)?;
+        T::place(params, &source)?;
+        Ok(source)
+    }
+
+    fn move_in(&self, params: &mut P, source: &Source) -> Result<(), SharedError> {
+        T::move_in(params, source)
+    }
+}
+
 fn table_form<P: StateMachine, T: Content<P>>(
-    params: &P,
+    params: &mut P,
     shape: &TableShape<'_, P>,
-    site: &Site<'_>,
-) -> Result<Form, SharedError> {
+    origin: u64,
+) -> Form {
     let &TableShape { is_compact, buckets, ring, counts_decisions, overflow } = shape;
-    check_shared::<P, T>(params)?;
-    let origin = site.clock().unix_origin_nanos();
+    let own = T::block_bytes(params);
     let parts = [
-        T::BLOCK_BYTES,
+        own,
         Table::block_bytes(is_compact, buckets, ring),
-        overflow.map_or(0, OneBucket::block_bytes),
+        // Windows of the overflow follow the wall clock if the others do.
+        overflow.map_or(0, |params| OneBucket::block_bytes(params).saturating_add(own)),
         if counts_decisions { Tally::BLOCK_BYTES } else { 0 },
     ];
-    Ok(Form {
+    Form {
         kind: if is_compact { Kind::Compact } else { Kind::Wide },
         algorithm: T::algorithm(params),
         config: T::config(params, origin),
@@ -123,13 +150,6 @@ fn table_form<P: StateMachine, T: Content<P>>(
         counts_decisions,
         overflow: overflow.map_or([0; CONFIG_WORDS], |params| T::overflow_config(params, origin)),
         bytes: parts.into_iter().fold(0, usize::saturating_add),
-    })
-}
-
-fn check_shared<P, T: Content<P>>(params: &P) -> Result<(), SharedError> {
-    match T::unshared(params) {
-        Some(choice) => Err(SharedError::NotShared { choice }),
-        None => Ok(()),
     }
 }
 
@@ -163,8 +183,7 @@ pub(crate) fn build_bucket<A: Algorithm, T: Content<A::Params>>(
     build_at(shared, None, |site| {
         let clock = site.clock();
         builder.build_in(clock, |params| {
-            check_shared::<A::Params, T>(params)?;
-            let bytes = OneBucket::block_bytes(params).saturating_add(T::BLOCK_BYTES);
+            let bytes = T::block_bytes(params).saturating_add(OneBucket::block_bytes(params));
             let source = site.source(Form {
                 kind: Kind::Direct,
                 algorithm: T::algorithm(params),
@@ -176,6 +195,7 @@ pub(crate) fn build_bucket<A: Algorithm, T: Content<A::Params>>(
                 bytes,
             })?;
             T::place(params, &source)?;
+            T::move_in(params, &source)?;
             Ok(source)
         })
     })

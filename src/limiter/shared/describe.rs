@@ -142,7 +142,7 @@ pub fn describe(path: impl AsRef<Path>) -> Result<Description, SharedError> {
     };
     Ok(Description {
         kind: kind.map(|(name, _)| *name),
-        algorithm: algorithm.map(|known| known.name),
+        algorithm: algorithm.map(|known| known.name(&quota.config)),
         quota: algorithm.map(|known| (known.quota)(&quota)),
         capacity: view.capacity(),
         slots: view.slots(),

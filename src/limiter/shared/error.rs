@@ -63,11 +63,6 @@ pub enum SharedError {
         /// The value of this process.
         expected: u64,
     },
-    /// This choice keeps state in the process.
-    NotShared {
-        /// The choice.
-        choice: &'static str,
-    },
 }
 
 impl SharedError {
@@ -119,9 +114,6 @@ impl fmt::Display for SharedError {
             ),
             Self::Spoilt { field } => {
                 write!(f, "shared memory: {field} was spoilt by another program: remove the file")
-            }
-            Self::NotShared { choice } => {
-                write!(f, "shared memory: {choice} keeps state in its process: choose another")
             }
         }
     }

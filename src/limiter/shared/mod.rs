@@ -42,8 +42,6 @@
 //!   hot-key leases. [Counts](crate::stats::Stats) are of all processes.
 //! - A quota cannot be changed while it is in use, but that of a
 //!   [`DynamicGcra`](crate::dynamic::DynamicGcra). Processes with another quota need another file.
-//! - [`FixedWindow::aligned`](crate::FixedWindow::aligned) follows the wall clock in its process, and is
-//!   refused.
 //! - After a restart of the machine the clock begins anew. A file that has outlived it is refused:
 //!   remove it.
 

@@ -11,7 +11,7 @@ use crate::table::block::{HEADER_BYTES, piece_bytes};
 /// An algorithm by the number that a header has.
 pub(super) struct NumberedAlgorithm {
     number: u64,
-    pub(super) name: &'static str,
+    name: &'static str,
     /// Bytes of a block before its table.
     pub(super) before_table: u64,
     /// The quota in words.
@@ -36,6 +36,8 @@ const fn row(
     NumberedAlgorithm { number, name, before_table: 0, quota }
 }
 
+const FIXED_WINDOW: u64 = 3;
+
 type ChangingQuota = VersionedCell<QUOTA_WORDS>;
 
 /// The creator's quota, which is followed by the one in force.
@@ -45,9 +47,7 @@ const CHANGING_QUOTA_BYTES: u64 = piece_bytes::<ChangingQuota>(1) as u64;
 static ALGORITHMS: [NumberedAlgorithm; 9] = [
     row(1, "gcra", |source| source.bucket("at once")),
     row(2, "leaky-queue", |source| source.bucket("may wait")),
-    row(3, "fixed-window", |source| {
-        format!("{} in each window of {:?}", source.config[2], source.span(source.config[3]))
-    }),
+    row(FIXED_WINDOW, "fixed-window", |source| source.window()),
     row(4, "warm-up", |source| format!("1 every {:?} when warm", source.span(source.config[3]))),
     row(5, "sub-windows", |source| {
         let count = source.config[3].saturating_add(1);
@@ -69,7 +69,28 @@ pub(super) fn algorithm(number: u64) -> Option<&'static NumberedAlgorithm> {
     ALGORITHMS.iter().find(|known| known.number == number)
 }
 
+impl NumberedAlgorithm {
+    /// Its name, with these options.
+    pub(super) fn name(&self, config: &[u64; CONFIG_WORDS]) -> &'static str {
+        match self.number == FIXED_WINDOW && is_aligned(config) {
+            true => "fixed-window-aligned",
+            false => self.name,
+        }
+    }
+}
+
+/// Whether windows are those of the wall clock: one unit long.
+fn is_aligned(config: &[u64; CONFIG_WORDS]) -> bool {
+    config[3] == 1
+}
+
 impl QuotaSource<'_> {
+    fn window(&self) -> String {
+        let [_, _, limit, units, ..] = self.config;
+        let by = if is_aligned(&self.config) { " by the wall clock" } else { "" };
+        format!("{limit} in each window of {:?}{by}", self.span(units))
+    }
+
     /// The time of so many units of the grid.
     fn span(&self, count: u64) -> Duration {
         let [units, nanos, ..] = self.config;

@@ -73,9 +73,6 @@ impl SharedQuota {
 struct Changing;
 
 impl Content<DynamicGcraParams> for Changing {
-    /// The creator's quota, which sets the size of a unit, and the one in force.
-    const BLOCK_BYTES: usize = 2 * PlacedQuota::BLOCK_BYTES;
-
     fn algorithm(_: &DynamicGcraParams) -> u64 {
         DYNAMIC_GCRA
     }
@@ -94,8 +91,9 @@ impl Content<DynamicGcraParams> for Changing {
         config
     }
 
-    fn unshared(_: &DynamicGcraParams) -> Option<&'static str> {
-        None
+    /// Of the creator's quota, which sets the size of a unit, and the one in force.
+    fn block_bytes(_: &mut DynamicGcraParams) -> usize {
+        2 * PlacedQuota::BLOCK_BYTES
     }
 
     fn place(params: &mut DynamicGcraParams, source: &Source) -> Result<(), SharedError> {

@@ -77,6 +77,12 @@ impl WallEdges {
         self.until
     }
 
+    /// How far wall time is ahead of the limiter's clock in the end.
+    #[cfg(feature = "shared-memory")]
+    pub(super) fn ahead(&self) -> i64 {
+        self.after.ahead
+    }
+
     pub(super) fn shift(&self) -> u64 {
         self.shift
     }

@@ -14,6 +14,10 @@
 //! - A caller's instant may lie ahead of the limiter's clock. It is placed by the wall clock of now, in the
 //!   same way, and nothing is published for it: the edges in between are still to come.
 //!
+//! In a block that several processes map, a thread replaces the mapping only while it holds the block's lock,
+//! for which it does not wait. So it can take over from a process that was killed in the middle of a
+//! replacement.
+//!
 //! A window that is held because the wall clock was set back needs no state of its own. The next mapping is
 //! a function of the one before, which says which window was in force.
 //!
@@ -31,6 +35,8 @@ use std::sync::Arc;
 pub(crate) use edges::Placed;
 use edges::{WORDS, WallEdges};
 
+#[cfg(feature = "shared-memory")]
+use crate::sync::InBlock;
 use crate::sync::{Fault, SharedNanos, VersionedCell, planted};
 use crate::time::{Clock, Tick};
 
@@ -42,17 +48,65 @@ const ATTEMPTS: usize = 3;
 
 /// The wall clock as one limiter's windows follow it. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct WallClock(Arc<Shared>);
+#[allow(unreachable_pub, reason = "in a trait that is public and hidden")]
+pub struct WallClock(Arc<Followed>);
 
 #[derive(Debug)]
-struct Shared {
-    edges: VersionedCell<WORDS>,
+struct Followed {
+    words: Words,
     period: u64,
     /// Wall time less Unix time, by the first offset.
     base: i128,
     first_offset_secs: i32,
+}
+
+/// What changes.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct WallWords {
+    edges: VersionedCell<WORDS>,
     /// The offset in force from the next edge on, in two's complement.
     offset_secs: SharedNanos,
+}
+
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one of them, on the heap")]
+enum Words {
+    Own(WallWords),
+    #[cfg(feature = "shared-memory")]
+    Block(Box<dyn InBlock<WallWords>>),
+}
+
+impl core::ops::Deref for Words {
+    type Target = WallWords;
+
+    #[inline(always)]
+    fn deref(&self) -> &WallWords {
+        match self {
+            Self::Own(words) => words,
+            #[cfg(feature = "shared-memory")]
+            Self::Block(words) => words.get(),
+        }
+    }
+}
+
+impl Words {
+    /// Replaces the mapping by `next` of it; not if another thread is doing so, or if there is none.
+    fn replace(&self, mut next: impl FnMut(WallEdges) -> Option<WallEdges>) {
+        let mut next = |words: &[u64; WORDS]| {
+            next(WallEdges::from_words(*words)).map(WallEdges::to_words).ok_or(())
+        };
+        // Whoever finds another at work does without the publication.
+        match self {
+            Self::Own(words) => drop(words.edges.replace(&mut next)),
+            #[cfg(feature = "shared-memory")]
+            Self::Block(words) => {
+                if let Some(_alone) = words.try_lock() {
+                    let _ = words.get().edges.replace_after_death(&mut next);
+                }
+            }
+        }
+    }
 }
 
 impl WallClock {
@@ -61,27 +115,44 @@ impl WallClock {
     pub(crate) fn new(period: u64, ahead: i64, unix_origin_nanos: u64, offset_secs: i32) -> Self {
         let base = i128::from(ahead) - i128::from(unix_origin_nanos);
         let edges = VersionedCell::new(&WallEdges::unread(ahead).to_words());
-        let first_offset_secs = offset_secs;
-        let offset_secs = SharedNanos::default();
-        let wall = Self(Arc::new(Shared { edges, period, base, first_offset_secs, offset_secs }));
-        wall.set_offset_secs(first_offset_secs);
+        let words = Words::Own(WallWords { edges, offset_secs: SharedNanos::default() });
+        let wall = Self(Arc::new(Followed { words, period, base, first_offset_secs: offset_secs }));
+        wall.set_offset_secs(offset_secs);
         wall
+    }
+
+    /// The words of a wall clock that was not read yet.
+    #[cfg(feature = "shared-memory")]
+    pub(crate) fn unread_words(&self) -> WallWords {
+        let ahead = WallEdges::from_words(self.0.words.edges.read()).ahead();
+        let edges = VersionedCell::new(&WallEdges::unread(ahead).to_words());
+        let offset_secs = SharedNanos::default();
+        offset_secs.set(self.0.words.offset_secs.read());
+        WallWords { edges, offset_secs }
+    }
+
+    /// The same wall clock with words in a block.
+    #[cfg(feature = "shared-memory")]
+    pub(crate) fn move_to(&mut self, words: Box<dyn InBlock<WallWords>>) {
+        let Followed { period, base, first_offset_secs, .. } = *self.0;
+        let words = Words::Block(words);
+        self.0 = Arc::new(Followed { words, period, base, first_offset_secs });
     }
 
     /// Changes the offset from UTC, from the next edge on.
     pub(crate) fn set_offset_secs(&self, offset_secs: i32) {
-        self.0.offset_secs.set(i64::from(offset_secs).cast_unsigned());
+        self.0.words.offset_secs.set(i64::from(offset_secs).cast_unsigned());
     }
 
     /// Whole periods that are added to wall time: the clock's origin counts as so much earlier.
     pub(crate) fn shift_nanos(&self) -> u64 {
-        WallEdges::from_words(self.0.edges.read()).shift()
+        WallEdges::from_words(self.0.words.edges.read()).shift()
     }
 
     /// Where `now` lies; if it has passed an edge, by the clock's present wall time.
     #[inline(always)]
     pub(crate) fn place(&self, now: Tick, clock: &impl Clock) -> Placed {
-        let edges = WallEdges::from_words(self.0.edges.read());
+        let edges = WallEdges::from_words(self.0.words.edges.read());
         if now.as_nanos() < edges.until() {
             return edges.place(now.as_nanos(), self.0.period);
         }
@@ -89,7 +160,7 @@ impl WallClock {
     }
 }
 
-impl Shared {
+impl Followed {
     /// Reads the wall clock, publishes the next mapping if it is time, and places `now`.
     #[cold]
     #[inline(never)]
@@ -99,14 +170,13 @@ impl Shared {
             edges.next(now, ahead, self.period, !planted(Fault::WindowNotHeld))
         };
         let mut edges = seen;
-        // If another thread is replacing it, this one does without the publication.
-        let _ = self.edges.replace(|words| {
-            edges = WallEdges::from_words(*words);
+        self.words.replace(|current| {
+            edges = current;
             if here < edges.until() {
-                return Err(());
+                return None;
             }
             edges = next(edges, here);
-            Ok(edges.to_words())
+            Some(edges)
         });
         if now >= edges.until() {
             edges = next(edges, now);
@@ -136,7 +206,7 @@ impl Shared {
 
     /// By how much the offset moves the windows: whole periods move nothing.
     fn moved(&self) -> i128 {
-        let offset_secs = i128::from(self.offset_secs.read().cast_signed());
+        let offset_secs = i128::from(self.words.offset_secs.read().cast_signed());
         (offset_secs - i128::from(self.first_offset_secs)) * SECOND % i128::from(self.period)
     }
 }

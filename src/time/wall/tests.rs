@@ -20,6 +20,80 @@ fn followed(period: u64) -> (WallClock, ManualClock) {
     (wall_clock(period), ManualClock::starting_at_unix_nanos(BEGIN))
 }
 
+/// Words in a block, of which this test has the only copy.
+#[cfg(feature = "shared-memory")]
+#[derive(Clone, Debug)]
+struct InTestBlock(Arc<(WallWords, crate::sync::LockableFile)>);
+
+#[cfg(feature = "shared-memory")]
+impl InBlock<WallWords> for InTestBlock {
+    fn get(&self) -> &WallWords {
+        &self.0.0
+    }
+
+    fn try_lock(&self) -> Option<crate::sync::FileLock<'_>> {
+        self.0.1.lock_within(Duration::from_secs(60))
+    }
+}
+
+/// The wall clocks of two processes that share their words.
+#[cfg(feature = "shared-memory")]
+fn shared(period: u64) -> [WallClock; 2] {
+    use rustix::fs::{MemfdFlags, memfd_create};
+    let file = memfd_create("wall", MemfdFlags::CLOEXEC).expect("a file");
+    let file = crate::sync::LockableFile::new(file.into());
+    let words = InTestBlock(Arc::new((wall_clock(period).unread_words(), file)));
+    [(); 2].map(|()| {
+        let mut wall = wall_clock(period);
+        wall.move_to(Box::new(words.clone()));
+        wall
+    })
+}
+
+#[cfg(feature = "shared-memory")]
+#[test]
+fn a_window_that_one_process_holds_is_held_by_the_other() {
+    let [one, other] = shared(MINUTE);
+    let clock = ManualClock::starting_at_unix_nanos(BEGIN);
+    let (first, left, _) = seen(&one, &clock);
+    step(&clock, -HOUR.cast_signed());
+    advance(&clock, left);
+    // One that had not read the mapping before would follow the wall clock back.
+    for minute in 0..60 {
+        let wall = if minute % 7 == 0 { &one } else { &other };
+        assert_eq!(seen(wall, &clock).0, first);
+        advance(&clock, MINUTE);
+    }
+    assert_eq!(seen(&other, &clock), (first + 1, MINUTE, first + 1));
+    assert_eq!(seen(&one, &clock), (first + 1, MINUTE, first + 1));
+}
+
+#[cfg(feature = "shared-memory")]
+#[test]
+fn an_offset_that_one_process_changes_holds_in_the_other() {
+    let [one, other] = shared(24 * HOUR);
+    let clock = ManualClock::starting_at_unix_nanos(BEGIN);
+    let (_, left, _) = seen(&one, &clock);
+    one.set_offset_secs(3_600);
+    advance(&clock, left);
+    // The local day begins an hour earlier from then on.
+    assert_eq!(seen(&other, &clock).1, 23 * HOUR);
+}
+
+#[cfg(feature = "shared-memory")]
+#[test]
+fn after_a_process_died_in_a_replacement_the_next_one_goes_on() {
+    let [one, other] = shared(MINUTE);
+    let clock = ManualClock::starting_at_unix_nanos(BEGIN);
+    let (first, left, _) = seen(&one, &clock);
+    // As a killed process leaves it.
+    one.0.words.edges.begin_as_if_killed();
+    advance(&clock, left);
+    assert_eq!(seen(&other, &clock), (first + 1, MINUTE, first + 1));
+    let until = |wall: &WallClock| WallEdges::from_words(wall.0.words.edges.read()).until();
+    assert_eq!(until(&one), left + MINUTE, "the next mapping is published");
+}
+
 fn wall_time(placed: Placed, now: u64) -> u64 {
     now.checked_add_signed(placed.ahead_nanos).expect("wall time begins before")
 }
@@ -200,7 +274,7 @@ fn a_reading_that_was_interrupted_is_repeated_and_the_shortest_one_is_used() {
 fn while_a_replacement_is_halted_the_others_place_by_the_wall_clock() {
     let (wall, clock) = followed(MINUTE);
     let (first, left, _) = seen(&wall, &clock);
-    let halted = wall.0.edges.replace(|_| {
+    let halted = wall.0.words.edges.replace(|_| {
         step(&clock, HOUR.cast_signed());
         advance(&clock, left);
         assert_eq!(seen(&wall, &clock).0, first + 61);
