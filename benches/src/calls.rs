@@ -43,6 +43,17 @@ impl Calls {
         self.slow += u64::from(nanos > SLOW_NANOS);
     }
 
+    /// Adds calls that took equally long, as [`durations`](Self::durations) gives them.
+    pub fn record_all(&mut self, nanos: u64, count: u64) {
+        self.nanos.saturating_record_n(nanos, count);
+        self.slow += if nanos > SLOW_NANOS { count } else { 0 };
+    }
+
+    /// How long calls took in nanoseconds, to three digits, and how many of them took as long.
+    pub fn durations(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.nanos.iter_recorded().map(|at| (at.value_iterated_to(), at.count_at_value()))
+    }
+
     /// Runs `work` on this thread, and counts how often the system preempted the thread meanwhile.
     /// Returns the nanoseconds that it took.
     pub fn watch(&mut self, counter: &Counter, work: impl FnOnce(&mut Self)) -> u64 {
@@ -119,6 +130,16 @@ mod tests {
         let row = CallsRow::from(&one);
         assert_eq!((row.calls, row.slow, row.nanos(50.0)), (1_001, 1, Some(501)));
         assert!(row.max_nanos >= 200_000);
+    }
+
+    #[test]
+    fn calls_of_another_process_are_added_by_their_durations() {
+        let (mut one, mut other) = (Calls::new("a"), Calls::new("a"));
+        (1..=500).for_each(|nanos| one.record(nanos));
+        (501..=1_000).chain([200_000]).for_each(|nanos| other.record(nanos));
+        other.durations().for_each(|(nanos, count)| one.record_all(nanos, count));
+        let row = CallsRow::from(&one);
+        assert_eq!((row.calls, row.slow, row.nanos(50.0)), (1_001, 1, Some(501)));
     }
 
     #[test]

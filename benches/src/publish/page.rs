@@ -12,8 +12,8 @@ use super::{goals, lines, questions, ratios};
 use crate::markdown::table;
 use crate::saved::{CallsRow, Item, Saved, Section, TimedRow};
 
-/// The tables of what is granted, by the beginnings of their titles.
-const GRANTED: [&str; 2] = ["forgets: ", "over-grants: "];
+/// The tables that the page shows in full, by the beginnings of their titles: what is granted, and processes.
+const WHOLE: [&str; 3] = ["forgets: ", "over-grants: ", "processes: "];
 /// The number of comparisons that are listed for each bench, by their worst loss; of times, and of the rest.
 const WORST: usize = 4;
 
@@ -134,7 +134,7 @@ pub(super) fn page(folder: &str, all: &[Saved]) -> String {
     );
     text.push_str(&goals::section(all));
     text.push_str(&questions::section(all));
-    granted(&mut text, all);
+    whole(&mut text, all);
     text.push_str("## Plots\n\n");
     for Plot { file, caption, .. } in PLOTS.iter().filter(|plot| plot.draw(all).is_some()) {
         let _ = writeln!(text, "{caption}:\n\n![{caption}]({file})\n");
@@ -144,12 +144,13 @@ pub(super) fn page(folder: &str, all: &[Saved]) -> String {
     format!("{}\n", text.trim_end())
 }
 
-/// Over-grants of limiters: to threads that race, and to keys that were forgotten.
-fn granted(text: &mut String, all: &[Saved]) {
+/// Over-grants of limiters, to threads that race and to keys that were forgotten; and limiters of several
+/// processes.
+fn whole(text: &mut String, all: &[Saved]) {
     let mut items = all.iter().flat_map(Saved::items).peekable();
     while let Some(item) = items.next() {
         let Item::Text { title, header, rows } = item else { continue };
-        if !GRANTED.iter().any(|name| title.starts_with(name)) {
+        if !WHOLE.iter().any(|name| title.starts_with(name)) {
             continue;
         }
         let _ = writeln!(text, "## {}\n", capitalised(title));
