@@ -69,11 +69,16 @@ fn quota_of(cells: u64, period: Duration) -> Quota {
 
 impl Kind {
     fn build(self, shared: &Shared, quota: Quota) -> Result<Gate, SharedError> {
+        self.build_for(1_000, shared, quota)
+    }
+
+    /// For so many keys.
+    fn build_for(self, keys: u64, shared: &Shared, quota: Quota) -> Result<Gate, SharedError> {
         let algorithm: AnyAlgorithm = self.algorithm.parse().expect("an algorithm");
         Limiter::builder(quota)
             .algorithm(algorithm)
             .slots(self.slots)
-            .capacity(1_000)
+            .capacity(keys)
             .on_full(OnFull::Deny)
             .build_shared(shared)
     }

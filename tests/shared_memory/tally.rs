@@ -103,11 +103,11 @@ impl Tally {
         self.words()[STATE].load(Ordering::Relaxed) == OVER
     }
 
-    /// Counts a decision.
+    /// Counts a decision. Cells are counted of the keys that the tally is for.
     pub(crate) fn note(&self, key: u64, is_admitted: bool) {
-        if is_admitted {
-            let index = HEAD + usize::try_from(key).expect("few keys");
-            self.words()[index].fetch_add(1, Ordering::Relaxed);
+        let counted = self.words()[HEAD..].get(usize::try_from(key).expect("64 bits"));
+        if let Some(cells) = counted.filter(|_| is_admitted) {
+            cells.fetch_add(1, Ordering::Relaxed);
         }
         self.words()[ASKED].fetch_add(1, Ordering::Relaxed);
     }

@@ -21,30 +21,30 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Task {
     /// An index of [`KINDS`].
     pub(crate) kind: usize,
+    /// Of the limiter, in keys.
+    pub(crate) capacity: u64,
     /// The cells of each key in a period.
     pub(crate) cells: u64,
     pub(crate) period: Duration,
-    /// It asks for the keys 0 to this.
+    /// It asks for the keys 0 to this, whose cells it counts.
     pub(crate) keys: u64,
     /// How often it asks in all.
     pub(crate) asks: u64,
-    /// Zero: it asks for the keys in turn. Otherwise for the keys that [`mixed`] draws from this seed.
+    /// Zero: it asks for these keys in turn. Otherwise for those that [`mixed`] draws from this seed.
     pub(crate) seed: u64,
 }
 
 impl Task {
     /// Keys in turn, of which no cell comes back while a test runs.
     pub(crate) fn in_turn(kind: usize, cells: u64, keys: u64, asks: u64) -> Self {
-        Self { kind, cells, period: YEAR, keys, asks, seed: 0 }
+        Self { kind, capacity: 1_000, cells, period: YEAR, keys, asks, seed: 0 }
     }
 }
 
-/// A few keys half the time, and any of them the other half.
+/// So many keys half the time, and a key that is drawn once the other half: what a killed process leaves of it
+/// is not finished by a later request for the same key.
 fn mixed(seed: u64, keys: u64) -> impl Iterator<Item = u64> {
-    words(seed).map(move |word| {
-        let key = word >> 32;
-        if word & 1 == 0 { key % keys } else { key % 64.min(keys) }
-    })
+    words(seed).map(move |word| if word & 1 == 0 { (word >> 32) % keys } else { word | 1 << 63 })
 }
 
 /// A worker process.
@@ -55,10 +55,11 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn start(path: &Path, task: Task) -> Self {
-        let Task { kind, cells, period, keys, asks, seed } = task;
+        let Task { kind, capacity, cells, period, keys, asks, seed } = task;
         let (tally, period) = (Tally::new(keys), period.as_nanos());
         let mut command = this_test("workers::work");
-        let numbers = format!("{kind} {cells} {period} {keys} {asks} {seed} {}", tally.fd());
+        let numbers =
+            format!("{kind} {capacity} {cells} {period} {keys} {asks} {seed} {}", tally.fd());
         let child = command.env(VARIABLE, format!("{numbers} {}", path.display())).spawn();
         Self { child: child.expect("a process"), tally }
     }
@@ -139,16 +140,16 @@ pub(crate) fn add(sum: &mut [u64], granted: &[u64]) {
 #[ignore = "the work of a process that other tests start"]
 fn work() {
     let task = std::env::var(VARIABLE).expect("started by another test");
-    let words: Vec<&str> = task.splitn(8, ' ').collect();
-    let [kind, cells, period, keys, asks, seed, fd, path] = words[..] else {
+    let words: Vec<&str> = task.splitn(9, ' ').collect();
+    let [kind, capacity, cells, period, keys, asks, seed, fd, path] = words[..] else {
         panic!("not a task: {task}")
     };
-    let [cells, period, keys, asks, seed] =
-        [cells, period, keys, asks, seed].map(|word| word.parse::<u64>().expect("a number"));
+    let [capacity, cells, period, keys, asks, seed] = [capacity, cells, period, keys, asks, seed]
+        .map(|word| word.parse::<u64>().expect("a number"));
     let kind = KINDS[kind.parse::<usize>().expect("a number")];
     let tally = Tally::inherited(fd.parse::<RawFd>().expect("a number"), keys);
     let quota = quota_of(cells, Duration::from_nanos(period));
-    let gate = kind.build(&Shared::file(path), quota).expect("a limiter");
+    let gate = kind.build_for(capacity, &Shared::file(path), quota).expect("a limiter");
     tally.set_ready();
     let ask = |key| tally.note(key, gate.check(&key).is_ok());
     let is_over = |_: &u64| tally.is_over();
