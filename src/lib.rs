@@ -196,7 +196,9 @@ pub mod internals {
     #[cfg(feature = "std")]
     pub use crate::policy::dynamic::DynamicGcraParams;
     #[cfg(tollgate_loom)]
-    pub use crate::sync::{Busy, DerivedCell, Loads, VersionedCell, let_loads_return, model_words};
+    pub use crate::sync::{
+        Busy, DerivedCell, Loads, VersionedCell, let_loads_return, model_words, stops_at,
+    };
     #[cfg(any(tollgate_loom, tollgate_shuttle))]
     pub use crate::sync::{Fault, ThreadSlots, plant};
     #[cfg(tollgate_loom)]

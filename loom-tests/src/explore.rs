@@ -3,7 +3,7 @@
 //! `TOLLGATE_LOOM_DEPTH=full` (`ci/check.sh loom full`) explores what takes minutes, too.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tollgate::internals::{Loads, let_loads_return};
 
@@ -107,11 +107,103 @@ pub fn catch_latest(name: &str, preemptions: usize, model: impl Fn() + Sync + Se
     explore(name, To(preemptions), model);
 }
 
+/// Explores two threads, one of which stops for ever: once for each number of steps that it takes before.
+/// The last time it does not stop. The model is told the number of steps, and returns whether the thread has
+/// stopped.
+///
+/// Loads return the latest value, and interleavings have at most 3 preemptions. In the full run they have 4,
+/// and the model is explored again with every stale value and at most `full` preemptions.
+///
+/// # Panics
+///
+/// If the thread has fewer than `steps_min` steps.
+pub fn explore_stops(
+    name: &str,
+    full: Preemptions,
+    steps_min: usize,
+    model: impl Fn(usize) -> bool + Sync + Send + 'static,
+) {
+    let model = Arc::new(model);
+    let again = Arc::clone(&model);
+    let_loads_return(Loads::Latest);
+    explore_each_stop(name, To(if is_full() { 4 } else { 3 }), steps_min, move |steps| {
+        model(steps)
+    });
+    if is_full() {
+        let_loads_return(Loads::Any);
+        explore_each_stop(name, full, steps_min, move |steps| again(steps));
+    }
+}
+
+/// The same with every stale value and at most 2 preemptions; in the full run, with `full`.
+pub fn explore_stale_stops(
+    name: &str,
+    full: Preemptions,
+    steps_min: usize,
+    model: impl Fn(usize) -> bool + Sync + Send + 'static,
+) {
+    let_loads_return(Loads::Any);
+    explore_each_stop(name, if is_full() { full } else { To(2) }, steps_min, model);
+}
+
+/// Explores a thread that stops beside two others: loads return the latest value, and interleavings have at
+/// most 3 preemptions. (Such tests are ignored in the ordinary run.)
+pub fn explore_three_stops(
+    name: &str,
+    steps_min: usize,
+    model: impl Fn(usize) -> bool + Sync + Send + 'static,
+) {
+    let_loads_return(Loads::Latest);
+    explore_each_stop(name, To(3), steps_min, model);
+}
+
+/// Looks for a planted fault as the ordinary run explores a thread that stops.
+pub fn catch_stops(name: &str, model: impl Fn(usize) -> bool + Sync + Send + 'static) {
+    let_loads_return(Loads::Latest);
+    explore_each_stop(name, To(3), 1, model);
+}
+
+/// Explores the same model, with a thread that does not stop.
+pub fn explore_no_stop(name: &str, model: impl Fn(usize) -> bool + Sync + Send + 'static) {
+    catch_latest(name, 3, move || assert!(!model(usize::MAX), "no thread has so many steps"));
+}
+
+fn explore_each_stop(
+    name: &str,
+    preemptions: Preemptions,
+    steps_min: usize,
+    model: impl Fn(usize) -> bool + Sync + Send + 'static,
+) {
+    let (model, has_stopped) = (Arc::new(model), Arc::new(AtomicBool::new(true)));
+    let (mut explored, mut steps) = (0, 0);
+    while has_stopped.swap(false, Ordering::Relaxed) {
+        let (model, stopped) = (Arc::clone(&model), Arc::clone(&has_stopped));
+        explored += count(preemptions, move || {
+            if model(steps) {
+                stopped.store(true, Ordering::Relaxed);
+            }
+        });
+        steps += 1;
+    }
+    // The last time it has not stopped.
+    let steps = steps - 1;
+    println!(
+        "{name}: {explored} interleavings, {preemptions}, stopped before each of {steps} steps"
+    );
+    assert!(steps >= steps_min, "{name}: the thread has {steps} steps, not {steps_min}");
+}
+
 fn is_full() -> bool {
     std::env::var_os("TOLLGATE_LOOM_DEPTH").is_some_and(|depth| depth == "full")
 }
 
 fn explore(name: &str, preemptions: Preemptions, model: impl Fn() + Sync + Send + 'static) {
+    let explored = count(preemptions, model);
+    println!("{name}: {explored} interleavings, {preemptions}");
+}
+
+/// Explores a model, and returns the number of its interleavings.
+fn count(preemptions: Preemptions, model: impl Fn() + Sync + Send + 'static) -> u64 {
     let explored = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&explored);
     let mut builder = loom::model::Builder::new();
@@ -124,6 +216,5 @@ fn explore(name: &str, preemptions: Preemptions, model: impl Fn() + Sync + Send 
         counted.fetch_add(1, Ordering::Relaxed);
         model();
     });
-    let explored = explored.load(Ordering::Relaxed);
-    println!("{name}: {explored} interleavings, {preemptions}");
+    explored.load(Ordering::Relaxed)
 }

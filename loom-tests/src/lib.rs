@@ -9,6 +9,7 @@ mod explore;
 pub mod hot_keys;
 pub mod redis;
 mod stacks;
+pub mod stopped;
 
 // The names are those of the crate whose files are included.
 #[path = "../../verify/states/src/bounded_map.rs"]
@@ -31,8 +32,9 @@ use tollgate::limiter::SlotLayout;
 use tollgate::{Builder, Clock, Direct, Gcra, Limiter, OnFull, Quota, Tick};
 
 pub use explore::{
-    Preemptions, catch_latest, catch_three, catch_two, catch_two_to, explore_four, explore_four_to,
-    explore_latest, explore_three, explore_two, explore_two_to, explore_two_whole,
+    Preemptions, catch_latest, catch_stops, catch_three, catch_two, catch_two_to, explore_four,
+    explore_four_to, explore_latest, explore_no_stop, explore_stale_stops, explore_stops,
+    explore_three, explore_three_stops, explore_two, explore_two_to, explore_two_whole,
 };
 
 /// A clock for limiters whose callers pass the time with every call.

@@ -14,6 +14,8 @@ mod fault;
 mod file_lock;
 #[cfg(feature = "std")]
 mod stamped;
+#[cfg(tollgate_loom)]
+mod stop;
 #[cfg(feature = "std")]
 mod thread_slots;
 #[cfg(feature = "std")]
@@ -37,6 +39,8 @@ pub(crate) use fault::{Fault, planted};
 pub(crate) use file_lock::{FileLock, InBlock, LockableFile};
 #[cfg(feature = "std")]
 pub(crate) use stamped::StampedCell;
+#[cfg(tollgate_loom)]
+pub use stop::stops_at;
 #[cfg(feature = "std")]
 #[cfg_attr(
     not(any(tollgate_loom, tollgate_shuttle)),
@@ -67,7 +71,14 @@ mod imp {
 #[cfg(tollgate_loom)]
 mod imp {
     pub use loom::sync::atomic::Ordering;
-    pub(crate) use loom::sync::atomic::fence;
+
+    use crate::sync::stop::{has_stopped, takes_step};
+
+    pub(crate) fn fence(order: Ordering) {
+        if takes_step() {
+            loom::sync::atomic::fence(order);
+        }
+    }
 
     /// A loom atomic of which every access is a point where threads are interleaved.
     ///
@@ -79,6 +90,8 @@ mod imp {
     ///
     /// That doubles the steps. Models of three threads ask for the latest values instead (see
     /// [`Loads`]): a load is then a modification of the word itself.
+    ///
+    /// A thread that [has stopped](crate::sync::stop) accesses nothing.
     #[derive(Debug, Default)]
     pub struct AtomicU64 {
         word: loom::sync::atomic::AtomicU64,
@@ -99,6 +112,9 @@ mod imp {
         }
 
         pub fn load(&self, order: Ordering) -> u64 {
+            if has_stopped() {
+                return 0;
+            }
             match super::fault::loads() {
                 super::Loads::Any => self.interleave().load(order),
                 super::Loads::Latest => self.word.fetch_add(0, order),
@@ -106,6 +122,9 @@ mod imp {
         }
 
         pub fn store(&self, value: u64, order: Ordering) {
+            if !takes_step() {
+                return;
+            }
             match super::fault::loads() {
                 super::Loads::Any => self.interleave().store(value, order),
                 // Beside loads that are modifications, a plain store is not always the latest.
@@ -122,6 +141,9 @@ mod imp {
             success: Ordering,
             failure: Ordering,
         ) -> Result<u64, u64> {
+            if !takes_step() {
+                return Ok(current);
+            }
             self.interleave().compare_exchange(current, new, success, failure)
         }
 
@@ -131,6 +153,9 @@ mod imp {
             failure: Ordering,
             update: impl FnMut(u64) -> Option<u64>,
         ) -> Result<u64, u64> {
+            if !takes_step() {
+                return Ok(0);
+            }
             self.interleave().fetch_update(success, failure, update)
         }
     }
