@@ -14,8 +14,9 @@
 //!
 //! # Guarded by
 //!
-//! `loom-tests/tests/decide.rs`, `settle.rs` and `windows.rs`, run by `ci/check.sh loom`, and the
-//! histories of `ci/check.sh shuttle`. Ordinary tests do not notice a wrong ordering here.
+//! `loom-tests/tests/decide.rs`, `settle.rs`, `windows.rs` and `stopped/claim.rs`, run by
+//! `ci/check.sh loom`, and the histories of `ci/check.sh shuttle`. Ordinary tests do not notice a wrong
+//! ordering here.
 
 use core::marker::PhantomData;
 

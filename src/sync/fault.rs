@@ -87,6 +87,16 @@ pub enum Fault {
         allow(dead_code, reason = "for quotas in shared memory")
     )]
     NumberLoadedLate,
+    /// A thread waits until the claimant of a key has committed its claim.
+    ClaimAwaited,
+}
+
+/// Lets the other threads run, where a planted fault makes this one wait for them.
+pub(crate) fn wait_for_others() {
+    #[cfg(tollgate_loom)]
+    loom::thread::yield_now();
+    #[cfg(tollgate_shuttle)]
+    shuttle::thread::yield_now();
 }
 
 /// Whether a model has planted this fault.

@@ -31,6 +31,8 @@ pub use fault::Fault;
 pub use fault::plant;
 #[cfg(any(tollgate_loom, tollgate_shuttle))]
 pub(crate) use fault::planted;
+#[cfg(feature = "std")]
+pub(crate) use fault::wait_for_others;
 #[cfg(tollgate_loom)]
 pub use fault::{Fault, Loads, let_loads_return};
 #[cfg(all(feature = "std", not(tollgate_loom), not(tollgate_shuttle)))]

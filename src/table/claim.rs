@@ -78,8 +78,10 @@
 //!
 //! `loom-tests/tests/claim.rs` (both kinds of slot), `take_over.rs` and `ring_take_over.rs`, run by
 //! `ci/check.sh loom`, with models that fail without the scan, the fence, the second scan, the
-//! generation and the nonce; and by the histories of `ci/check.sh shuttle`. Ordinary tests do not notice
-//! a mistake here: a wrong order of two loads passes all of them.
+//! generation and the nonce; and by the histories of `ci/check.sh shuttle`. In the models of
+//! `loom-tests/tests/stopped/claim.rs` a thread stops for ever before each of its steps; they fail if a
+//! thread waits for a claimant. Ordinary tests do not notice a mistake here: a wrong order of two loads
+//! passes all of them.
 
 use super::counters::Event;
 use super::probe::Probe;
@@ -88,7 +90,7 @@ use super::slot_kind::{Candidate, Ranking, SlotKind, SlotRef};
 use super::slot_table::SlotTable;
 use crate::algo::{StateMachine, Step};
 use crate::cell::{Request, Ruling, StateWord};
-use crate::sync::{Fault, Ordering, fence, planted};
+use crate::sync::{Fault, Ordering, fence, planted, wait_for_others};
 use crate::time::Tick;
 
 /// How often a request may find that other threads were changing its candidates. Threads that keep to the
@@ -149,7 +151,8 @@ impl<K: SlotKind> SlotTable<K> {
         let &KeyRequest { machine, request, .. } = asked;
         // A lookup that found nothing serves as a first scan: whatever it missed, the scan
         // after the claim sees.
-        let mut scan = if found.is_none() { Scan::Absent } else { self.rescan(asked, found) };
+        let known = found.filter(|_| !planted(Fault::ClaimAwaited));
+        let mut scan = if found.is_none() { Scan::Absent } else { self.rescan(asked, known) };
         let mut patience = Patience::new();
         loop {
             // A claim that this thread has written or read by now.
@@ -198,7 +201,10 @@ impl<K: SlotKind> SlotTable<K> {
                         && !planted(Fault::ClaimJustSeen)
                         && !planted(Fault::RescanSkipped) =>
                 {
-                    known = Some(claim);
+                    match planted(Fault::ClaimAwaited) {
+                        true => wait_for_others(),
+                        false => known = Some(claim),
+                    }
                 }
                 scan => return scan,
             }

@@ -7,8 +7,8 @@
 //!
 //! # Guarded by
 //!
-//! `loom-tests/tests/hot_key_leases.rs`, `hot_key_windows.rs` and `thread_slots.rs`, run by
-//! `ci/check.sh loom`. Ordinary tests do not notice two threads with the same lease.
+//! `loom-tests/tests/hot_key_leases.rs`, `hot_key_windows.rs`, `thread_slots.rs` and `stopped/lease.rs`, run
+//! by `ci/check.sh loom`. Ordinary tests do not notice two threads with the same lease.
 
 use core::time::Duration;
 

@@ -6,6 +6,9 @@
 
 #![cfg(tollgate_loom)]
 
+mod claim;
+mod lease;
+
 use std::sync::Arc;
 
 use loom_tests::explore_latest;
