@@ -29,14 +29,14 @@
 //!
 //! # Guarded by
 //!
-//! `loom-tests/tests/windows.rs`, `log.rs` and `ring_take_over.rs`, run by `ci/check.sh loom`. Ordinary
-//! tests do not notice a mistake here.
+//! `loom-tests/tests/windows.rs`, `log.rs`, `ring_take_over.rs` and, for a thread that stops for ever,
+//! `stopped/ring.rs`, run by `ci/check.sh loom`. Ordinary tests do not notice a mistake here.
 
 use super::head::GENERATION_BITS;
 use super::state_cell::StateCell;
 use super::state_word::StateWord;
 use crate::algo::Ring;
-use crate::sync::{AtomicU64, Fault, Ordering, planted};
+use crate::sync::{AtomicU64, Fault, Ordering, planted, wait_for_others};
 use crate::word::Field;
 
 /// The algorithm's content of a cell; 0 means empty.
@@ -143,6 +143,10 @@ impl<W: StateWord> StateCell<W> {
         let word = GENERATION.set(content, seen.generation());
         let cell = &ring.0[place];
         let mut there = cell.load(Ordering::Acquire);
+        if there == word && planted(Fault::PublisherAwaited) {
+            wait_for_others();
+            return false;
+        }
         while there != word {
             if !planted(Fault::PublishUnchecked) && self.load() != seen {
                 return false;

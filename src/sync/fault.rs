@@ -89,6 +89,9 @@ pub enum Fault {
     NumberLoadedLate,
     /// A thread waits until the claimant of a key has committed its claim.
     ClaimAwaited,
+    /// A thread that finds its word in the ring waits until the thread that has published it advances the
+    /// head.
+    PublisherAwaited,
 }
 
 /// Lets the other threads run, where a planted fault makes this one wait for them.

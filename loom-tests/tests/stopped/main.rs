@@ -8,6 +8,7 @@
 
 mod claim;
 mod lease;
+mod ring;
 
 use std::sync::Arc;
 
