@@ -92,6 +92,8 @@ pub enum Fault {
     /// A thread that finds its word in the ring waits until the thread that has published it advances the
     /// head.
     PublisherAwaited,
+    /// The successor of a dead writer gives the turn back, and begins anew.
+    TurnGivenBack,
 }
 
 /// Lets the other threads run, where a planted fault makes this one wait for them.

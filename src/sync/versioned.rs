@@ -48,7 +48,7 @@
 //! # Guarded by
 //!
 //! `loom-tests/tests/dynamic_quota.rs`, run by `ci/check.sh loom`, with a model of a torn read, and
-//! `loom-tests/tests/stopped_change.rs`, with models of a turn that is given back and of a living writer that
+//! `loom-tests/tests/stopped/change.rs`, with models of a turn that is given back and of a living writer that
 //! is taken over. Ordinary tests do not notice a wrong fence here.
 
 use super::{AtomicU64, Fault, Ordering, fence, planted};

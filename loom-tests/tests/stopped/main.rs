@@ -6,6 +6,7 @@
 
 #![cfg(tollgate_loom)]
 
+mod change;
 mod claim;
 mod lease;
 mod ring;
