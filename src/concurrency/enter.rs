@@ -2,9 +2,11 @@
 
 use core::hash::Hash;
 
+use crate::algo::Receipt;
 use crate::cell::{ChargeReceipt, Request};
 use crate::concurrency::guard::Entry;
 use crate::concurrency::{ConcurrencyDenied, ConcurrencyLimiter, WhenFull};
+use crate::sync::{Fault, planted};
 use crate::table::{Charged, Event, KeyRequest, Probe};
 use crate::time::{Clock, Tick};
 
@@ -37,12 +39,24 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
                 Ok(Entry::in_slot(paid))
             }
             Some(Err(view)) => {
+                if planted(Fault::HolderTakenForLost) {
+                    self.leave_for_others();
+                }
                 self.count(false);
                 let (limit, in_flight) = (machine.limit, view.all());
                 Err(ConcurrencyDenied { limit, in_flight, found_no_slot: false })
             }
             None => self.enter_elsewhere(probe, cells, at),
         }
+    }
+
+    /// The planted fault: gives back a cell of requests that may be under way.
+    #[cold]
+    fn leave_for_others(&self) {
+        self.table.revise_all(|state| {
+            let charge = Receipt { cells: 1, at: Tick::ZERO, next: state };
+            self.counting.without(state, &ChargeReceipt { charge, generation: 0, place: 0 })
+        });
     }
 
     /// Enters a key that a first look does not find, or has lost a race for.

@@ -8,9 +8,9 @@
 //!
 //! # Guarded by
 //!
-//! `loom-tests/tests/concurrency.rs`, run by `ci/check.sh loom`, and the histories of
-//! `ci/check.sh shuttle`. A count is one state word of a slot, so the protocols are those of `cell` and
-//! `table`.
+//! `loom-tests/tests/concurrency.rs` and, for holders that die, `stopped/in_flight.rs`, run by
+//! `ci/check.sh loom`, and the histories of `ci/check.sh shuttle`. A count is one state word of a slot, so
+//! the protocols are those of `cell` and `table`.
 
 pub mod adaptive;
 mod builder;

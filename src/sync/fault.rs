@@ -94,6 +94,8 @@ pub enum Fault {
     PublisherAwaited,
     /// The successor of a dead writer gives the turn back, and begins anew.
     TurnGivenBack,
+    /// A request that is denied takes another for lost, and gives a cell back in its place.
+    HolderTakenForLost,
 }
 
 /// Lets the other threads run, where a planted fault makes this one wait for them.

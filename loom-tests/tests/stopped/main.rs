@@ -8,6 +8,7 @@
 
 mod change;
 mod claim;
+mod in_flight;
 mod lease;
 mod ring;
 
