@@ -92,8 +92,6 @@ pub enum Fault {
     /// A thread that finds its word in the ring waits until the thread that has published it advances the
     /// head.
     PublisherAwaited,
-    /// The successor of a dead writer gives the turn back, and begins anew.
-    TurnGivenBack,
     /// A request that is denied takes another for lost, and gives a cell back in its place.
     HolderTakenForLost,
 }

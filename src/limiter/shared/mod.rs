@@ -25,7 +25,9 @@
 //! - The bound of the algorithm holds over all processes, whatever their threads do: they take part in the
 //!   [protocols](crate::Limiter) that the threads of one process follow.
 //! - A process may be killed at any instruction. It holds no lock. A slot that it had claimed and not yet
-//!   charged is finished or taken by the next request. Cells that it had taken ahead (leases) are lost.
+//!   charged is finished by the next request of that key, or taken by one of another key. Cells that it had
+//!   taken ahead (leases) are lost. Models stop a thread for ever before each of its steps
+//!   (`loom-tests/tests/stopped/`), and tests kill processes at random instants.
 //! - All processes read one [clock](crate::clock::MonotonicClock).
 //! - Attaching checks the block, field by field; [`SharedError`] names the first that differs.
 //! - Whatever words are in the block, no process reads or writes beyond it.
@@ -34,8 +36,8 @@
 //!
 //! - A process that may write the file is trusted. Arbitrary words make decisions wrong; a file that is
 //!   truncated ends the processes that use it (`SIGBUS`). Files are made with mode 0600.
-//! - No model explores a process that stops for ever in the middle of a claim. Tests kill processes at
-//!   random instants.
+//! - A slot that a killed process had claimed may be closed to other keys for a while: where slots are wide,
+//!   until the claim is older than `max_clock_skew`, and a bucket that starts empty has filled up.
 //! - Other machines have other limits: `tollgate-redis` is for those.
 //! - Each process has its own [`OnFull`](crate::OnFull) (but the quota of
 //!   [`SharedOverflow`](crate::OnFull::SharedOverflow), which all have in common), `max_clock_skew` and
