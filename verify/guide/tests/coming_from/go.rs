@@ -1,0 +1,123 @@
+//! The arithmetic of `golang.org/x/time/rate`, version 0.13.
+
+use std::time::Duration;
+
+use tollgate::{Direct, Gcra, ManualClock, Quota, Tick};
+
+use crate::traces::{
+    Draw, Ours, Request, SECOND, Seen, TRACES, differs_only_where_a_cell_comes_back, trace,
+};
+
+/// `rate.NewLimiter(rate, burst)`.
+struct RateLimiter {
+    /// Tokens a second.
+    limit: f64,
+    burst: u64,
+    tokens: f64,
+    last: u64,
+}
+
+impl RateLimiter {
+    fn new(limit: f64, burst: u64) -> Self {
+        Self { limit, burst, tokens: burst as f64, last: 0 }
+    }
+
+    /// `AllowN`.
+    fn allow(&mut self, request: Request) -> bool {
+        self.reserve(request, Duration::ZERO).is_some()
+    }
+
+    /// `ReserveN`, for a request that waits no longer than `max_wait`: how long it waits.
+    fn reserve(&mut self, request: Request, max_wait: Duration) -> Option<Duration> {
+        // An earlier time restores nothing.
+        let elapsed = Duration::from_nanos(request.at.saturating_sub(self.last));
+        let tokens = (self.tokens + elapsed.as_secs_f64() * self.limit).min(self.burst as f64);
+        let tokens = tokens - request.cells as f64;
+        #[expect(clippy::cast_possible_truncation, reason = "Go drops fractions of a nanosecond")]
+        let nanos = (-tokens / self.limit * SECOND as f64).max(0.0) as u64;
+        let wait = Duration::from_nanos(nanos);
+        if request.cells > self.burst || wait > max_wait {
+            return None;
+        }
+        // Here an earlier time becomes the limiter's time.
+        (self.tokens, self.last) = (tokens, request.at);
+        Some(wait)
+    }
+}
+
+/// A quota of `tokens` in `millis` milliseconds, and the same of Go.
+fn pair(tokens: u64, millis: u64, burst: u64) -> (Quota, RateLimiter) {
+    let quota = Quota::new(tokens, Duration::from_millis(millis)).burst(burst);
+    (quota, RateLimiter::new(tokens as f64 * 1_000.0 / millis as f64, burst))
+}
+
+/// Rates and instants in sums of powers of two, which Go's floating-point numbers hold exactly.
+#[test]
+fn decisions_are_equal_where_no_number_is_rounded() {
+    let (mut draw, mut seen) = (Draw::new(11), Seen::default());
+    for _ in 0..TRACES {
+        let (tokens, millis) =
+            (draw.one_of(&[1, 2, 4, 8, 16, 32]), draw.one_of(&[500, 1_000, 4_000]));
+        let burst = draw.between(1, 30);
+        let (quota, mut theirs) = pair(tokens, millis, burst);
+        let gate = Ours::new(quota, Gcra::new());
+        for request in trace(&mut draw, quota, SECOND / 128, 3) {
+            seen.alike(gate.admits(request), theirs.allow(request), (quota, request));
+        }
+    }
+}
+
+#[test]
+fn other_rates_differ_only_where_a_token_comes_back() {
+    let (mut draw, mut differences) = (Draw::new(12), 0);
+    for _ in 0..TRACES {
+        let (tokens, millis) = (draw.between(1, 300), draw.one_of(&[1_000, 60_000]));
+        let burst = draw.between(1, 30);
+        let (quota, mut theirs) = pair(tokens, millis, burst);
+        let requests = trace(&mut draw, quota, 1, 3);
+        let gate = Ours::new(quota, Gcra::new());
+        let rate = tokens as f64 * 1_000.0 / millis as f64;
+        // Two units of the library's grid, and Go's rounding: a wait below a nanosecond is none.
+        let tolerance = 5e-6 * rate + 1e-6;
+        let differs = differs_only_where_a_cell_comes_back(
+            quota,
+            &requests,
+            tolerance,
+            |request| gate.admits(request),
+            |request| theirs.allow(request),
+        );
+        differences += u64::from(differs);
+    }
+    println!("x/time/rate: {differences} of {TRACES} traces have a difference");
+    assert!(differences > 0, "the page says that there are differences");
+}
+
+/// `Reserve` and `charge` both take cells ahead, and say how long to wait for them.
+#[test]
+fn a_charge_waits_as_long_as_a_reservation() {
+    let (mut draw, mut waited) = (Draw::new(13), 0);
+    for _ in 0..TRACES {
+        let (tokens, burst) = (draw.one_of(&[1, 2, 4, 8, 16, 32]), draw.between(3, 30));
+        let (quota, mut theirs) = pair(tokens, 1_000, burst);
+        let gate = Direct::builder(quota).clock(ManualClock::new()).build().expect("in range");
+        for request in trace(&mut draw, quota, SECOND / 128, 3) {
+            let wait = gate.ask().cells(request.cells).at(Tick::from_nanos(request.at)).charge();
+            assert_eq!(Some(wait), theirs.reserve(request, Duration::MAX), "{quota}, {request:?}");
+            waited += u64::from(!wait.is_zero());
+        }
+    }
+    assert!(waited > TRACES, "only {waited} requests waited");
+}
+
+/// The page's example. Each time that a request's time is before the last one's, Go counts the span
+/// between them once more: 5 cells in a second, of a burst of 3 and one a second.
+#[test]
+fn a_request_with_an_earlier_time_makes_go_restore_cells_twice() {
+    let (quota, mut theirs) = pair(1, 1_000, 3);
+    let gate = Ours::new(quota, Gcra::new());
+    let times = [1, 0, 1, 0, 1, 0, 1, 0].map(|second| Request { at: second * SECOND, cells: 1 });
+    let granted = times.map(|request| (gate.admits(request), theirs.allow(request)));
+    let ours = granted.iter().filter(|answer| answer.0).count();
+    let theirs = granted.iter().filter(|answer| answer.1).count();
+    assert_eq!((ours, theirs), (3, 5));
+}
