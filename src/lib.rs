@@ -208,7 +208,3 @@ pub mod internals {
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
-
-#[cfg(doctest)]
-#[doc = include_str!("../docs/guide.md")]
-struct Guide;

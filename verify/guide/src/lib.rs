@@ -1,1 +1,24 @@
 //! Compiles the pages of the guide, and compares other limiters with what they are translated to.
+
+/// A page of the guide as documentation, whose code is compiled and run.
+#[cfg(doctest)]
+macro_rules! page {
+    ($name:ident, $file:literal) => {
+        #[doc = include_str!(concat!("../../../docs/guide/", $file))]
+        struct $name;
+    };
+}
+
+#[cfg(doctest)]
+mod pages {
+    page!(Algorithms, "algorithms.md");
+    page!(Capacity, "capacity.md");
+    page!(GettingStarted, "getting-started.md");
+    page!(Operation, "operation.md");
+    page!(SeveralLimits, "several-limits.md");
+    page!(SeveralMachines, "several-machines.md");
+    page!(SeveralProcesses, "several-processes.md");
+    page!(Speed, "speed.md");
+    page!(Tokens, "tokens.md");
+    page!(Waiting, "waiting.md");
+}
