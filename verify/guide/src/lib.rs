@@ -12,12 +12,15 @@ macro_rules! page {
 #[cfg(doctest)]
 mod pages {
     page!(Algorithms, "algorithms.md");
+    page!(BehindProxies, "behind-proxies.md");
     page!(Capacity, "capacity.md");
     page!(GettingStarted, "getting-started.md");
+    page!(Login, "login.md");
     page!(Operation, "operation.md");
     page!(SeveralLimits, "several-limits.md");
     page!(SeveralMachines, "several-machines.md");
     page!(SeveralProcesses, "several-processes.md");
+    page!(Shadow, "shadow.md");
     page!(Speed, "speed.md");
     page!(Tokens, "tokens.md");
     page!(Waiting, "waiting.md");

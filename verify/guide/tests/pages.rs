@@ -1,7 +1,9 @@
-//! Every page of the guide is compiled, short, and named by the index.
+//! Every page of the guide is compiled, short, and named by the index, and the rules that it shows are valid.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use tollgate_rules::{Rules, RulesLimiter};
 
 const LINES_MAX: usize = 300;
 
@@ -13,22 +15,44 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// The pages by name.
+fn pages() -> Vec<(String, String)> {
+    let entries = fs::read_dir(docs().join("guide")).expect("a folder");
+    let page = |path: PathBuf| {
+        let name = path.file_name().expect("a name").to_str().expect("UTF-8").to_owned();
+        (name, read(&path))
+    };
+    entries.map(|entry| page(entry.expect("an entry").path())).collect()
+}
+
 #[test]
 fn every_page_is_compiled_short_and_in_the_index() {
     let compiled = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs"));
     let index = read(&docs().join("guide.md"));
-    let mut pages = 0;
-    for entry in fs::read_dir(docs().join("guide")).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        let name = path.file_name().expect("a name").to_str().expect("UTF-8").to_owned();
+    let pages = pages();
+    for (name, text) in &pages {
         assert!(
             compiled.contains(&format!(", \"{name}\");")),
             "verify/guide/src/lib.rs leaves out {name}"
         );
         assert!(index.contains(&format!("](guide/{name})")), "docs/guide.md leaves out {name}");
-        let lines = read(&path).lines().count();
+        let lines = text.lines().count();
         assert!(lines <= LINES_MAX, "{name} has {lines} lines, and may have {LINES_MAX}");
-        pages += 1;
     }
-    assert!(pages >= 10, "only {pages} pages were found");
+    assert!(pages.len() >= 10, "only {} pages were found", pages.len());
+}
+
+#[test]
+fn every_rules_file_on_a_page_is_valid() {
+    let mut files = 0;
+    for (name, text) in pages() {
+        for block in text.split("```toml\n").skip(1) {
+            let rules = block.split("```").next().expect("a block");
+            let rules =
+                Rules::parse(&name, rules).unwrap_or_else(|error| panic!("{name}: {error}"));
+            RulesLimiter::new(rules).unwrap_or_else(|error| panic!("{name}: {error}"));
+            files += 1;
+        }
+    }
+    assert!(files >= 3, "only {files} files were found");
 }
