@@ -14,6 +14,11 @@ mod pages {
     page!(Algorithms, "algorithms.md");
     page!(BehindProxies, "behind-proxies.md");
     page!(Capacity, "capacity.md");
+    page!(ComingFromBucket4j, "coming-from-bucket4j.md");
+    page!(ComingFromEnvoy, "coming-from-envoy.md");
+    page!(ComingFromGo, "coming-from-go.md");
+    page!(ComingFromGovernor, "coming-from-governor.md");
+    page!(ComingFromNginx, "coming-from-nginx.md");
     page!(GettingStarted, "getting-started.md");
     page!(Login, "login.md");
     page!(Operation, "operation.md");
