@@ -1,5 +1,9 @@
 //! A lock-free, bounded, keyed rate limiter that never grants more than the quota.
 //!
+//! ```sh
+//! cargo add tollgate
+//! ```
+//!
 //! Start with [`Limiter`] (a bucket for every key) or [`Direct`] (one bucket). A [`Quota`] says how
 //! many *cells* (requests, bytes, tokens: any unit) may be spent in a span of time. An algorithm says
 //! how they are counted; [`Gcra`], a token bucket, is the default. A [`Decision`] is a [`Permit`] or a
@@ -15,26 +19,64 @@
 //! # Ok::<(), tollgate::BuildError>(())
 //! ```
 //!
-//! # Features in modules
+//! # I want to …
 //!
-//! | module | purpose |
+//! | task | item |
 //! |---|---|
-//! | [`composite`] | several limits for one request, charged all or none |
-//! | [`penalty`] | bans for keys that are denied, or fail, too often |
-//! | [`shadow`] | limits that decide and are counted, and never deny |
-//! | [`plan`] | another quota for some keys |
-//! | [`dynamic`] | a quota that changes while it is in use |
-//! | [`reservation`] | cells charged by an estimate and settled when the cost is known |
-//! | [`lease`] | cells taken ahead by one worker, for a key that several threads contend for |
-//! | [`concurrency`] | how many requests of a key may be in flight |
-//! | [`wait`] | waiting for one's turn, first come first served |
-//! | [`snapshot`] | the state of all keys as bytes, for a restart |
-//! | [`top`] | the keys that are seen or denied most often |
-//! | [`stats`] | counts of decisions and of occupancy |
-//! | [`clock`] | the clocks; [`CoarseClock`](clock::CoarseClock) and [`TieredClock`](clock::TieredClock) are faster |
-//! | [`limiter`] | the builder of [`Direct`], the layout of slots |
-//! | [`decision`] | decisions for limiters outside this crate |
-//! | [`algorithm`] | the trait that all algorithms implement |
+//! | limit each client, tenant or route | [`Limiter::check`] |
+//! | limit everything together | [`Direct::check`] |
+//! | read a quota from a configuration | [`Quota`]'s text form |
+//! | answer 429 with `Retry-After` | [`Denied::retry_after`] |
+//! | charge several cells, or none | [`Limiter::check_n`] |
+//! | only look | [`Limiter::peek`] |
+//! | get yes or no, faster | [`Limiter::allow`] |
+//! | pass the time, or a plan, or a longest delay | [`Limiter::ask`], which gives an [`Ask`] |
+//! | choose how cells are counted | [`Builder::algorithm`]: [`Gcra`], [`LeakyQueue`], [`WarmUp`], [`FixedWindow`], [`SlidingCounter`], [`SubWindows`], [`SlidingLog`] |
+//! | choose that when the program runs | [`AnyAlgorithm`] |
+//! | bound the memory, and say what a full table does | [`Builder::capacity`], [`OnFull`] |
+//! | see whether the table is large enough | [`Limiter::stats`], [`Limiter::occupancy`] |
+//! | try a limit that denies nothing | [`shadow`] |
+//! | apply several limits to a request, all or none | [`composite`] |
+//! | give some keys another quota | [`plan`] |
+//! | change a quota while it is in use | [`dynamic`] |
+//! | reserve a cost and settle it, as for tokens of a language model | [`reservation`] |
+//! | charge a cost that is known afterwards | [`Ask::charge`] |
+//! | wait for my turn, blocking or async | [`wait`] |
+//! | limit how many requests are in flight | [`concurrency`] |
+//! | find that limit by latencies and failures | [`concurrency::adaptive`] |
+//! | ban keys that are denied, or fail, too often | [`penalty`] |
+//! | name the keys that are denied most | [`top`] |
+//! | keep the state over a restart | [`snapshot`] |
+//! | share a limiter between processes | `shared`, with the feature `shared-memory` |
+//! | decide many requests at once | [`Limiter::ask_each`] |
+//! | relieve a key that many threads ask for | [`lease`], [`Builder::lease_hot_keys`] |
+//! | read the clock less often | [`clock`] |
+//! | test without sleeping | [`ManualClock`] |
+//! | make decisions in a limiter of my own | [`decision`] |
+//!
+//! Limits of HTTP requests (tollgate-http), in a file (tollgate-rules), over several machines
+//! (tollgate-redis) and of bytes in streams (tollgate-paced) are crates of their own. The repository has a
+//! guide in `docs/guide.md`, with pages for those who come from governor, nginx, Envoy, Bucket4j or Go.
+//!
+//! # Guarantees
+//!
+//! - **Never over the limit**, whatever the threads do: at most `burst + rate * span` cells in any span
+//!   for the token bucket. Each algorithm's page has its own bound, to the time unit.
+//! - **Exact answers.** After [`retry_after`](Denied::retry_after) the same request is admitted, and a
+//!   nanosecond earlier it is not. No rate is rounded.
+//! - **Bounded.** Memory is fixed when the limiter is built, and nothing is allocated afterwards. What
+//!   happens to a key that finds no slot is chosen and counted.
+//! - **No lock, no background thread.** A denial writes nothing, with two exceptions: the first denial of
+//!   a bucket that starts empty, and a log that counts denials.
+//!
+//! Each type says under "Not guaranteed" what it does not promise. `docs/guarantees.md` in the repository
+//! names the test, model or proof of each promise.
+//!
+//! # Numbers
+//!
+//! `benches/results/README.md` in the repository has a page for each processor, with governor, locks and
+//! maps beside it, and the rows that tollgate loses. An uncontended decision takes tens of nanoseconds,
+//! of which reading the clock is a large part.
 //!
 //! # Cargo features
 //!
