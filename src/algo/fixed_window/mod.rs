@@ -21,7 +21,7 @@
 //! opens with the first event after the last one ended and lasts one period. An aligned window
 //! covers one period of the wall clock. A decision is made by parameters of one instant, which say how
 //! far wall time is ahead of the clock, and for how many windows more the present one is held
-//! ([`StateMachine::still`]; the head of `src/time/wall/mod.rs` says how).
+//! ([`still`](super::StateMachine::still); the head of `src/time/wall/mod.rs` says how).
 //!
 //! # Units
 //!
@@ -30,7 +30,7 @@
 //! have no compact state.
 //!
 //! Aligned: one period. Anchored: the period divided into a whole number of units. The unit is the
-//! smallest (in steps of 1, 2, 5) that lets the ring outlast every [`Tick`], but a window has at
+//! smallest (in steps of 1, 2, 5) that lets the ring outlast every [`Tick`](crate::time::Tick), but a window has at
 //! least 10,000 units (1,000 above 10^6 cells a second) if that leaves a nanosecond each.
 
 mod params;

@@ -18,7 +18,7 @@ use crate::time::{
 };
 use crate::word::Field;
 
-/// The parameters of [`FixedWindow`] for a quota.
+/// The parameters of [`FixedWindow`](super::FixedWindow) for a quota.
 ///
 /// ```
 /// use tollgate::algorithm::Algorithm;
