@@ -31,6 +31,10 @@ impl<C> Counting<C> {
         Ok(Self { holds, limit: Placed::new(source, SharedLimit::new(limit))?, clock })
     }
 
+    pub(super) fn map_clock<D>(self, map: impl FnOnce(C) -> D) -> Counting<D> {
+        Counting { holds: self.holds, limit: self.limit, clock: map(self.clock) }
+    }
+
     pub(super) fn limit(&self) -> u64 {
         self.limit.read()
     }

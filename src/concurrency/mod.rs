@@ -268,6 +268,31 @@ impl<K: ?Sized, C> ConcurrencyLimiter<K, C> {
     ) -> Self {
         Self { table, counting, hasher, when_full, tally, key: PhantomData }
     }
+
+    /// The same limiter with another clock, as [`Limiter::map_clock`](crate::Limiter::map_clock).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tollgate::clock::QuantaClock;
+    /// use tollgate::concurrency::ConcurrencyLimiter;
+    ///
+    /// let gate = ConcurrencyLimiter::<str>::builder(1).build()?;
+    /// let gate: ConcurrencyLimiter<str, Arc<QuantaClock>> = gate.map_clock(Arc::new);
+    /// let guard = gate.enter("a");
+    /// assert!(guard.is_ok() && gate.enter("a").is_err());
+    /// # Ok::<(), tollgate::concurrency::ConcurrencyError>(())
+    /// ```
+    pub fn map_clock<D: Clock>(self, map: impl FnOnce(C) -> D) -> ConcurrencyLimiter<K, D> {
+        let Self { table, counting, hasher, when_full, tally, key } = self;
+        ConcurrencyLimiter {
+            table,
+            counting: counting.map_clock(map),
+            hasher,
+            when_full,
+            tally,
+            key,
+        }
+    }
 }
 
 impl<K: ?Sized, C> Gate for ConcurrencyLimiter<K, C> {

@@ -11,6 +11,7 @@ mod extras;
 mod full;
 pub(crate) mod hash_seeds;
 mod hot_keys;
+mod map_clock;
 mod peek;
 pub(crate) mod plan;
 #[cfg(feature = "shared-memory")]
