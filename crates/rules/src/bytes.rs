@@ -3,10 +3,14 @@
 use std::sync::Arc;
 
 use tollgate::clock::QuantaClock;
-use tollgate::{BuildError, Clock, Gcra, Limiter, OnFull, Quota};
+use tollgate::{Clock, Gcra, Limiter, OnFull, Quota};
+
+use crate::clock::RulesClock;
+use crate::error::LimiterError;
+use crate::shared::{Place, build_at};
 
 /// The bandwidth of each key of a rule: a token bucket in which a cell is a byte.
-pub(crate) struct Bandwidth<C: Clock>(Arc<Limiter<[u8], Gcra, Arc<C>>>);
+pub(crate) struct Bandwidth<C: Clock>(Arc<Limiter<[u8], Gcra, RulesClock<C>>>);
 
 impl<C: Clock> Clone for Bandwidth<C> {
     fn clone(&self) -> Self {
@@ -25,15 +29,15 @@ impl<C: Clock> Bandwidth<C> {
         rate: Quota,
         capacity: u64,
         on_full: OnFull,
-        clock: &Arc<C>,
-    ) -> Result<Self, BuildError> {
-        let builder = Limiter::<[u8]>::builder(rate).clock(Arc::clone(clock)).capacity(capacity);
+        place: &Place<'_, C>,
+    ) -> Result<Self, LimiterError> {
+        let builder = Limiter::<[u8]>::builder(rate).capacity(capacity);
         let on_full = match on_full {
             // A quota of requests says nothing about bytes.
             OnFull::SharedOverflow(_) => OnFull::default(),
             other => other,
         };
-        Ok(Self(Arc::new(builder.on_full(on_full).build()?)))
+        Ok(Self(Arc::new(build_at!(builder.on_full(on_full), place)?)))
     }
 
     pub(crate) fn pace(&self, key: &[u8]) -> BytePace<C> {
@@ -60,14 +64,14 @@ impl<C: Clock> Bandwidth<C> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct BytePace<C: Clock = QuantaClock> {
-    limiter: Arc<Limiter<[u8], Gcra, Arc<C>>>,
+    limiter: Arc<Limiter<[u8], Gcra, RulesClock<C>>>,
     key: Box<[u8]>,
 }
 
 impl<C: Clock> BytePace<C> {
     /// The limiter.
     #[must_use]
-    pub fn limiter(&self) -> &Arc<Limiter<[u8], Gcra, Arc<C>>> {
+    pub fn limiter(&self) -> &Arc<Limiter<[u8], Gcra, RulesClock<C>>> {
         &self.limiter
     }
 

@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use tollgate::Clock;
 use tollgate::clock::QuantaClock;
 
-use crate::error::ReloadError;
+use crate::error::{ReloadError, RulesBuildError};
 use crate::limiter::RulesLimiter;
 use crate::reload::{self, ReloadSummary};
 use crate::rule::Rules;
@@ -160,19 +160,21 @@ impl RulesFile {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, it has mistakes, or the system has no memory for its limiters.
+    /// The file cannot be read, it has mistakes, the system has no memory for its limiters, or they cannot be
+    /// shared.
     ///
     /// ```
     /// # use tollgate_rules::RulesFile;
     /// assert!(RulesFile::open("no/such/rules.toml").is_err());
     /// ```
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ReloadError> {
-        Self::open_with_clock(path, Arc::new(QuantaClock::new()))
+        Self::open_by(path.as_ref(), RulesLimiter::new)
     }
 }
 
 impl<C: Clock> RulesFile<C> {
-    /// [`open`](RulesFile::open) with another clock.
+    /// [`open`](RulesFile::open) with another clock. All limits are in this process, since others have another
+    /// clock.
     ///
     /// # Errors
     ///
@@ -185,11 +187,18 @@ impl<C: Clock> RulesFile<C> {
     /// assert!(RulesFile::open_with_clock("no/such/rules.toml", clock).is_err());
     /// ```
     pub fn open_with_clock(path: impl AsRef<Path>, clock: Arc<C>) -> Result<Self, ReloadError> {
-        let path = path.as_ref().to_owned();
+        Self::open_by(path.as_ref(), |rules| RulesLimiter::with_clock(rules, clock))
+    }
+
+    fn open_by(
+        path: &Path,
+        build: impl FnOnce(Rules) -> Result<RulesLimiter<C>, RulesBuildError>,
+    ) -> Result<Self, ReloadError> {
+        let path = path.to_owned();
         let text = read(&path)?;
         let rules = Rules::parse(&path.to_string_lossy(), &text)?;
         let live = LiveRules {
-            gate: ArcSwap::from_pointee(RulesLimiter::with_clock(rules, clock)?),
+            gate: ArcSwap::from_pointee(build(rules)?),
             reloads: AtomicU64::new(0),
             failures: AtomicU64::new(0),
         };

@@ -32,6 +32,7 @@
 
 mod algorithm;
 mod bytes;
+mod clock;
 mod concurrency;
 mod cost;
 mod decision;
@@ -54,10 +55,12 @@ mod reload;
 mod request_view;
 mod requirements;
 mod rule;
+mod shared;
 mod store;
 mod words;
 
 pub use bytes::BytePace;
+pub use clock::RulesClock;
 pub use concurrency::Concurrency;
 pub use decision::{
     Deferred, DenyReason, Outcome, RuleDenial, RuleInFlight, RulePermit, RulesDecision,

@@ -10,6 +10,7 @@ use crate::limit::{Penalty, RuleLimit};
 use crate::matcher::Matcher;
 use crate::parse;
 use crate::plan::PlanChoice;
+use crate::shared::SharedName;
 use crate::store::Store;
 
 /// A file has at most so many rules.
@@ -40,6 +41,7 @@ pub(crate) const RULES_MAX: usize = 2_048;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     pub(crate) apply: Apply,
+    pub(crate) shared: Option<SharedName>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) warnings: Vec<RuleWarning>,
 }
@@ -81,6 +83,35 @@ impl Rules {
     #[must_use]
     pub fn warnings(&self) -> &[RuleWarning] {
         &self.warnings
+    }
+
+    /// The name by which the processes of this machine share the limits of the rules; `None`: each has its own.
+    ///
+    /// Only [`RulesLimiter::new`](crate::RulesLimiter::new) and [`RulesFile::open`](crate::RulesFile::open) share
+    /// them.
+    ///
+    /// ```
+    /// # use tollgate_rules::Rules;
+    /// let rules = Rules::parse("rules.toml", r#"rule = [{ name = "a", limits = "1/s" }]"#)?;
+    /// assert_eq!(rules.shared(), None);
+    /// # Ok::<(), tollgate_rules::RulesError>(())
+    /// ```
+    #[must_use]
+    pub fn shared(&self) -> Option<&str> {
+        self.shared.as_ref().map(SharedName::as_str)
+    }
+
+    /// The same rules with limits that no other process shares, for example to explain them.
+    ///
+    /// ```
+    /// # use tollgate_rules::Rules;
+    /// let rules = Rules::parse("rules.toml", r#"rule = [{ name = "a", limits = "1/s" }]"#)?;
+    /// assert_eq!(rules.without_sharing().shared(), None);
+    /// # Ok::<(), tollgate_rules::RulesError>(())
+    /// ```
+    #[must_use]
+    pub fn without_sharing(self) -> Self {
+        Self { shared: None, ..self }
     }
 
     /// The same rules with all limits kept in this process, for example to replay a log.

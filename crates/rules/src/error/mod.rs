@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::ops::Range;
 
+pub(crate) use reload::LimiterError;
 pub use reload::{ReloadError, RulesBuildError};
 pub use warning::RuleWarning;
 

@@ -5,10 +5,11 @@ use std::io;
 use std::path::PathBuf;
 
 use tollgate::BuildError;
+use tollgate::concurrency::ConcurrencyError;
 
 use super::RulesError;
 
-/// A limiter that cannot be built, because the system has no memory for it.
+/// A limiter that cannot be built: the system has no memory for it, or it cannot be shared.
 ///
 /// ```
 /// use tollgate_rules::{RulesLimiter, Rules};
@@ -23,20 +24,78 @@ use super::RulesError;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RulesBuildError {
-    pub(crate) rule: String,
-    pub(crate) limit: String,
-    pub(crate) error: BuildError,
+    /// The rule and the limit, or the folder.
+    subject: String,
+    error: LimiterError,
+}
+
+/// Why one limiter cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LimiterError {
+    Build(BuildError),
+    /// What is wrong with its block, or with the folder of blocks.
+    Shared(String),
+}
+
+impl LimiterError {
+    /// The block in this file cannot be attached or created.
+    #[cfg(feature = "shared-memory")]
+    pub(crate) fn shared(path: &std::path::Path, error: &tollgate::shared::SharedError) -> Self {
+        Self::Shared(format!("{}: {error}", path.display()))
+    }
+}
+
+impl LimiterError {
+    /// The error of a limiter that is not shared.
+    pub(crate) fn unshared(self) -> BuildError {
+        match self {
+            Self::Build(error) => error,
+            Self::Shared(why) => unreachable!("the limiter is in this process: {why}"),
+        }
+    }
+}
+
+impl From<BuildError> for LimiterError {
+    fn from(error: BuildError) -> Self {
+        Self::Build(error)
+    }
+}
+
+impl From<ConcurrencyError> for LimiterError {
+    fn from(error: ConcurrencyError) -> Self {
+        match error {
+            ConcurrencyError::Table(error) => Self::Build(error),
+            other => unreachable!("the parser has checked the numbers: {other}"),
+        }
+    }
+}
+
+impl RulesBuildError {
+    pub(crate) fn new(rule: &str, limit: &str, error: LimiterError) -> Self {
+        Self { subject: format!("rule \"{rule}\", limit \"{limit}\""), error }
+    }
+
+    pub(crate) fn of_folder(name: &str, why: String) -> Self {
+        Self { subject: format!("shared = \"{name}\""), error: LimiterError::Shared(why) }
+    }
 }
 
 impl fmt::Display for RulesBuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rule \"{}\", limit \"{}\": {}", self.rule, self.limit, self.error)
+        write!(f, "{}: ", self.subject)?;
+        match &self.error {
+            LimiterError::Build(error) => error.fmt(f),
+            LimiterError::Shared(why) => f.write_str(why),
+        }
     }
 }
 
 impl std::error::Error for RulesBuildError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
+        match &self.error {
+            LimiterError::Build(error) => Some(error),
+            LimiterError::Shared(_) => None,
+        }
     }
 }
 
@@ -61,7 +120,7 @@ pub enum ReloadError {
     },
     /// The file has mistakes.
     Rules(RulesError),
-    /// The system has no memory for its limiters.
+    /// The system has no memory for its limiters, or they cannot be shared.
     Build(RulesBuildError),
     /// The caller rejected the rules, for this reason: see
     /// [`RulesFile::poll_if`](crate::RulesFile::poll_if).
@@ -112,8 +171,8 @@ mod tests {
 
     #[test]
     fn each_error_has_its_source() {
-        let (rule, limit) = ("a".to_owned(), "5/s".to_owned());
-        let build = RulesBuildError { rule, limit, error: BuildError::ZeroCapacity };
+        let build = RulesBuildError::new("a", "5/s", BuildError::ZeroCapacity.into());
+        assert!(RulesBuildError::of_folder("a", "taken".to_owned()).source().is_none());
         assert!(build.source().is_some_and(|cause| cause.is::<BuildError>()));
         let rules = crate::Rules::parse("r.toml", "rule = []").expect_err("no rules");
         let (path, error) = (PathBuf::new(), io::Error::other("gone"));

@@ -51,6 +51,17 @@ impl Rules {
         };
         Some(format!("{slashes}; {rest}"))
     }
+
+    /// Who shares the limits, in plain words; `None`: the process alone has them.
+    #[must_use]
+    pub fn explain_sharing(&self) -> Option<String> {
+        let folder = self.shared.as_ref()?.folder();
+        let folder = folder.display();
+        Some(format!(
+            "by all processes of this machine and user whose file has this name, in {folder}; they stay when the \
+             processes have ended, until the machine restarts"
+        ))
+    }
 }
 
 impl Rule {

@@ -1,39 +1,38 @@
 //! The bans of a rule: `penalty` in a rules file.
 
-use std::sync::Arc;
+use tollgate::{Clock, Denied, FixedWindow, Limiter, OnFull, Quota, Tick};
 
-use tollgate::{BuildError, Clock, Denied, FixedWindow, Limiter, OnFull, Quota, Tick};
-
+use crate::clock::RulesClock;
+use crate::error::LimiterError;
 use crate::limit::Penalty;
+use crate::shared::{Place, build_at};
 
 /// The bans of a rule: a window of one cell that opens with the ban, and a window that counts the
 /// denials before it.
 #[derive(Debug)]
 pub(crate) struct Ban<C: Clock> {
-    banned: Limiter<[u8], FixedWindow, Arc<C>>,
+    banned: Limiter<[u8], FixedWindow, RulesClock<C>>,
     /// `None`: the first denial bans.
-    strikes: Option<Limiter<[u8], FixedWindow, Arc<C>>>,
+    strikes: Option<Limiter<[u8], FixedWindow, RulesClock<C>>>,
 }
 
 impl<C: Clock> Ban<C> {
+    /// `places` are those of the bans and of the denials before them.
     pub(crate) fn build(
         penalty: Penalty,
         capacity: u64,
-        clock: &Arc<C>,
-    ) -> Result<Self, BuildError> {
-        let window = |cells, period| {
-            Limiter::<[u8]>::builder(Quota::new(cells, period))
+        places: [&Place<'_, C>; 2],
+    ) -> Result<Self, LimiterError> {
+        let window = |cells, period, place: &Place<'_, C>| {
+            let builder = Limiter::<[u8]>::builder(Quota::new(cells, period))
                 .algorithm(FixedWindow::anchored())
-                .clock(Arc::clone(clock))
                 .capacity(capacity)
-                .on_full(OnFull::EvictNearestIdle)
-                .build()
+                .on_full(OnFull::EvictNearestIdle);
+            build_at!(builder, place)
         };
         let before = penalty.after - 1;
-        Ok(Self {
-            banned: window(1, penalty.ban)?,
-            strikes: (before > 0).then(|| window(before, penalty.within)).transpose()?,
-        })
+        let strikes = (before > 0).then(|| window(before, penalty.within, places[1]));
+        Ok(Self { banned: window(1, penalty.ban, places[0])?, strikes: strikes.transpose()? })
     }
 
     /// The key's ban, if it is banned.

@@ -10,10 +10,16 @@ use tollgate::reservation::{Chargeable, OwnedReservation, Reservation};
 use tollgate::stats::{Occupancy, Stats};
 use tollgate::{
     AnyAlgorithm, BuildError, Clock, Decision, Denied, FixedWindow, Gcra, Limiter, OnFull, Quota,
-    Tick,
+    QuotaError, Tick,
 };
 
+use crate::clock::RulesClock;
+use crate::error::LimiterError;
 use crate::limit::RuleLimit;
+use crate::shared::{Place, build_at};
+
+/// Tries to change a quota. In a block, each waits for the change of another process for a while.
+const CHANGE_TRIES: usize = 10;
 
 /// The limiter of one limit.
 ///
@@ -22,9 +28,9 @@ use crate::limit::RuleLimit;
 /// spent cells when the file is edited.
 #[derive(Debug)]
 pub(crate) enum Bucket<C: Clock> {
-    Gcra(Arc<Limiter<[u8], DynamicGcra, Arc<C>>>),
-    Window(Arc<Limiter<[u8], FixedWindow, Arc<C>>>),
-    Other(Box<Limiter<[u8], AnyAlgorithm, Arc<C>>>),
+    Gcra(Arc<Limiter<[u8], DynamicGcra, RulesClock<C>>>),
+    Window(Arc<Limiter<[u8], FixedWindow, RulesClock<C>>>),
+    Other(Box<Limiter<[u8], AnyAlgorithm, RulesClock<C>>>),
     GcraPlans(Planned<Gcra, C>),
     WindowPlans(Planned<FixedWindow, C>),
 }
@@ -32,7 +38,7 @@ pub(crate) enum Bucket<C: Clock> {
 /// One limiter for keys of several plans. It is built with the fastest of their quotas.
 #[derive(Debug)]
 pub(crate) struct Planned<A: Algorithm, C> {
-    gate: Arc<Limiter<[u8], A, Arc<C>>>,
+    gate: Arc<Limiter<[u8], A, RulesClock<C>>>,
     /// In the order of the rule's limits.
     plans: Vec<Plan<A>>,
 }
@@ -40,7 +46,7 @@ pub(crate) struct Planned<A: Algorithm, C> {
 impl<A: Plannable, C: Clock> Planned<A, C> {
     /// On an error, the index is that of the limit whose plan the limiter cannot have.
     fn new(
-        gate: Arc<Limiter<[u8], A, Arc<C>>>,
+        gate: Arc<Limiter<[u8], A, RulesClock<C>>>,
         limits: &[RuleLimit],
     ) -> Result<Self, (usize, BuildError)> {
         let made = limits.iter().enumerate().map(|(at, limit)| {
@@ -122,20 +128,17 @@ impl<C: Clock> Bucket<C> {
         limit: &RuleLimit,
         capacity: u64,
         on_full: OnFull,
-        clock: &Arc<C>,
-    ) -> Result<Self, BuildError> {
-        let builder = Limiter::<[u8]>::builder(limit.quota)
-            .clock(Arc::clone(clock))
-            .capacity(capacity)
-            .on_full(on_full);
+        place: &Place<'_, C>,
+    ) -> Result<Self, LimiterError> {
+        let builder = Limiter::<[u8]>::builder(limit.quota).capacity(capacity).on_full(on_full);
         Ok(match limit.algorithm() {
             AnyAlgorithm::Gcra(_) => {
-                Self::Gcra(Arc::new(builder.algorithm(DynamicGcra::new()).build()?))
+                Self::Gcra(Arc::new(build_at!(builder.algorithm(DynamicGcra::new()), place)?))
             }
             AnyAlgorithm::FixedWindow(window) => {
-                Self::Window(Arc::new(builder.algorithm(window).build()?))
+                Self::Window(Arc::new(build_at!(builder.algorithm(window), place)?))
             }
-            other => Self::Other(Box::new(builder.algorithm(other).build()?)),
+            other => Self::Other(Box::new(build_at!(builder.algorithm(other), place)?)),
         })
     }
 
@@ -145,22 +148,22 @@ impl<C: Clock> Bucket<C> {
         limits: &[RuleLimit],
         capacity: u64,
         on_full: OnFull,
-        clock: &Arc<C>,
-    ) -> Result<Self, (usize, BuildError)> {
+        place: &Place<'_, C>,
+    ) -> Result<Self, (usize, LimiterError)> {
         let fastest = fastest(limits);
-        let builder = Limiter::<[u8]>::builder(limits[fastest].quota)
-            .clock(Arc::clone(clock))
-            .capacity(capacity)
-            .on_full(on_full);
+        let quota = limits[fastest].quota;
+        let builder = Limiter::<[u8]>::builder(quota).capacity(capacity).on_full(on_full);
         let failed = |error| (fastest, error);
+        let of_plan = |(at, error): (usize, BuildError)| (at, error.into());
         Ok(match limits[fastest].algorithm() {
             AnyAlgorithm::FixedWindow(window) => {
-                let gate = builder.algorithm(window).build().map_err(failed)?;
-                Self::WindowPlans(Planned::new(Arc::new(gate), limits)?)
+                let gate = build_at!(builder.algorithm(window), place).map_err(failed)?;
+                Self::WindowPlans(Planned::new(Arc::new(gate), limits).map_err(of_plan)?)
             }
             _ => {
-                let gate = builder.algorithm(Gcra::new().for_plans()).build().map_err(failed)?;
-                Self::GcraPlans(Planned::new(Arc::new(gate), limits)?)
+                let gate = build_at!(builder.algorithm(Gcra::new().for_plans()), place);
+                let gate = gate.map_err(failed)?;
+                Self::GcraPlans(Planned::new(Arc::new(gate), limits).map_err(of_plan)?)
             }
         })
     }
@@ -201,13 +204,28 @@ impl<C: Clock> Bucket<C> {
         matches!(self, Self::Gcra(_))
     }
 
+    /// The quota in force, if it can be replaced. It may be that of another process.
+    pub(crate) fn quota(&self) -> Option<Quota> {
+        match self {
+            Self::Gcra(gate) => Some(gate.quota()),
+            _ => None,
+        }
+    }
+
     /// Replaces the quota; returns `false` if the limiter cannot, or the new quota is too far from the
     /// one that it was built with. Each key keeps its spent cells: see [`Inherit::Spent`].
-    pub(crate) fn set_quota(&self, quota: Quota) -> bool {
-        match self {
-            Self::Gcra(gate) => gate.set_quota(quota, Inherit::Spent).is_ok(),
-            _ => false,
+    ///
+    /// An error: other processes have been changing it all the time.
+    pub(crate) fn set_quota(&self, quota: Quota) -> Result<bool, LimiterError> {
+        let Self::Gcra(gate) = self else { return Ok(false) };
+        for _ in 0..CHANGE_TRIES {
+            match gate.set_quota(quota, Inherit::Spent) {
+                Ok(()) => return Ok(true),
+                Err(QuotaError::ChangeUnderWay) => {}
+                Err(_) => return Ok(false),
+            }
         }
+        Err(BuildError::Quota(QuotaError::ChangeUnderWay).into())
     }
 
     /// Whether a charge can be refunded.
@@ -290,9 +308,9 @@ impl<C: Clock> Bucket<C> {
 
 /// Cells that are charged until the response settles them. Dropping it refunds them.
 pub(super) enum Reserved<C: Clock> {
-    Gcra(OwnedReservation<Limiter<[u8], DynamicGcra, Arc<C>>>),
-    GcraPlan(OwnedReservation<Limiter<[u8], Gcra, Arc<C>>>),
-    Window(OwnedReservation<Limiter<[u8], FixedWindow, Arc<C>>>),
+    Gcra(OwnedReservation<Limiter<[u8], DynamicGcra, RulesClock<C>>>),
+    GcraPlan(OwnedReservation<Limiter<[u8], Gcra, RulesClock<C>>>),
+    Window(OwnedReservation<Limiter<[u8], FixedWindow, RulesClock<C>>>),
 }
 
 impl<C: Clock> Reserved<C> {
@@ -315,7 +333,7 @@ impl<C: Clock> Reserved<C> {
 }
 
 /// The index of the quota that restores the most cells a second.
-fn fastest(limits: &[RuleLimit]) -> usize {
+pub(crate) fn fastest(limits: &[RuleLimit]) -> usize {
     // a / b against c / d, without a rounding: cells and nanoseconds are below 2^64 each.
     let is_faster = |one: &Quota, other: &Quota| {
         u128::from(one.limit()) * u128::from(nanos(other))

@@ -117,7 +117,7 @@ impl<C: Clock> RulesLimiter<C> {
             let decision = RulesDecision::of(Outcome::NoRule);
             return RulesDecision { shadow_denials, deferred, exempted_by, ..decision };
         }
-        let now = self.clock.now();
+        let now = self.home.clock.now();
         let charge = PendingCharge { keys: found.keys.as_slice(), max_waiting, now };
         let mut entered = Entered::new();
         let outcome = match self.charge_all(enforced, charge, &mut entered) {

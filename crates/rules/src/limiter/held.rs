@@ -3,22 +3,23 @@
 use std::sync::Arc;
 
 use tollgate::clock::QuantaClock;
-use tollgate::concurrency::{
-    ConcurrencyDenied, ConcurrencyError, ConcurrencyLimiter, OwnedGuard, WhenNoSlot,
-};
+use tollgate::concurrency::{ConcurrencyDenied, ConcurrencyLimiter, OwnedGuard, WhenNoSlot};
 use tollgate::stats::Stats;
-use tollgate::{BuildError, Clock, OnFull, Tick};
+use tollgate::{Clock, OnFull, Tick};
 
 use super::bucket::Reserved;
+use crate::clock::RulesClock;
 use crate::concurrency::Concurrency;
 use crate::cost::SettleBy;
+use crate::error::LimiterError;
+use crate::shared::{Place, build_at};
 
 /// The requests in flight of each key of a rule.
 #[derive(Debug)]
-pub(crate) struct InFlight<C: Clock>(Arc<ConcurrencyLimiter<[u8], Arc<C>>>);
+pub(crate) struct InFlight<C: Clock>(Arc<ConcurrencyLimiter<[u8], RulesClock<C>>>);
 
 /// A request in flight.
-type Guard<C> = OwnedGuard<ConcurrencyLimiter<[u8], Arc<C>>>;
+type Guard<C> = OwnedGuard<ConcurrencyLimiter<[u8], RulesClock<C>>>;
 
 impl<C: Clock> Clone for InFlight<C> {
     fn clone(&self) -> Self {
@@ -31,24 +32,20 @@ impl<C: Clock> InFlight<C> {
         concurrency: Concurrency,
         capacity: u64,
         on_full: OnFull,
-        clock: &Arc<C>,
-    ) -> Result<Self, BuildError> {
+        place: &Place<'_, C>,
+    ) -> Result<Self, LimiterError> {
         let when_no_slot = match on_full {
             OnFull::Admit => WhenNoSlot::Admit,
             // A key in use is never forgotten, and a quota says nothing about requests in flight.
             _ => WhenNoSlot::Deny,
         };
         let mut builder = ConcurrencyLimiter::<[u8]>::builder(concurrency.limit)
-            .clock(Arc::clone(clock))
             .capacity(capacity)
             .when_no_slot(when_no_slot);
         if let Some(hold) = concurrency.max_hold {
             builder = builder.max_hold(hold);
         }
-        builder.build().map(Arc::new).map(Self).map_err(|error| match error {
-            ConcurrencyError::Table(error) => error,
-            other => unreachable!("the parser has checked the numbers: {other}"),
-        })
+        build_at!(builder, place).map(Arc::new).map(Self)
     }
 
     /// Replaces the limit. Requests in flight stay counted.

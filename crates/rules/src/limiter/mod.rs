@@ -22,6 +22,7 @@ use crate::error::{RuleWarning, RulesBuildError};
 use crate::matcher::Needs;
 use crate::reload;
 use crate::rule::{Apply, Rule, Rules};
+use crate::shared::Home;
 use ban::Ban;
 use bucket::Bucket;
 pub use held::Held;
@@ -72,7 +73,9 @@ pub struct RulesLimiter<C: Clock = QuantaClock> {
     apply: Apply,
     needs: Needs,
     pub(crate) active: Vec<ActiveRule<C>>,
-    pub(crate) clock: Arc<C>,
+    pub(crate) home: Home<C>,
+    /// Whether rules that say so share their limits with other processes.
+    pub(crate) may_share: bool,
     warnings: Vec<RuleWarning>,
     index: RuleIndex,
 }
@@ -91,11 +94,11 @@ pub(crate) struct ActiveRule<C: Clock> {
 }
 
 impl RulesLimiter {
-    /// Builds a limiter for every limit.
+    /// Builds a limiter for every limit. Rules that say [`shared`](Rules::shared) share them with other processes.
     ///
     /// # Errors
     ///
-    /// The system has no memory for one of them.
+    /// The system has no memory for one of them, or it cannot be shared.
     ///
     /// ```
     /// # use tollgate_rules::{RulesLimiter, Rules};
@@ -105,12 +108,14 @@ impl RulesLimiter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn new(rules: Rules) -> Result<Self, RulesBuildError> {
-        Self::with_clock(rules, Arc::new(QuantaClock::new()))
+        let home = Home::of(rules.shared.as_ref(), Arc::new(QuantaClock::new()))?;
+        reload::assemble(rules, None, home, true).map(|(limiter, _)| limiter)
     }
 }
 
 impl<C: Clock> RulesLimiter<C> {
-    /// [`new`](RulesLimiter::new) with another clock.
+    /// [`new`](RulesLimiter::new) with another clock. All limits are in this process, since others have another
+    /// clock.
     ///
     /// # Errors
     ///
@@ -131,20 +136,20 @@ impl<C: Clock> RulesLimiter<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn with_clock(rules: Rules, clock: Arc<C>) -> Result<Self, RulesBuildError> {
-        let build = |rule| reload::activate(rule, None, &clock).map(|activated| activated.active);
-        let active = rules.rules.into_iter().map(build).collect::<Result<_, _>>()?;
-        Ok(Self::from_parts(rules.apply, active, rules.warnings, clock))
+        let home = Home::own(clock);
+        reload::assemble(rules, None, home, false).map(|(limiter, _)| limiter)
     }
 
     pub(crate) fn from_parts(
         apply: Apply,
         active: Vec<ActiveRule<C>>,
         warnings: Vec<RuleWarning>,
-        clock: Arc<C>,
+        home: Home<C>,
+        may_share: bool,
     ) -> Self {
         let needs = active.iter().fold(Needs::default(), |needs, its| needs.and(&its.rule.matcher));
         let index = RuleIndex::new(active.iter().map(|its| &its.rule.matcher));
-        Self { apply, needs, active, clock, warnings, index }
+        Self { apply, needs, active, home, may_share, warnings, index }
     }
 
     /// The warnings about the rules: see [`Rules::warnings`].

@@ -1,13 +1,13 @@
 //! `bytes`: how fast the bodies of responses pass.
 
-use std::sync::Arc;
-
-use tollgate::{BuildError, ManualClock, OnFull, Quota, QuotaError};
+use tollgate::{BuildError, OnFull, Quota, QuotaError};
 use toml::de::DeTable;
 
 use super::fields::{Reader, Value};
 use super::spot::word_at;
 use crate::bytes::Bandwidth;
+use crate::error::LimiterError;
+use crate::shared::Place;
 
 const NEEDED: &str = "a rate such as \"10MB/s\" or \"10MB/s burst 1MB\"";
 /// Less is not worth a chunk: see `tollgate-paced`.
@@ -40,7 +40,8 @@ pub(super) fn read<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Quo
         reader.error_in(value, message);
         return None;
     }
-    match Bandwidth::build(rate, 1, OnFull::default(), &Arc::new(ManualClock::new())) {
+    let built = Bandwidth::build(rate, 1, OnFull::default(), &Place::on_trial());
+    match built.map_err(LimiterError::unshared) {
         Ok(_) => Some(rate),
         Err(BuildError::Quota(error)) => {
             reader.error_in(value, error.to_string());

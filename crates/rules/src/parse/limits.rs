@@ -1,17 +1,18 @@
 //! `limits`, `algorithm`, `on_full` and `penalty`.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::{AnyAlgorithm, BuildError, ManualClock, OnFull, QuotaError};
+use tollgate::{AnyAlgorithm, BuildError, OnFull, QuotaError};
 use toml::de::DeValue;
 
 use super::fields::{Reader, Value, quoted_list};
 use super::spot::word_at;
 use crate::algorithm::RuleAlgorithm;
+use crate::error::LimiterError;
 use crate::limit::{Penalty, RuleLimit};
 use crate::limiter::ban::Ban;
 use crate::limiter::bucket::Bucket;
+use crate::shared::Place;
 
 /// Every limit is checked for every request that the rule matches.
 const LIMITS_MAX: usize = 8;
@@ -111,16 +112,17 @@ fn limit<'s>(
 
 /// Whether a limiter can be built. One key suffices: the number of keys does not matter.
 fn buildable(limit: &RuleLimit, on_full: OnFull) -> Result<(), BuildError> {
-    Bucket::build(limit, 1, on_full, &Arc::new(ManualClock::new())).map(drop)
+    let built = Bucket::build(limit, 1, on_full, &Place::on_trial());
+    built.map(drop).map_err(LimiterError::unshared)
 }
 
 /// Whether a limiter of these plans can be built; else the index of the plan that does not fit.
 pub(super) fn buildable_plans(
     limits: &[RuleLimit],
     on_full: OnFull,
-    clock: &Arc<ManualClock>,
 ) -> Result<(), (usize, BuildError)> {
-    match Bucket::build_plans(limits, 1, on_full, clock) {
+    let built = Bucket::build_plans(limits, 1, on_full, &Place::on_trial());
+    match built.map_err(|(at, error)| (at, error.unshared())) {
         // It is reported at the quota of the overflow.
         Ok(_) | Err((_, BuildError::OverflowQuota(_))) => Ok(()),
         Err(failed) => Err(failed),
@@ -197,7 +199,7 @@ pub(super) fn penalty<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<
 
 /// The penalty, if a limiter can keep it.
 fn kept<'s>(reader: &mut Reader<'s>, value: &Value<'s>, penalty: Penalty) -> Option<Penalty> {
-    match Ban::build(penalty, 1, &Arc::new(ManualClock::new())) {
+    match Ban::build(penalty, 1, [&Place::on_trial(), &Place::on_trial()]) {
         Ok(_) => Some(penalty),
         Err(_) => {
             let message = "the penalty is too short to be kept: write longer spans".to_owned();

@@ -9,6 +9,7 @@ mod limits;
 mod matcher;
 mod plan;
 mod rule;
+mod shared;
 mod spot;
 mod store;
 
@@ -27,13 +28,15 @@ use fields::{Reader, Value};
 /// More warnings are left out.
 const WARNINGS_MAX: usize = 100;
 
-const KEYS: &[&str] = &["apply", "encoded_slash", "backslash", "path_params", "path_case", "rule"];
+const KEYS: &[&str] =
+    &["apply", "encoded_slash", "backslash", "path_params", "path_case", "shared", "rule"];
 const ALIASES: &[(&str, &str)] = &[
     ("rules", "write each rule under a heading [[rule]]"),
     ("name", "begin each rule with a line [[rule]]"),
     ("limits", "begin each rule with a line [[rule]]"),
     ("match", "begin each rule with a line [[rule]]"),
     ("mode", "write \"apply\""),
+    ("share", "write \"shared\""),
 ];
 
 pub(crate) fn rules(file: &str, text: &str) -> Result<Rules, RulesError> {
@@ -62,15 +65,22 @@ fn read<'s>(reader: &mut Reader<'s>, root: &Spanned<DeTable<'s>>) -> Option<Rule
     };
     // The rules are checked even if this is wrong.
     let spelling = spelling(reader, table);
+    let shared = match table.get("shared") {
+        Some(value) => shared::name(reader, value).map(Some),
+        None => Some(None),
+    };
     let Some(value) = table.get("rule") else {
         let none = "the file has no rules: begin each with a line [[rule]]";
         reader.error(0..0, none.to_owned());
         return None;
     };
     let rules = all_rules(reader, value, spelling);
-    let (apply, (rules, places)) = (apply?, rules?);
+    if let (true, Some((rules, places))) = (table.contains_key("shared"), &rules) {
+        shared::check(reader, rules, places);
+    }
+    let (apply, shared, (rules, places)) = (apply?, shared?, rules?);
     let warnings = warnings(reader.text, apply, &rules, &places);
-    Some(Rules { apply, rules, warnings })
+    Some(Rules { apply, shared, rules, warnings })
 }
 
 /// How the upstream reads paths.

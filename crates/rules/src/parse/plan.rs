@@ -1,8 +1,6 @@
 //! `plan`: a quota for each value of a header, a cookie or a parameter of the query.
 
-use std::sync::Arc;
-
-use tollgate::{AnyAlgorithm, BuildError, ManualClock, OnFull, QuotaError};
+use tollgate::{AnyAlgorithm, BuildError, OnFull, QuotaError};
 use toml::de::{DeTable, DeValue};
 
 use super::fields::{Reader, Value, quoted_list};
@@ -43,7 +41,7 @@ pub(super) fn read<'s>(
     let quotas = quotas(reader, value, table, algorithm)?;
     let limits: Vec<RuleLimit> = quotas.iter().map(|(limit, _)| limit.clone()).collect();
     by_plans?;
-    if let Err((at, error)) = buildable_plans(&limits, on_full, &Arc::new(ManualClock::new())) {
+    if let Err((at, error)) = buildable_plans(&limits, on_full) {
         let name = algorithm.name;
         let message = match (&error, algorithm.algorithm) {
             (BuildError::Quota(QuotaError::PlanTooLong), AnyAlgorithm::FixedWindow(_)) => {

@@ -63,6 +63,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("backslash", "it is for the whole file: write it before the first rule"),
     ("path_params", "it is for the whole file: write it before the first rule"),
     ("path_case", "it is for the whole file: write it before the first rule"),
+    ("shared", "it is for the whole file: write it before the first rule"),
     ("audit", "write \"shadow\""),
     ("ban", "write \"penalty\""),
     ("exempt", "write action = \"exempt\""),

@@ -1,5 +1,6 @@
 //! The limits and states that new rules take from the old ones.
 
+mod pair;
 #[cfg(test)]
 mod tests;
 mod warning;
@@ -12,10 +13,12 @@ use crate::bytes::Bandwidth;
 use crate::error::RulesBuildError;
 use crate::limit::RuleLimit;
 use crate::limiter::ban::Ban;
-use crate::limiter::bucket::Bucket;
+use crate::limiter::bucket::{Bucket, fastest};
 use crate::limiter::held::InFlight;
 use crate::limiter::{ActiveRule, RulesLimiter};
 use crate::rule::{Action, Rule, Rules};
+use crate::shared::{Block, Home};
+use pair::{Pairs, is_same, pair, pair_by_file};
 pub use warning::ReloadWarning;
 
 /// The effects of a reload on the limits and their state.
@@ -57,21 +60,38 @@ pub(crate) fn carry_over<C: Clock>(
     old: &RulesLimiter<C>,
     rules: Rules,
 ) -> Result<(RulesLimiter<C>, ReloadSummary), RulesBuildError> {
+    let clock = old.home.clock.as_given();
+    let home = match old.may_share {
+        true => Home::of(rules.shared.as_ref(), clock)?,
+        false => Home::own(clock),
+    };
+    assemble(rules, Some(old), home, old.may_share)
+}
+
+/// Builds a limiter for rules, which continues the limits of `old` that count the same.
+pub(crate) fn assemble<C: Clock>(
+    rules: Rules,
+    old: Option<&RulesLimiter<C>>,
+    home: Home<C>,
+    may_share: bool,
+) -> Result<(RulesLimiter<C>, ReloadSummary), RulesBuildError> {
     let mut changes = Vec::new();
     let mut active = Vec::with_capacity(rules.rules.len());
     let mut summary = ReloadSummary::default();
     let mut new_plans = 0;
+    let old_active = old.map(|old| &*old.active).unwrap_or_default();
+    let has_moved = old.is_some_and(|old| old.home.name() != home.name());
     for rule in rules.rules {
-        let before = old.active.iter().find(|before| before.rule.name == rule.name);
-        let activated = activate(rule, before, &old.clock)?;
+        let before = old_active.iter().find(|before| before.rule.name == rule.name);
+        let mut activated = activate(rule, before, &home, has_moved)?;
         summary.kept += activated.kept;
         new_plans += activated.new_plans;
-        summary.warnings.extend(activated.warnings);
+        summary.warnings.append(&mut activated.warnings);
         changes.extend(activated.changes.into_iter().map(|change| (active.len(), change)));
         active.push(activated.active);
     }
     // The old limiters change only here, after everything else has succeeded.
-    summary.inherited = change_quotas(&mut active, &changes, &old.clock, &mut summary.warnings)?;
+    summary.inherited = change_quotas(&mut active, &changes, &home, &mut summary.warnings)?;
     summary.inherited += new_plans;
     for ActiveRule { rule, in_flight, .. } in &active {
         if let (Some(in_flight), Some(concurrency)) = (in_flight, rule.concurrency) {
@@ -87,9 +107,10 @@ pub(crate) fn carry_over<C: Clock>(
         active.iter().map(limits).sum::<usize>()
     };
     summary.new = count(&active) - summary.kept - summary.inherited;
-    summary.dropped = count(&old.active) - summary.kept - summary.inherited;
-    let clock = Arc::clone(&old.clock);
-    Ok((RulesLimiter::from_parts(rules.apply, active, rules.warnings, clock), summary))
+    // A process that starts may change the quota of a block that others have made.
+    summary.dropped = count(old_active).saturating_sub(summary.kept + summary.inherited);
+    let limiter = RulesLimiter::from_parts(rules.apply, active, rules.warnings, home, may_share);
+    Ok((limiter, summary))
 }
 
 /// A limit of which only the quota has changed, by its index in its rule.
@@ -109,18 +130,20 @@ pub(crate) struct Activated<C: Clock> {
     warnings: Vec<ReloadWarning>,
 }
 
-/// Gives a rule its limiters: those of `before` that count the same, and new ones for the others.
-pub(crate) fn activate<C: Clock>(
+/// Gives a rule its limiters: those of `before` that count the same, and new ones for the others. With
+/// `has_moved`, the state of `before` is kept somewhere else.
+fn activate<C: Clock>(
     rule: Rule,
     before: Option<&ActiveRule<C>>,
-    clock: &Arc<C>,
+    home: &Home<C>,
+    has_moved: bool,
 ) -> Result<Activated<C>, RulesBuildError> {
     let admitted = before.map(|before| Arc::clone(&before.admitted)).unwrap_or_default();
     let mut warnings = Vec::new();
     // A rule that stops or begins to limit loses no state: it has none on one side of the change.
     let before = before.filter(|before| before.rule.action == rule.action);
     let before = before.filter(|before| {
-        let changed = changed_keys(&before.rule, &rule);
+        let changed = if has_moved { Some("shared") } else { changed_keys(&before.rule, &rule) };
         warnings.extend(changed.map(|what| ReloadWarning::keys_changed(&rule, what)));
         changed.is_none()
     });
@@ -131,18 +154,18 @@ pub(crate) fn activate<C: Clock>(
         return Ok(Activated { active, kept: 0, changes: Vec::new(), new_plans: 0, warnings });
     }
     let Buckets { buckets, mut kept, changes, new_plans } = match rule.plan {
-        Some(_) => plan_buckets(&rule, before, clock, &mut warnings)?,
-        None => buckets(&rule, before, clock, &mut warnings)?,
+        Some(_) => plan_buckets(&rule, before, home, &mut warnings)?,
+        None => buckets(&rule, before, home, &mut warnings)?,
     };
-    let in_flight = in_flight(&rule, before, clock)?;
+    let in_flight = in_flight(&rule, before, home)?;
     kept += usize::from(in_flight.is_kept);
     warnings.extend(in_flight.warning);
     let in_flight = in_flight.counted;
-    let ban = ban(&rule, before, clock)?;
+    let ban = ban(&rule, before, home)?;
     if before.is_some_and(|before| before.ban.is_some() && before.rule.penalty != rule.penalty) {
         warnings.push(ReloadWarning::BansLifted { rule: rule.name.clone() });
     }
-    let (bandwidth, is_kept) = bandwidth(&rule, before, clock)?;
+    let (bandwidth, is_kept) = bandwidth(&rule, before, home)?;
     kept += usize::from(is_kept);
     let active = ActiveRule { rule, buckets, in_flight, bandwidth, ban, admitted };
     Ok(Activated { active, kept, changes, new_plans, warnings })
@@ -161,7 +184,7 @@ struct Buckets<C: Clock> {
 fn plan_buckets<C: Clock>(
     rule: &Rule,
     before: Option<&ActiveRule<C>>,
-    clock: &Arc<C>,
+    home: &Home<C>,
     warnings: &mut Vec<ReloadWarning>,
 ) -> Result<Buckets<C>, RulesBuildError> {
     let of = |bucket, kept, new_plans| {
@@ -174,7 +197,8 @@ fn plan_buckets<C: Clock>(
             return of(Arc::clone(bucket), 1, 0);
         }
         let algorithm = |rule: &Rule| rule.limits.first().map(|limit| limit.algorithm);
-        let changed = match algorithm(&before.rule) == algorithm(rule) {
+        let is_in_place = home.name().is_none() || plan_file(&before.rule) == plan_file(rule);
+        let changed = match algorithm(&before.rule) == algorithm(rule) && is_in_place {
             true => bucket.with_plans(&rule.limits),
             false => None,
         };
@@ -183,110 +207,79 @@ fn plan_buckets<C: Clock>(
         }
         warnings.push(ReloadWarning::plans_too_far(rule));
     }
-    let built = Bucket::build_plans(&rule.limits, rule.capacity, rule.on_full, clock);
-    let bucket = built.map_err(|(at, error)| RulesBuildError {
-        rule: rule.name.clone(),
-        limit: rule.limits[at].name.clone(),
-        error,
-    })?;
+    let place = home.place(rule, plans_of(rule));
+    let built = Bucket::build_plans(&rule.limits, rule.capacity, rule.on_full, &place);
+    let bucket = built
+        .map_err(|(at, error)| RulesBuildError::new(&rule.name, &rule.limits[at].name, error))?;
     of(Arc::new(bucket), 0, 0)
+}
+
+/// The block of a rule's plans.
+fn plans_of(rule: &Rule) -> Block<'_> {
+    Block::Plans(&rule.limits[fastest(&rule.limits)])
+}
+
+fn plan_file(rule: &Rule) -> String {
+    plans_of(rule).file_name(rule)
 }
 
 /// A limiter for each limit: those of `before` that count the same, and new ones for the others.
 fn buckets<C: Clock>(
     rule: &Rule,
     before: Option<&ActiveRule<C>>,
-    clock: &Arc<C>,
+    home: &Home<C>,
     warnings: &mut Vec<ReloadWarning>,
 ) -> Result<Buckets<C>, RulesBuildError> {
-    let Pairs { found, mut left } = pair(rule, before);
+    let is_shared = home.name().is_some();
+    let Pairs { found, mut left } =
+        if is_shared { pair_by_file(rule, before) } else { pair(rule, before) };
     let (mut kept, mut changes) = (0, Vec::new());
     let mut buckets = Vec::with_capacity(rule.limits.len());
     for (index, (limit, found)) in rule.limits.iter().zip(found).enumerate() {
-        buckets.push(match found {
-            Some((old, bucket)) => {
-                match is_same(old, limit) {
-                    true => kept += 1,
-                    false => changes.push(Change { limit: index, before: old.quota }),
-                }
-                Arc::clone(bucket)
+        let (bucket, before) = match found {
+            Some((old, bucket)) if !is_shared || is_same(old, limit) => {
+                (Arc::clone(bucket), Some(old.quota))
             }
+            // The same block; the old limiter may have one of its own, since its quota was too far.
+            Some((old, _)) => (build(rule, Block::Limit(index), limit, home)?, Some(old.quota)),
             None => {
                 // Warn only if this limit replaces an old one. An additional limit loses nothing.
                 if let Some(old) = left.next() {
-                    warnings.push(ReloadWarning::counted_otherwise(rule, old, limit));
+                    warnings.push(match is_shared {
+                        true => ReloadWarning::other_block(rule, limit),
+                        false => ReloadWarning::counted_otherwise(rule, old, limit),
+                    });
                 }
-                build(rule, index, clock)?
+                (build(rule, Block::Limit(index), limit, home)?, None)
             }
-        });
+        };
+        // Another process may have changed the quota of a block since.
+        let in_force = if is_shared { bucket.quota() } else { before };
+        match in_force {
+            Some(in_force) if !is_same_quota(in_force, limit.quota) => {
+                changes.push(Change { limit: index, before: in_force });
+            }
+            _ => kept += usize::from(before.is_some()),
+        }
+        buckets.push(bucket);
     }
     Ok(Buckets { buckets, kept, changes, new_plans: 0 })
 }
 
-/// An old limit and its limiter.
-type Old<'o, C> = (&'o RuleLimit, &'o Arc<Bucket<C>>);
-
-/// Whether a new limit can continue with the limiter of an old one.
-type Fits<C> = fn(&RuleLimit, &Bucket<C>, &RuleLimit) -> bool;
-
-/// Which old limit each new one continues.
-struct Pairs<'o, C: Clock> {
-    /// In the order of the new limits.
-    found: Vec<Option<Old<'o, C>>>,
-    /// The old limits that no new one continues.
-    left: std::vec::IntoIter<&'o RuleLimit>,
-}
-
-/// Pairs each limit with a limit of the old rule: with the same one, or else with one of which only
-/// the quota differs. Of several, it takes the one with the same name, then the one with the same
-/// period, then the first.
-fn pair<'o, C: Clock>(rule: &Rule, before: Option<&'o ActiveRule<C>>) -> Pairs<'o, C> {
-    let mut free: Vec<Old<'o, C>> = before
-        .map(|before| before.rule.limits.iter().zip(&before.buckets).collect())
-        .unwrap_or_default();
-    let mut found: Vec<Option<Old<'o, C>>> = vec![None; rule.limits.len()];
-    let fits: [Fits<C>; 4] = [
-        |old, _, limit| is_same(old, limit),
-        |old, bucket, limit| may_become(old, bucket, limit) && old.name == limit.name,
-        |old, bucket, limit| {
-            may_become(old, bucket, limit) && old.quota.period() == limit.quota.period()
-        },
-        may_become,
-    ];
-    // One pass for each criterion, so that no limit takes the state that fits another one better.
-    for fits in fits {
-        for (limit, found) in rule.limits.iter().zip(&mut found) {
-            if found.is_none() {
-                let at = free.iter().position(|(old, bucket)| fits(old, bucket, limit));
-                *found = at.map(|at| free.remove(at));
-            }
-        }
-    }
-    let left: Vec<&RuleLimit> = free.into_iter().map(|(old, _)| old).collect();
-    Pairs { found, left: left.into_iter() }
-}
-
-/// Whether only the quota differs and the limiter can replace it.
-fn may_become<C: Clock>(old: &RuleLimit, bucket: &Bucket<C>, limit: &RuleLimit) -> bool {
-    bucket.may_change() && old.algorithm == limit.algorithm
-}
-
-fn is_same(old: &RuleLimit, limit: &RuleLimit) -> bool {
-    old.algorithm == limit.algorithm && old.quota == limit.quota
+fn is_same_quota(one: Quota, other: Quota) -> bool {
+    let numbers = |quota: Quota| (quota.limit(), quota.period(), quota.burst_cells());
+    numbers(one) == numbers(other)
 }
 
 fn build<C: Clock>(
     rule: &Rule,
-    limit: usize,
-    clock: &Arc<C>,
+    block: Block<'_>,
+    limit: &RuleLimit,
+    home: &Home<C>,
 ) -> Result<Arc<Bucket<C>>, RulesBuildError> {
-    let limit = &rule.limits[limit];
-    let built = Bucket::build(limit, rule.capacity, rule.on_full, clock);
-    built.map(Arc::new).map_err(|error| RulesBuildError {
-        rule: rule.name.clone(),
-        limit: limit.name.clone(),
-        error,
-    })
+    let built = Bucket::build(limit, rule.capacity, rule.on_full, &home.place(rule, block));
+    let failed = |error| RulesBuildError::new(&rule.name, &limit.name, error);
+    built.map(Arc::new).map_err(failed)
 }
 
 /// Replaces quotas, and returns how many. If a new quota is too far from the one that its limiter was
@@ -295,27 +288,36 @@ fn build<C: Clock>(
 fn change_quotas<C: Clock>(
     active: &mut [ActiveRule<C>],
     changes: &[(usize, Change)],
-    clock: &Arc<C>,
+    home: &Home<C>,
     warnings: &mut Vec<ReloadWarning>,
 ) -> Result<usize, RulesBuildError> {
     let mut done: Vec<(Arc<Bucket<C>>, Quota)> = Vec::new();
+    let undo = |done: &[(Arc<Bucket<C>>, Quota)], failed| {
+        for (bucket, before) in done.iter().rev() {
+            // If it fails, another process has the last word on the quota.
+            let _ = bucket.set_quota(*before);
+        }
+        Err(failed)
+    };
     for (rule, Change { limit, before }) in changes {
         let ActiveRule { rule, buckets, .. } = &mut active[*rule];
-        if buckets[*limit].set_quota(rule.limits[*limit].quota) {
-            done.push((Arc::clone(&buckets[*limit]), *before));
-            warnings.extend(ReloadWarning::long_wait(rule, *before, &rule.limits[*limit]));
-            continue;
-        }
-        match build(rule, *limit, clock) {
-            Ok(bucket) => buckets[*limit] = bucket,
-            Err(failed) => {
-                for (bucket, before) in done.iter().rev() {
-                    bucket.set_quota(*before);
-                }
-                return Err(failed);
+        let changed = &rule.limits[*limit];
+        match buckets[*limit].set_quota(changed.quota) {
+            Ok(true) => {
+                done.push((Arc::clone(&buckets[*limit]), *before));
+                warnings.extend(ReloadWarning::long_wait(rule, *before, changed));
+                continue;
+            }
+            Ok(false) => {}
+            Err(error) => {
+                return undo(&done, RulesBuildError::new(&rule.name, &changed.name, error));
             }
         }
-        warnings.push(ReloadWarning::too_far(rule, *before, &rule.limits[*limit]));
+        match build(rule, Block::LimitOfQuota(*limit), changed, home) {
+            Ok(bucket) => buckets[*limit] = bucket,
+            Err(failed) => return undo(&done, failed),
+        }
+        warnings.push(ReloadWarning::too_far(rule, *before, changed));
     }
     Ok(done.len())
 }
@@ -346,7 +348,7 @@ struct CountedInFlight<C: Clock> {
 fn in_flight<C: Clock>(
     rule: &Rule,
     before: Option<&ActiveRule<C>>,
-    clock: &Arc<C>,
+    home: &Home<C>,
 ) -> Result<CountedInFlight<C>, RulesBuildError> {
     let Some(concurrency) = rule.concurrency else {
         return Ok(CountedInFlight { counted: None, is_kept: false, warning: None });
@@ -358,12 +360,10 @@ fn in_flight<C: Clock>(
         let counted = Some(counted.clone());
         return Ok(CountedInFlight { counted, is_kept: true, warning: None });
     }
-    let built = InFlight::build(concurrency, rule.capacity, rule.on_full, clock);
-    let counted = built.map_err(|error| RulesBuildError {
-        rule: rule.name.clone(),
-        limit: "concurrency".to_owned(),
-        error,
-    })?;
+    let place = home.place(rule, Block::Concurrency);
+    let built = InFlight::build(concurrency, rule.capacity, rule.on_full, &place);
+    let failed = |error| RulesBuildError::new(&rule.name, "concurrency", error);
+    let counted = built.map_err(failed)?;
     let warning = old.map(|_| ReloadWarning::max_hold_changed(rule));
     Ok(CountedInFlight { counted: Some(counted), is_kept: false, warning })
 }
@@ -372,7 +372,7 @@ fn in_flight<C: Clock>(
 fn bandwidth<C: Clock>(
     rule: &Rule,
     before: Option<&ActiveRule<C>>,
-    clock: &Arc<C>,
+    home: &Home<C>,
 ) -> Result<(Option<Bandwidth<C>>, bool), RulesBuildError> {
     let Some(rate) = rule.bytes else { return Ok((None, false)) };
     if let Some(before) = before
@@ -380,19 +380,16 @@ fn bandwidth<C: Clock>(
     {
         return Ok((before.bandwidth.clone(), true));
     }
-    let built = Bandwidth::build(rate, rule.capacity, rule.on_full, clock);
-    let built = built.map_err(|error| RulesBuildError {
-        rule: rule.name.clone(),
-        limit: "bytes".to_owned(),
-        error,
-    })?;
+    let place = home.place(rule, Block::Bytes(rate));
+    let built = Bandwidth::build(rate, rule.capacity, rule.on_full, &place);
+    let built = built.map_err(|error| RulesBuildError::new(&rule.name, "bytes", error))?;
     Ok((Some(built), false))
 }
 
 fn ban<C: Clock>(
     rule: &Rule,
     before: Option<&ActiveRule<C>>,
-    clock: &Arc<C>,
+    home: &Home<C>,
 ) -> Result<Option<Arc<Ban<C>>>, RulesBuildError> {
     let Some(penalty) = rule.penalty else { return Ok(None) };
     if let Some(before) = before
@@ -400,7 +397,9 @@ fn ban<C: Clock>(
     {
         return Ok(before.ban.clone());
     }
-    let failed =
-        |error| RulesBuildError { rule: rule.name.clone(), limit: "penalty".to_owned(), error };
-    Ban::build(penalty, rule.capacity, clock).map(|ban| Some(Arc::new(ban))).map_err(failed)
+    let places =
+        [Block::Ban(penalty), Block::Strikes(penalty)].map(|block| home.place(rule, block));
+    let built = Ban::build(penalty, rule.capacity, places.each_ref());
+    let failed = |error| RulesBuildError::new(&rule.name, "penalty", error);
+    built.map(|ban| Some(Arc::new(ban))).map_err(failed)
 }

@@ -75,6 +75,13 @@ impl ReloadWarning {
         Self::StartsAfresh { rule: rule.name.clone(), limit: Some(limit.name.clone()), why }
     }
 
+    /// Another block of shared memory holds the limit.
+    pub(super) fn other_block(rule: &Rule, limit: &RuleLimit) -> Self {
+        let why = "another block counts it, since its name, period, quota or algorithm changed";
+        let limit = Some(limit.name.clone());
+        Self::StartsAfresh { rule: rule.name.clone(), limit, why: why.to_owned() }
+    }
+
     pub(super) fn max_hold_changed(rule: &Rule) -> Self {
         let (limit, why) = (Some("concurrency".to_owned()), "\"max_hold\" changed".to_owned());
         Self::StartsAfresh { rule: rule.name.clone(), limit, why }

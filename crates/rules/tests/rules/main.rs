@@ -17,4 +17,6 @@ mod reload;
 mod robust;
 #[path = "../../../../fuzz/seeds.rs"]
 mod seeds;
+#[cfg(all(target_os = "linux", feature = "shared-memory"))]
+mod sharing;
 mod stores;
