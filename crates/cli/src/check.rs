@@ -43,8 +43,9 @@ pub(crate) fn explained(args: &CheckArgs) -> Result<Result<String, String>> {
         )?;
     }
     let paths = rules.explain_paths();
+    let sharing = rules.explain_sharing();
     // The tables are reserved but not touched, so they take no memory.
-    let gate = match RulesLimiter::new(rules) {
+    let gate = match RulesLimiter::new(rules.without_sharing()) {
         Ok(gate) => gate,
         Err(failed) => return Ok(Err(format!("error: {failed}\n"))),
     };
@@ -59,6 +60,9 @@ pub(crate) fn explained(args: &CheckArgs) -> Result<Result<String, String>> {
     }
     if let Some(paths) = paths {
         write!(report, "\npaths: {paths}\n")?;
+    }
+    if let Some(sharing) = sharing {
+        write!(report, "\nshared: {sharing}\n")?;
     }
     let total = memory(gate.memory_bytes());
     write!(report, "\nmemory in total: at most {total}, allocated as keys arrive\n")?;

@@ -57,6 +57,21 @@ posts
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn shared_limits_are_explained_and_not_created() {
+    let name = format!("check-test-{}", std::process::id());
+    let text = format!("shared = \"{name}\"\n[[rule]]\nname = \"a\"\nlimits = \"5/s\"\n");
+    let (code, out, err) = check(&scratch("shared.toml", &text));
+    assert_eq!((code, err.as_str()), (0, ""));
+    let folder = format!("/dev/shm/tollgate-{name}");
+    let said = "\nshared: by all processes of this machine and user whose file has this name, in ";
+    assert!(out.contains(&format!("{said}{folder}; ")), "{out}");
+    assert!(!PathBuf::from(folder).exists());
+    let (code, _, err) = check(&scratch("shared-wrong.toml", &text.replace("check-", "../")));
+    assert!(code == 1 && err.contains("a name has 1 to 64 letters, digits"), "{err}");
+}
+
+#[test]
 fn all_mistakes_are_shown_with_carets() {
     let text = "[[rule]]\nname = \"a\"\nlimits = \"5/fortnight\"\nshadow = 1\n";
     let file = scratch("mistakes.toml", text);

@@ -17,6 +17,7 @@ mod log;
 mod matching;
 mod metrics;
 mod plans;
+mod processes;
 mod redis;
 mod reload;
 #[allow(dead_code, reason = "other tests use the rest")]
