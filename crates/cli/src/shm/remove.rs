@@ -9,8 +9,10 @@ use tollgate::shared::SharedError;
 use super::Outcome;
 use super::blocks::{Block, entries, is_folder};
 
-const AFTERWARDS: &str = "Processes that have attached a block keep it. Those that start, or reload their rules, \
-                          create another: for them, all keys begin anew.\n";
+const AFTERWARDS: &str = "\
+Processes that have attached a block keep it, and do not share it any more with those that start later, for which
+all keys begin anew. Restart them all.
+";
 
 /// Removes a block, or a folder with nothing but blocks. Anything else is kept unless `force`, which never
 /// removes a folder's folders.

@@ -131,7 +131,7 @@ fn only_blocks_are_removed_unless_forced() {
     let folder = Folder::new("remove");
     folder.block("api");
     let (code, out, _) = folder.shm(&["remove", "api"]);
-    assert!(code == 0 && out.contains("Processes that have attached a block keep it."), "{out}");
+    assert!(code == 0 && out.contains("\nProcesses that have attached a block keep it, "), "{out}");
     assert!(!folder.at("api").exists());
 
     fs::create_dir(folder.at("tollgate-web")).expect("a folder");
