@@ -118,6 +118,36 @@ fn every_path_that_the_map_names_exists() {
     }
 }
 
+/// The code of the blocks in this language, the first of them first.
+fn blocks<'a>(text: &'a str, language: &'a str) -> impl Iterator<Item = &'a str> {
+    let blocks = text.split("```").skip(1).step_by(2);
+    blocks.filter_map(move |block| block.strip_prefix(language)).filter_map(|block| {
+        let (attributes, code) = block.split_once('\n')?;
+        (attributes.is_empty() || attributes.starts_with(',')).then_some(code)
+    })
+}
+
+/// A reader copies the lines that install a crate, and then the first example.
+#[test]
+fn a_quick_start_uses_only_crates_that_its_readme_installs() {
+    let mut count = 0;
+    for file in documents().iter().filter(|file| file.ends_with("README.md")) {
+        let text = read(file);
+        let toml = blocks(&text, "toml").find(|code| code.starts_with("[dependencies]"));
+        let shell = blocks(&text, "sh").find(|code| code.starts_with("cargo add "));
+        let Some(install) = toml.or(shell) else { continue };
+        let installed: BTreeSet<&str> = install.split([' ', '\n']).collect();
+        let example = blocks(&text, "rust").next().unwrap_or_default();
+        let paths = example.split("::").filter_map(|before| before.rsplit([' ', '{', '\n']).next());
+        for name in paths.filter(|name| name.starts_with("tollgate")) {
+            let package = name.replace('_', "-");
+            assert!(installed.contains(package.as_str()), "{file}: the example needs {package}");
+            count += 1;
+        }
+    }
+    assert!(count >= 6, "only {count} names of crates were found");
+}
+
 #[test]
 fn versions_are_those_of_the_manifest() {
     let (version, rust) = (manifest("version"), manifest("rust-version"));

@@ -13,8 +13,7 @@
 //! | [`denial`] | responses to denied requests |
 //!
 //! ```
-//! use tollgate::Quota;
-//! use tollgate_http::{Limit, RateLimitLayer, key::PeerIp};
+//! use tollgate_http::{Limit, Quota, RateLimitLayer, key::PeerIp};
 //!
 //! let limit = Limit::gcra("per-client", Quota::per_second(10).burst(20), PeerIp::new())?;
 //! let layer = RateLimitLayer::new(limit);
@@ -24,6 +23,9 @@
 //! println!("{:?}", layer.stats());
 //! # Ok::<(), tollgate_http::LimitError>(())
 //! ```
+//!
+//! [`Quota`] and [`Limiter`] come from `tollgate`, and so does all else that a limit may need: the whole crate
+//! is re-exported, so one dependency is enough.
 //!
 //! # Features
 //!
@@ -72,6 +74,8 @@ pub use service::RateLimit;
 pub use several::Several;
 pub use shadow::ShadowGate;
 pub use stats::Stats;
+#[doc(no_inline)]
+pub use tollgate::{self, Limiter, Quota};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -21,3 +21,5 @@ pub use bucket::TokenBucket;
 pub use error::PaceError;
 pub use pace::Pace;
 pub use stream::Paced;
+#[doc(no_inline)]
+pub use tollgate::{self, Limiter, Quota};

@@ -42,6 +42,8 @@ pub use remote::Remote;
 pub use share::{Heartbeat, Membership, Share, ShareBuilder, ShareError, ShareStats, WithoutPart};
 pub use stats::StoreStats;
 pub use store::{Store, StoreBuilder, StoreError};
+#[doc(no_inline)]
+pub use tollgate::{self, Decision, Denied, Permit, Quota};
 pub use unavailable::Unavailable;
 pub use windows::{Windows, WindowsError};
 pub use with_fallback::{Fallback, FallbackStats, WithFallback};
