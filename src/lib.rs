@@ -82,6 +82,8 @@
 //!
 //! `shared-memory`: limiters in memory that the processes of a machine share, on Unix.
 //!
+//! `serde`: a [`Quota`] is serialized as its text, such as `"100/s burst 20"`.
+//!
 //! `std` (default): the clocks, [`Direct`], [`Limiter`] and all that is built on them. Without it the
 //! values and the algorithms remain. They need neither the standard library nor an allocator, and
 //! no atomics.

@@ -1,6 +1,8 @@
 //! A quota: how many cells, in how long, and how many at once.
 
 mod error;
+#[cfg(feature = "serde")]
+mod serialize;
 mod text;
 
 use core::time::Duration;
@@ -44,6 +46,8 @@ use crate::time::saturating_nanos;
 ///
 /// Errors contain the column. For fractions (`1.5/s`), commas (`1,000/s`), months and data rates
 /// (`10 Mbps`), they also suggest the right form.
+///
+/// With the feature `serde`, a quota is serialized as this text, and deserialized with these errors.
 ///
 /// ```
 /// use tollgate::Quota;
