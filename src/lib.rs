@@ -84,6 +84,8 @@
 //!
 //! `serde`: a [`Quota`] is serialized as its text, such as `"100/s burst 20"`.
 //!
+//! `tokio`: `WaitQueue::ready`, which awaits a turn by tokio's timer.
+//!
 //! `std` (default): the clocks, [`Direct`], [`Limiter`] and all that is built on them. Without it the
 //! values and the algorithms remain. They need neither the standard library nor an allocator, and
 //! no atomics.

@@ -102,6 +102,30 @@ fn tasks_without_a_runtime_are_woken_by_a_timer() {
     assert!(spent >= Duration::from_millis(49), "five more came at 10 ms: {spent:?}");
 }
 
+#[cfg(feature = "tokio")]
+#[test]
+fn a_task_of_tokio_awaits_its_turn_without_naming_a_timer() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("one");
+    let queue = busy(Quota::per_second(100));
+    runtime.block_on(async {
+        let start = queue.limiter().clock().now();
+        let tasks: Vec<_> = (0..3)
+            .map(|_| {
+                let queue = Arc::clone(&queue);
+                tokio::spawn(async move { queue.ready(&()).await })
+            })
+            .collect();
+        for task in tasks {
+            let waited = task.await.expect("no panic").expect("in time").waited();
+            assert!(waited > Duration::ZERO);
+        }
+        let spent = queue.limiter().clock().now().since(start);
+        assert!(spent >= Duration::from_millis(29), "three more came at 10 ms: {spent:?}");
+        let hurried = queue.ask(&()).cells(1).max_delay(Duration::ZERO).ready().await;
+        assert!(matches!(hurried, Err(WaitError::TooLate { .. })), "{hurried:?}");
+    });
+}
+
 #[test]
 fn tasks_of_tokio_wait_and_a_timeout_refunds_the_booking() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("one");
