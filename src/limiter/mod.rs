@@ -51,6 +51,9 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 /// It is shared by reference (or in an `Arc`). `K` is the key as the caller has it: `Limiter<str>`
 /// for names, `Limiter<IpAddr>` for addresses, `Limiter<(u32, [u8; 16])>` for combinations.
 ///
+/// Keys of text belong in a `Limiter<str>`, which takes a `&str` and a `&String` alike; a key is only hashed, never
+/// stored. A `Limiter<String>` takes a `&String` only (see [Keys of text](#keys-of-text)).
+///
 /// [`check`](Self::check), [`check_n`](Self::check_n), [`allow`](Self::allow) and
 /// [`peek`](Self::peek) are short forms. [`ask`](Self::ask) sets everything else: cells, time,
 /// [plan](crate::plan::Plan), the longest delay to accept.
@@ -88,6 +91,30 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// # Keys of text
+///
+/// ```
+/// # use tollgate::{Limiter, Quota};
+/// let gate: Limiter<str> = Limiter::builder(Quota::per_second(100)).build()?;
+/// let name = String::from("alice");
+/// assert!(gate.check("alice").is_ok() && gate.check(&name).is_ok());
+/// # Ok::<(), tollgate::BuildError>(())
+/// ```
+///
+/// A `Limiter<String>` would have to allocate a `String` to be asked with a `&str`, so this does not compile. Write
+/// `Limiter<str>` instead:
+///
+/// ```compile_fail,E0308
+/// # use tollgate::{Limiter, Quota};
+/// let gate: Limiter<String> = Limiter::builder(Quota::per_second(100)).build()?;
+/// gate.check("alice").is_ok(); // expected `&String`, found `&str`
+/// # Ok::<(), tollgate::BuildError>(())
+/// ```
+///
+/// A `HashMap` accepts any borrowed form of its key. A limiter does not, because the type of its key would then
+/// have to be named everywhere: `Limiter::builder(quota).build()?` is a `Limiter<IpAddr>` since
+/// `gate.check(&client)` says so, and a `Limiter<str>` takes a `&String` since that dereferences to a `&str`.
 pub struct Limiter<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
     /// A decision begins with the slot that the key prefers: the table has slack, and the limiter is plain.
     begins_at_preferred: bool,
