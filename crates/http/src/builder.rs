@@ -10,6 +10,7 @@ use http::{Method, Response, request};
 use crate::denial::Denial;
 use crate::enforcer::Enforcer;
 use crate::gate::Gate;
+use crate::headers::{Dialect, RateLimitForm, XForm};
 use crate::layer::RateLimitLayer;
 use crate::report::Report;
 use crate::stats::Queue;
@@ -46,7 +47,29 @@ impl<G: Gate> LayerBuilder<G> {
     /// # Ok::<(), tollgate_http::LimitError>(())
     /// ```
     pub fn x_rate_limit(mut self) -> Self {
-        self.0.wanted.x = true;
+        self.0.wanted.x = Some(XForm::Seconds);
+        self
+    }
+
+    /// Writes fields in another form, as some clients expect: see [`Dialect`]. `Draft7` replaces `RateLimit-Policy`
+    /// and `RateLimit`; `Envoy` and `GitHub` add `X-RateLimit-*`, or replace those of
+    /// [`x_rate_limit`](Self::x_rate_limit).
+    ///
+    /// ```
+    /// # use tollgate_http::{Dialect, Limit, Quota, RateLimitLayer, key::PeerIp};
+    /// # let limit = Limit::gcra("a", Quota::per_second(10), PeerIp::new())?;
+    /// let layer = RateLimitLayer::builder(limit)
+    ///     .without_rate_limit_fields()
+    ///     .dialect(Dialect::GitHub)
+    ///     .build();
+    /// # Ok::<(), tollgate_http::LimitError>(())
+    /// ```
+    pub fn dialect(mut self, dialect: Dialect) -> Self {
+        match dialect {
+            Dialect::Draft7 => self.0.wanted.rate_limit = Some(RateLimitForm::Draft7),
+            Dialect::Envoy => self.0.wanted.x = Some(XForm::Envoy),
+            Dialect::GitHub => self.0.wanted.x = Some(XForm::UnixTime),
+        }
         self
     }
 
@@ -59,7 +82,7 @@ impl<G: Gate> LayerBuilder<G> {
     /// # Ok::<(), tollgate_http::LimitError>(())
     /// ```
     pub fn without_rate_limit_fields(mut self) -> Self {
-        self.0.wanted.ietf = false;
+        self.0.wanted.rate_limit = None;
         self
     }
 

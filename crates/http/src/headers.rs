@@ -6,21 +6,22 @@
 //! denial, it is the time until the same request would be admitted; `Retry-After` is never earlier. If a
 //! response has a `Retry-After` that is earlier than the `t` of another limit (one that admitted, in this
 //! layer or another), that `t` is left out, which the draft allows. A limit of requests in flight has no `t`.
+//! Other forms are in `headers/dialect.rs`.
+
+mod dialect;
 
 use core::fmt::Write;
 use core::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 
+pub use self::dialect::Dialect;
+pub(crate) use self::dialect::XForm;
+use self::dialect::{OtherFields, unix_now};
 use crate::report::{Reading, Report};
 
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
-const X_NAMES: [HeaderName; 3] = [
-    HeaderName::from_static("x-ratelimit-limit"),
-    HeaderName::from_static("x-ratelimit-remaining"),
-    HeaderName::from_static("x-ratelimit-reset"),
-];
 
 /// The largest integer of a structured field (RFC 9651). A larger number would make clients ignore the
 /// whole field, so this one is written instead.
@@ -29,8 +30,20 @@ pub(crate) const INTEGER_MAX: u64 = 999_999_999_999_999;
 /// Which fields are wanted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    pub(crate) ietf: bool,
-    pub(crate) x: bool,
+    pub(crate) rate_limit: Option<RateLimitForm>,
+    pub(crate) x: Option<XForm>,
+}
+
+/// The form of `RateLimit-Policy` and `RateLimit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RateLimitForm {
+    Newest,
+    Draft7,
+}
+
+impl Wanted {
+    /// The fields of the newest draft alone.
+    pub(crate) const NEWEST: Self = Self { rate_limit: Some(RateLimitForm::Newest), x: None };
 }
 
 /// Fields for a response.
@@ -38,7 +51,7 @@ pub(crate) struct Wanted {
 pub(crate) struct Fields {
     ietf: Option<Ietf>,
     /// Boxed, because few layers want them.
-    x: Option<Box<[HeaderValue; 3]>>,
+    others: Option<Box<OtherFields>>,
 }
 
 #[derive(Debug)]
@@ -51,13 +64,15 @@ struct Ietf {
 
 impl Fields {
     pub(crate) fn new(report: &Report, wanted: Wanted) -> Self {
-        let ietf = if wanted.ietf { ietf(report) } else { None };
-        let x = if wanted.x { x(report).map(Box::new) } else { None };
-        Self { ietf, x }
+        let ietf = wanted.rate_limit.filter(|form| *form == RateLimitForm::Newest);
+        let draft_7 = wanted.rate_limit == Some(RateLimitForm::Draft7);
+        let others = (draft_7 || wanted.x.is_some())
+            .then(|| Box::new(OtherFields::new(report, draft_7, wanted.x, unix_now)));
+        Self { ietf: ietf.and_then(|_| newest(report)), others }
     }
 
-    /// Adds the fields. The IETF fields are lists, to which each layer adds its own items. Of the
-    /// `X-` fields, those that the response has already stay.
+    /// Adds the fields. Those of the newest draft are lists, to which each layer adds its own items. Of the
+    /// others, those that the response has already stay.
     pub(crate) fn add_to(self, headers: &mut HeaderMap) {
         if let Some(Ietf { policies, limits, longest_secs }) = self.ietf {
             let limits = match retry_after_secs(headers) {
@@ -67,15 +82,13 @@ impl Fields {
             headers.append(RATE_LIMIT_POLICY, policies);
             headers.append(RATE_LIMIT, limits);
         }
-        if let Some(values) = self.x {
-            for (name, value) in X_NAMES.into_iter().zip(*values) {
-                headers.entry(name).or_insert(value);
-            }
+        if let Some(others) = self.others {
+            others.add_to(headers);
         }
     }
 }
 
-fn ietf(report: &Report) -> Option<Ietf> {
+fn newest(report: &Report) -> Option<Ietf> {
     let mut readings = report.readings();
     let first = readings.next()?;
     let mut limits = String::with_capacity(64);
@@ -150,13 +163,6 @@ fn string_end(text: &str) -> usize {
     text.len()
 }
 
-/// Of several limits, the one that denied, or else the one with the fewest cells left.
-fn x(report: &Report) -> Option<[HeaderValue; 3]> {
-    let tightest = report.readings().min_by_key(|reading| (!reading.denied, reading.remaining))?;
-    let reset = whole_secs(tightest.reset_after);
-    Some([tightest.limit, tightest.remaining, reset].map(HeaderValue::from))
-}
-
 fn printable(text: String) -> HeaderValue {
     HeaderValue::try_from(text).expect("policies are printable ASCII")
 }
@@ -188,8 +194,10 @@ mod tests {
         let mut report = Report::default();
         readings.into_iter().for_each(|reading| report.note(reading));
         let mut headers = HeaderMap::new();
-        Fields::new(&report, Wanted { ietf: true, x: true }).add_to(&mut headers);
-        let names = [RATE_LIMIT_POLICY, RATE_LIMIT].into_iter().chain(X_NAMES);
+        Fields::new(&report, Wanted { x: Some(XForm::Seconds), ..Wanted::NEWEST })
+            .add_to(&mut headers);
+        let x = ["limit", "remaining", "reset"].map(|name| format!("x-ratelimit-{name}"));
+        let names = ["ratelimit-policy", "ratelimit"].map(str::to_owned).into_iter().chain(x);
         let text = |name| headers.get(name).map_or("", |value| value.to_str().expect("ASCII"));
         names.map(|name| text(name).to_owned()).collect()
     }
@@ -253,7 +261,7 @@ mod tests {
             report.note(reading("c", 3, 29_000));
             let mut headers = HeaderMap::new();
             headers.insert(RETRY_AFTER, HeaderValue::from_static(retry_after));
-            Fields::new(&report, Wanted { ietf: true, x: false }).add_to(&mut headers);
+            Fields::new(&report, Wanted::NEWEST).add_to(&mut headers);
             assert_eq!(headers[RATE_LIMIT], expected, "{retry_after}");
         }
     }

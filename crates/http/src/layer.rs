@@ -60,7 +60,7 @@ impl<G: Gate> RateLimitLayer<G> {
     pub fn builder(gate: G) -> LayerBuilder<G> {
         LayerBuilder(Enforcer {
             gate,
-            wanted: Wanted { ietf: true, x: false },
+            wanted: Wanted::NEWEST,
             write: Box::new(by_protocol),
             skip: None,
             skip_preflight: false,

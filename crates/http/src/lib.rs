@@ -62,6 +62,7 @@ pub use builder::LayerBuilder;
 pub use denial::{Denial, Reason};
 pub use future::ResponseFuture;
 pub use gate::{Charge, Gate, GatePermit, Verdict};
+pub use headers::Dialect;
 pub use in_flight::InFlightLimit;
 pub use key::KeyError;
 pub use layer::RateLimitLayer;

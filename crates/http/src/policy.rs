@@ -119,9 +119,8 @@ impl Policy {
         if let Some(unit) = unit {
             let _ = write!(item, ";qu=\"{unit}\"");
         }
-        let period = quota.period();
-        if period.subsec_nanos() == 0 && (1..=INTEGER_MAX).contains(&period.as_secs()) {
-            let _ = write!(item, ";w={}", period.as_secs());
+        if let Some(secs) = window_secs(quota) {
+            let _ = write!(item, ";w={secs}");
         }
         let item = HeaderValue::try_from(item).expect("printable ASCII");
         let (name, quoted) = (name.into(), quoted.into());
@@ -145,6 +144,16 @@ impl Policy {
         self.0.quota.limit()
     }
 
+    /// The quota's burst.
+    pub(crate) fn burst(&self) -> u64 {
+        self.0.quota.burst_cells()
+    }
+
+    /// The quota's period in seconds, if a field can express it.
+    pub(crate) fn window_secs(&self) -> Option<u64> {
+        window_secs(&self.0.quota)
+    }
+
     /// The time in which the quota restores `cells`, rounded up to a nanosecond.
     pub(crate) fn time_of(&self, cells: u64) -> Duration {
         let nanos = self.0.quota.period().as_nanos().saturating_mul(cells.into());
@@ -161,6 +170,12 @@ impl Policy {
     pub(crate) fn item(&self) -> &HeaderValue {
         &self.0.item
     }
+}
+
+fn window_secs(quota: &Quota) -> Option<u64> {
+    let period = quota.period();
+    let is_whole = period.subsec_nanos() == 0 && (1..=INTEGER_MAX).contains(&period.as_secs());
+    is_whole.then_some(period.as_secs())
 }
 
 impl fmt::Display for Policy {

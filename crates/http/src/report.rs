@@ -191,7 +191,7 @@ impl Report {
     /// # Ok::<(), tollgate_http::PolicyError>(())
     /// ```
     pub fn add_fields_to(&self, headers: &mut HeaderMap) {
-        Fields::new(self, Wanted { ietf: true, x: false }).add_to(headers);
+        Fields::new(self, Wanted::NEWEST).add_to(headers);
     }
 
     /// Keeps only the readings of limits that denied. The charges of the others were refunded.

@@ -2,6 +2,7 @@
 
 mod adaptive;
 mod bans;
+mod dialects;
 mod grpc;
 mod in_flight;
 mod keys;

@@ -1,0 +1,253 @@
+//! Other forms of the fields than that of the newest draft.
+
+use core::fmt::Write;
+use core::time::Duration;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+
+use super::{INTEGER_MAX, RATE_LIMIT, RATE_LIMIT_POLICY, printable, whole_secs, whole_secs_from_1};
+use crate::report::{Reading, Report};
+
+const X_NAMES: [HeaderName; 3] = [
+    HeaderName::from_static("x-ratelimit-limit"),
+    HeaderName::from_static("x-ratelimit-remaining"),
+    HeaderName::from_static("x-ratelimit-reset"),
+];
+
+/// A form of the rate limit fields, for clients that expect it.
+///
+/// Drafts 8 to 11 share the form that a layer writes by default, so they need no dialect.
+///
+/// | dialect | fields of a limit of 2 a second with a burst of 5 |
+/// |---|---|
+/// | `Draft7` | `ratelimit-policy: 2;w=1;burst=5;comment="per-client"`, `ratelimit: limit=5, remaining=4, reset=1` |
+/// | `Envoy` | `x-ratelimit-limit: 5, 2;w=1;name="per-client"`, `x-ratelimit-remaining: 4`, `x-ratelimit-reset: 1` |
+/// | `GitHub` | `x-ratelimit-limit: 5`, `x-ratelimit-remaining: 4`, `x-ratelimit-reset: 1764000000` |
+///
+/// Of several limits, the values are those of the one that denied, or else of the one with the fewest cells left.
+///
+/// ```
+/// use tollgate_http::{Dialect, Limit, Quota, RateLimitLayer, key::PeerIp};
+/// let limit = Limit::gcra("per-client", Quota::per_second(2).burst(5), PeerIp::new())?;
+/// let layer = RateLimitLayer::builder(limit).dialect(Dialect::Envoy).build();
+/// # Ok::<(), tollgate_http::LimitError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Dialect {
+    /// `RateLimit` and `RateLimit-Policy` as in draft-ietf-httpapi-ratelimit-headers-07, in place of those of the
+    /// newest draft. A limit of requests in flight is left out, since that draft requires a time.
+    Draft7,
+    /// `X-RateLimit-*` as Envoy writes them: the limit is followed by the policies, and the reset is in seconds.
+    Envoy,
+    /// `X-RateLimit-*` with the reset as a Unix time in seconds, by the system's clock.
+    GitHub,
+}
+
+/// The form of the `X-RateLimit-*` fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum XForm {
+    Seconds,
+    Envoy,
+    UnixTime,
+}
+
+/// Fields that are no lists.
+#[derive(Debug)]
+pub(super) struct OtherFields {
+    draft_7: Option<[HeaderValue; 2]>,
+    x: Option<[HeaderValue; 3]>,
+}
+
+impl OtherFields {
+    /// `unix_now` is the time since 1970.
+    pub(super) fn new(
+        report: &Report,
+        draft_7_wanted: bool,
+        form: Option<XForm>,
+        unix_now: fn() -> Duration,
+    ) -> Self {
+        let draft_7 = if draft_7_wanted { draft_7(report) } else { None };
+        Self { draft_7, x: form.and_then(|form| x(report, form, unix_now)) }
+    }
+
+    /// Adds the fields, except those that the response has already.
+    pub(super) fn add_to(self, headers: &mut HeaderMap) {
+        let draft_7 =
+            [RATE_LIMIT_POLICY, RATE_LIMIT].into_iter().zip(self.draft_7.into_iter().flatten());
+        for (name, value) in draft_7.chain(X_NAMES.into_iter().zip(self.x.into_iter().flatten())) {
+            headers.entry(name).or_insert(value);
+        }
+    }
+}
+
+/// The limit that denied, or else the one with the fewest cells left.
+fn tightest<'a>(readings: impl Iterator<Item = &'a Reading>) -> Option<&'a Reading> {
+    readings.min_by_key(|reading| (!reading.denied, reading.remaining))
+}
+
+/// `RateLimit-Policy` and `RateLimit`. The draft allows one policy for each number of cells.
+fn draft_7(report: &Report) -> Option<[HeaderValue; 2]> {
+    let timed = || report.readings().filter(|reading| reading.policy.has_time());
+    let reading = tightest(timed())?;
+    let reset = match reading.retry_after {
+        Some(wait) if reading.denied => whole_secs_from_1(wait),
+        _ => whole_secs(reading.reset_after),
+    };
+    let [limit, remaining, reset] =
+        [reading.limit, reading.remaining, reset].map(|number| number.min(INTEGER_MAX));
+    let mut policies = String::new();
+    for (at, reading) in timed().enumerate() {
+        let policy = &reading.policy;
+        if timed().take(at).any(|before| before.policy.limit() == policy.limit()) {
+            continue;
+        }
+        push_policy(&mut policies, reading);
+        if policy.burst() != policy.limit() {
+            let _ = write!(policies, ";burst={}", policy.burst().min(INTEGER_MAX));
+        }
+        let _ = write!(policies, ";comment={}", policy.quoted());
+    }
+    let values = format!("limit={limit}, remaining={remaining}, reset={reset}");
+    Some([policies, values].map(printable))
+}
+
+/// Appends the limit and the window of a policy, after a comma if it is not the first.
+fn push_policy(text: &mut String, reading: &Reading) {
+    let separator = if text.is_empty() { "" } else { ", " };
+    let _ = write!(text, "{separator}{}", reading.policy.limit().min(INTEGER_MAX));
+    if let Some(secs) = reading.policy.window_secs() {
+        let _ = write!(text, ";w={secs}");
+    }
+}
+
+fn x(report: &Report, form: XForm, unix_now: fn() -> Duration) -> Option<[HeaderValue; 3]> {
+    let reading = tightest(report.readings())?;
+    let limit = match form {
+        XForm::Seconds | XForm::UnixTime => HeaderValue::from(reading.limit),
+        XForm::Envoy => {
+            let mut text = reading.limit.to_string();
+            for reading in report.readings() {
+                push_policy(&mut text, reading);
+                let _ = write!(text, ";name={}", reading.policy.quoted());
+            }
+            printable(text)
+        }
+    };
+    let reset = match form {
+        XForm::Seconds | XForm::Envoy => reading.reset_after,
+        XForm::UnixTime => unix_now().saturating_add(reading.reset_after),
+    };
+    Some([limit, HeaderValue::from(reading.remaining), HeaderValue::from(whole_secs(reset))])
+}
+
+/// The time since 1970 by the system's clock.
+#[allow(
+    clippy::disallowed_types,
+    reason = "the field is a time of the system's clock; no limit depends on it"
+)]
+pub(super) fn unix_now() -> Duration {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::Quota;
+
+    use super::*;
+    use crate::policy::Policy;
+
+    fn now() -> Duration {
+        Duration::from_millis(1_764_000_000_001)
+    }
+
+    fn reading(name: &str, quota: &Quota, remaining: u64) -> Reading {
+        let policy = Policy::new(name, quota).expect("a name");
+        let reading = Reading::new(policy, quota.burst_cells(), remaining);
+        Reading { reset_after: Duration::from_millis(29_001), ..reading }
+    }
+
+    fn fields(readings: &[Reading], draft_7: bool, form: Option<XForm>) -> Vec<String> {
+        let mut report = Report::default();
+        readings.iter().for_each(|reading| report.note(reading.clone()));
+        let mut headers = HeaderMap::new();
+        OtherFields::new(&report, draft_7, form, now).add_to(&mut headers);
+        let lines = headers.iter().map(|(name, value)| (name, value.to_str().expect("ASCII")));
+        lines.map(|(name, value)| format!("{name}: {value}")).collect()
+    }
+
+    #[test]
+    fn draft_7_is_a_dictionary_and_a_list_of_numbers() {
+        let limits = [
+            reading("a", &Quota::per_second(2).burst(5), 4),
+            reading("b \"2\"", &Quota::per_minute(100), 3),
+            reading("c", &Quota::per_hour(100), 50),
+        ];
+        // The third policy has the number of the second.
+        let policies = r#"ratelimit-policy: 2;w=1;burst=5;comment="a", 100;w=60;comment="b \"2\"""#;
+        let values = "ratelimit: limit=100, remaining=3, reset=30";
+        assert_eq!(fields(&limits, true, None), [policies, values]);
+    }
+
+    #[test]
+    fn draft_7_shows_the_wait_of_the_limit_that_denied() {
+        let mut limits =
+            [reading("a", &Quota::per_second(2), 0), reading("b", &Quota::per_minute(100), 9)];
+        (limits[1].denied, limits[1].retry_after) = (true, Some(Duration::from_millis(600)));
+        assert_eq!(fields(&limits, true, None)[1], "ratelimit: limit=100, remaining=9, reset=1");
+        // If no wait helps, it is the time until all cells are there.
+        limits[1].retry_after = None;
+        assert_eq!(fields(&limits, true, None)[1], "ratelimit: limit=100, remaining=9, reset=30");
+    }
+
+    #[test]
+    fn draft_7_leaves_out_what_it_cannot_express() {
+        let policy = Policy::of_requests_in_flight("at once", 10).expect("a name");
+        let in_flight = Reading::new(policy, 10, 0);
+        assert_eq!(fields(std::slice::from_ref(&in_flight), true, None), [""; 0]);
+        let timed = reading("a", &Quota::new(u64::MAX, Duration::from_millis(1)), u64::MAX);
+        let lines = fields(&[in_flight, timed], true, None);
+        let max = INTEGER_MAX;
+        assert_eq!(lines[0], format!("ratelimit-policy: {max};comment=\"a\""));
+        assert_eq!(lines[1], format!("ratelimit: limit={max}, remaining={max}, reset=30"));
+    }
+
+    #[test]
+    fn envoys_limit_is_followed_by_the_policies() {
+        let limits = [
+            reading("a", &Quota::per_second(2).burst(5), 4),
+            reading("b", &Quota::per_minute(100), 3),
+        ];
+        let expected = [
+            r#"x-ratelimit-limit: 100, 2;w=1;name="a", 100;w=60;name="b""#,
+            "x-ratelimit-remaining: 3",
+            "x-ratelimit-reset: 30",
+        ];
+        assert_eq!(fields(&limits, false, Some(XForm::Envoy)), expected);
+    }
+
+    #[test]
+    fn a_unix_time_is_rounded_up_to_a_second() {
+        let limits = [reading("a", &Quota::per_minute(100), 3)];
+        let lines = fields(&limits, false, Some(XForm::UnixTime));
+        assert_eq!(lines[0], "x-ratelimit-limit: 100");
+        assert_eq!(lines[2], "x-ratelimit-reset: 1764000030", "29.001 s after .001");
+        let last = Reading { reset_after: Duration::MAX, ..limits[0].clone() };
+        let lines = fields(&[last], false, Some(XForm::UnixTime));
+        assert_eq!(lines[2], format!("x-ratelimit-reset: {}", u64::MAX));
+        assert!(unix_now() > Duration::from_secs(1_700_000_000));
+    }
+
+    #[test]
+    fn fields_that_the_response_has_stay() {
+        let mut report = Report::default();
+        report.note(reading("a", &Quota::per_minute(100), 3));
+        let mut headers = HeaderMap::new();
+        headers.insert("x-ratelimit-reset", HeaderValue::from_static("7"));
+        headers.insert(RATE_LIMIT, HeaderValue::from_static("limit=1, reset=1"));
+        OtherFields::new(&report, true, Some(XForm::Seconds), now).add_to(&mut headers);
+        assert_eq!(headers["x-ratelimit-reset"], "7");
+        assert_eq!(headers["x-ratelimit-remaining"], "3");
+        assert_eq!(headers[RATE_LIMIT], "limit=1, reset=1");
+    }
+}

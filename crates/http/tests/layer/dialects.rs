@@ -1,0 +1,68 @@
+//! The fields of responses in other forms, and waits that are lengthened.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body_util::Full;
+use tollgate::{Limiter, ManualClock, Quota};
+use tollgate_http::{Dialect, Gate, LayerBuilder, Limit, Policy, RateLimitLayer, key};
+use tower::{Layer, ServiceExt, service_fn};
+
+/// A limit of 2 a second with a burst of 5, whose clock stands still.
+fn builder() -> LayerBuilder<impl Gate + 'static> {
+    let quota = Quota::per_second(2).burst(5);
+    let clock: &'static ManualClock = Box::leak(Box::default());
+    let limiter = Limiter::<(), _, _>::builder(quota).clock(clock).build().expect("in range");
+    let policy = Policy::new("per-client", &quota).expect("a name");
+    RateLimitLayer::builder(Limit::new(policy, limiter.into(), key::from_fn(|_| Some(()))))
+}
+
+async fn ask<G: Gate + 'static>(layer: &RateLimitLayer<G>) -> HeaderMap {
+    let service = layer.layer(service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    }));
+    service.oneshot(Request::new(())).await.expect("infallible").into_parts().0.headers
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+    headers.get(name).map_or("", |value| value.to_str().expect("ASCII"))
+}
+
+#[allow(clippy::disallowed_types, reason = "the field is a time of the system's clock")]
+fn unix_secs() -> u64 {
+    std::time::SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_secs()
+}
+
+#[tokio::test]
+async fn draft_7_replaces_the_fields_of_the_newest_draft() {
+    let layer = builder().dialect(Dialect::Draft7).build();
+    let headers = ask(&layer).await;
+    assert_eq!(text(&headers, "ratelimit-policy"), r#"2;w=1;burst=5;comment="per-client""#);
+    assert_eq!(text(&headers, "ratelimit"), "limit=5, remaining=4, reset=1");
+    assert_eq!(headers.get_all("ratelimit").iter().count(), 1);
+    assert_eq!(text(&headers, "x-ratelimit-limit"), "");
+    for _ in 0..4 {
+        ask(&layer).await;
+    }
+    let headers = ask(&layer).await;
+    assert_eq!(text(&headers, "ratelimit"), "limit=5, remaining=0, reset=1");
+    assert_eq!(text(&headers, "retry-after"), "1");
+}
+
+#[tokio::test]
+async fn envoys_and_githubs_fields_stand_beside_those_of_the_draft_or_alone() {
+    let headers = ask(&builder().dialect(Dialect::Envoy).build()).await;
+    assert_eq!(text(&headers, "ratelimit"), r#""per-client";r=4;t=1"#);
+    assert_eq!(text(&headers, "x-ratelimit-limit"), r#"5, 2;w=1;name="per-client""#);
+    assert_eq!(text(&headers, "x-ratelimit-remaining"), "4");
+    assert_eq!(text(&headers, "x-ratelimit-reset"), "1");
+
+    let layer = builder().without_rate_limit_fields().dialect(Dialect::GitHub).build();
+    let headers = ask(&layer).await;
+    assert_eq!(text(&headers, "ratelimit"), "");
+    assert_eq!(text(&headers, "x-ratelimit-limit"), "5");
+    let reset: u64 = text(&headers, "x-ratelimit-reset").parse().expect("a number");
+    let now = unix_secs();
+    assert!((now - 60..=now + 2).contains(&reset), "{reset} is half a second after {now}");
+}
