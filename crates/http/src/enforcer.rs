@@ -11,6 +11,7 @@ use http::{Method, Response, header, request};
 use crate::denial::{Denial, Reason};
 use crate::gate::{Charge, Gate, GatePermit, Verdict};
 use crate::headers::{Fields, Wanted};
+use crate::jitter::Jitter;
 use crate::pending::{GateDecision, PendingVerdict};
 use crate::report::Report;
 use crate::stats::{Counters, Event, Place, Queue};
@@ -25,6 +26,7 @@ type Sleep = dyn Fn(Duration) -> Sleeping + Send + Sync;
 pub(crate) struct Enforcer<G> {
     pub(crate) gate: G,
     pub(crate) wanted: Wanted,
+    pub(crate) jitter: Jitter,
     pub(crate) write: Box<Write>,
     pub(crate) skip: Option<Box<Skip>>,
     pub(crate) skip_preflight: bool,
@@ -188,7 +190,8 @@ impl<G: Gate> Enforcer<G> {
             Reason::Forbidden => Event::Forbidden,
             Reason::Unavailable => Event::Unavailable,
         });
-        let mut response = Denial { request, report, reason }.respond(&self.write);
+        let denial = Denial::new(request, report, reason).with_jitter(self.jitter);
+        let mut response = denial.respond(&self.write);
         Fields::new(report, self.wanted).add_to(response.headers_mut());
         Action::Respond { response }
     }

@@ -10,6 +10,7 @@ use crate::denial::by_protocol;
 use crate::enforcer::Enforcer;
 use crate::gate::Gate;
 use crate::headers::Wanted;
+use crate::jitter::Jitter;
 use crate::service::RateLimit;
 use crate::stats::{Counters, Queue, Stats};
 
@@ -61,6 +62,7 @@ impl<G: Gate> RateLimitLayer<G> {
         LayerBuilder(Enforcer {
             gate,
             wanted: Wanted::NEWEST,
+            jitter: Jitter::NONE,
             write: Box::new(by_protocol),
             skip: None,
             skip_preflight: false,

@@ -44,6 +44,7 @@ mod future;
 mod gate;
 mod headers;
 mod in_flight;
+mod jitter;
 pub mod key;
 mod layer;
 mod limit;

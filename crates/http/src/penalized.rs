@@ -24,7 +24,7 @@ type IsFailure = dyn Fn(&response::Parts) -> bool + Send + Sync;
 /// a while. It has a key for each request, and a function that tells which responses are failures.
 ///
 /// A request costs one cell. While its key is banned it is denied, and `Retry-After` is the end of the
-/// ban. Each failure is a strike of the key. So is each denial, unless the penalties count
+/// ban. The problem type of that denial is `abnormal-usage-detected`. Each failure is a strike of the key. So is each denial, unless the penalties count
 /// [failures only](tollgate::penalty::PenaltiesBuilder::failures_only).
 ///
 /// A handler that answers every request with 200 can mark a failure with a value of its own in the
@@ -174,7 +174,7 @@ where
     fn banned(&self, ends_in: Duration) -> Reading {
         let reading = Reading::new(self.policy.clone(), self.policy.limit(), 0);
         let retry_after = Some(ends_in);
-        Reading { reset_after: ends_in, denied: true, retry_after, ..reading }
+        Reading { reset_after: ends_in, denied: true, banned: true, retry_after, ..reading }
     }
 
     fn denied(&self, denied: &Denied) -> Reading {

@@ -31,6 +31,8 @@ pub struct Reading {
     pub reset_after: Duration,
     /// Whether it denied.
     pub denied: bool,
+    /// Whether it denied because the key is banned. Responses then tell of abnormal usage.
+    pub banned: bool,
     /// If it denied: the time until it would admit the request; `None` if it never would.
     pub retry_after: Option<Duration>,
     /// If it admitted: how long the request waits for its turn.
@@ -51,7 +53,8 @@ impl Reading {
     pub fn new(policy: Policy, limit: u64, remaining: u64) -> Self {
         let none = Duration::ZERO;
         let (reset_after, delay) = (none, none);
-        Self { policy, limit, remaining, reset_after, denied: false, retry_after: None, delay }
+        let (denied, banned, retry_after) = (false, false, None);
+        Self { policy, limit, remaining, reset_after, denied, banned, retry_after, delay }
     }
 
     /// The reading of a limiter's decision.

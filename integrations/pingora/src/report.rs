@@ -84,6 +84,7 @@ fn denial(denied: &RuleDenial<'_>) -> Option<Reading> {
     reading.reset_after = denied.reset_after();
     reading.retry_after = denied.retry_after();
     reading.denied = true;
+    reading.banned = matches!(denied.reason(), DenyReason::Banned(_));
     Some(reading)
 }
 

@@ -1,12 +1,15 @@
 //! Responses to requests that are denied.
 
+use core::time::Duration;
+
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode, request};
 
 use crate::headers::whole_secs_from_1;
+use crate::jitter::Jitter;
 use crate::key::KeyError;
-use crate::report::Report;
+use crate::report::{Reading, Report};
 
 /// A request that is denied.
 ///
@@ -31,6 +34,8 @@ pub struct Denial<'a> {
     pub report: &'a Report,
     /// Why it may not go ahead.
     pub reason: Reason,
+    /// What jitter adds to the wait.
+    added: Duration,
 }
 
 /// Why a request may not go ahead.
@@ -94,11 +99,38 @@ impl<'a> Denial<'a> {
     /// ```
     #[must_use]
     pub fn new(request: &'a request::Parts, report: &'a Report, reason: Reason) -> Self {
-        Self { request, report, reason }
+        Self { request, report, reason, added: Duration::ZERO }
+    }
+
+    /// The same denial with a wait that jitter has lengthened.
+    pub(crate) fn with_jitter(self, jitter: Jitter) -> Self {
+        let added = self.wait().map_or(Duration::ZERO, |wait| jitter.added_to(wait));
+        Self { added, ..self }
+    }
+
+    /// The time until the same request would be admitted, and what jitter adds; `None` if no wait helps.
+    fn wait(&self) -> Option<Duration> {
+        match self.reason {
+            Reason::OverLimit | Reason::QueueFull => {
+                self.report.retry_after().map(|wait| wait.saturating_add(self.added))
+            }
+            Reason::NoKey(_) | Reason::Unavailable | Reason::Forbidden => None,
+        }
+    }
+
+    /// Whether a limit denies because the key is banned.
+    fn is_ban(&self) -> bool {
+        self.reason == Reason::OverLimit && self.denied().any(|reading| reading.banned)
+    }
+
+    /// The readings of the limits that denied.
+    fn denied(&self) -> impl Iterator<Item = &Reading> {
+        self.report.readings().filter(|reading| reading.denied)
     }
 
     /// Whole seconds until the same request would be admitted, rounded up, at least 1; `None` if no
-    /// wait helps. The layer adds it as `Retry-After`.
+    /// wait helps. The layer adds it as `Retry-After`. It includes the
+    /// [jitter](crate::LayerBuilder::retry_after_jitter_percent) of the layer.
     ///
     /// ```
     /// # use tollgate_http::Denial;
@@ -111,12 +143,7 @@ impl<'a> Denial<'a> {
     /// ```
     #[must_use]
     pub fn retry_after_secs(&self) -> Option<u64> {
-        match self.reason {
-            Reason::OverLimit | Reason::QueueFull => {
-                self.report.retry_after().map(whole_secs_from_1)
-            }
-            Reason::NoKey(_) | Reason::Unavailable | Reason::Forbidden => None,
-        }
+        self.wait().map(whole_secs_from_1)
     }
 
     /// The response, with `Retry-After` unless `write` has added it.
@@ -164,7 +191,7 @@ fn grpc_content_type(request: &request::Parts) -> Option<&HeaderValue> {
 }
 
 /// A response in `application/problem+json` (RFC 9457). Over a limit it has the type `quota-exceeded`
-/// and names the policies that deny.
+/// and names the policies that deny. If a key is banned, the type is `abnormal-usage-detected`.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -183,6 +210,10 @@ fn grpc_content_type(request: &request::Parts) -> Option<&HeaderValue> {
 pub fn problem(denial: &Denial<'_>) -> Response<Bytes> {
     let status = denial.reason.status();
     let mut members = match denial.reason {
+        Reason::OverLimit if denial.is_ban() => kind(
+            "abnormal-usage-detected",
+            "Request not satisfied due to detection of abnormal request pattern",
+        ),
         Reason::OverLimit => kind(
             "quota-exceeded",
             "Request cannot be satisfied as assigned quota has been exceeded",
@@ -196,8 +227,7 @@ pub fn problem(denial: &Denial<'_>) -> Response<Bytes> {
     };
     members += &format!(",\"status\":{}", status.as_u16());
     if let Reason::OverLimit | Reason::QueueFull = denial.reason {
-        let denied = denial.report.readings().filter(|reading| reading.denied);
-        let names: Vec<_> = denied.map(|reading| reading.policy.quoted()).collect();
+        let names: Vec<_> = denial.denied().map(|reading| reading.policy.quoted()).collect();
         members += &format!(",\"violated-policies\":[{}]", names.join(","));
     }
     let mut response = Response::new(Bytes::from(format!("{{{members}}}")));
@@ -232,31 +262,32 @@ fn kind(name: &str, title: &str) -> String {
 #[must_use]
 pub fn grpc(denial: &Denial<'_>) -> Response<Bytes> {
     let (code, message) = match denial.reason {
-        Reason::OverLimit => ("8", "rate limit exceeded"),
-        Reason::QueueFull => ("14", "too many calls are waiting"),
-        Reason::Unavailable => ("14", "the rate limit is unavailable"),
+        Reason::OverLimit if denial.is_ban() => (8, "banned after abnormal usage"),
+        Reason::OverLimit => (8, "rate limit exceeded"),
+        Reason::QueueFull => (14, "too many calls are waiting"),
+        Reason::Unavailable => (14, "the rate limit is unavailable"),
         Reason::NoKey(KeyError::Unavailable) => {
-            ("13", "the server does not provide the key of the rate limit")
+            (13, "the server does not provide the key of the rate limit")
         }
-        Reason::NoKey(_) => ("3", "the call has no valid key for the rate limit"),
-        Reason::Forbidden => ("7", "the call is not allowed"),
+        Reason::NoKey(_) => (3, "the call has no valid key for the rate limit"),
+        Reason::Forbidden => (7, "the call is not allowed"),
     };
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();
     let content_type = grpc_content_type(denial.request).cloned();
     let content_type = content_type.unwrap_or(HeaderValue::from_static("application/grpc"));
     headers.insert(CONTENT_TYPE, content_type);
-    headers.insert("grpc-status", HeaderValue::from_static(code));
+    headers.insert("grpc-status", code.into());
     headers.insert("grpc-message", HeaderValue::from_static(message));
     if let Reason::OverLimit | Reason::QueueFull = denial.reason {
-        headers.insert("grpc-retry-pushback-ms", pushback_millis(denial.report).into());
+        headers.insert("grpc-retry-pushback-ms", pushback_millis(denial.wait()).into());
     }
     response
 }
 
 /// The value of gRFC A6. A negative one forbids a retry.
-fn pushback_millis(report: &Report) -> i32 {
-    let Some(wait) = report.retry_after() else { return -1 };
+fn pushback_millis(wait: Option<Duration>) -> i32 {
+    let Some(wait) = wait else { return -1 };
     let millis = wait.as_nanos().div_ceil(1_000_000).max(1);
     i32::try_from(millis).unwrap_or(-1)
 }

@@ -19,7 +19,7 @@ fn answer_by(
     let policy = Policy::new("a \"b\"", &Quota::per_second(1)).expect("a name");
     let mut report = Report::default();
     report.note(Reading { denied: true, retry_after, ..Reading::new(policy, 1, 0) });
-    Denial { request: &request, report: &report, reason }.respond(write)
+    Denial::new(&request, &report, reason).respond(write)
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_grpc_call_is_recognised_by_its_content_type() {
         request.headers_mut().insert(CONTENT_TYPE, content_type.parse().expect("a value"));
         let (request, ()) = request.into_parts();
         let report = Report::default();
-        let denial = Denial { request: &request, report: &report, reason: Reason::OverLimit };
+        let denial = Denial::new(&request, &report, Reason::OverLimit);
         denial.respond(by_protocol)
     };
     for grpc in [
@@ -135,4 +135,51 @@ fn each_reason_has_its_grpc_status() {
         assert_eq!(response.headers()["grpc-status"], code, "{reason:?}");
         assert_eq!(response.headers()["content-type"], "application/grpc");
     }
+}
+
+#[test]
+fn a_ban_is_abnormal_usage() {
+    let (request, ()) = http::Request::new(()).into_parts();
+    let mut report = Report::default();
+    for (name, banned) in [("login", true), ("all", false)] {
+        let policy = Policy::new(name, &Quota::per_second(1)).expect("a name");
+        let retry_after = Some(Duration::from_secs(600));
+        report.note(Reading { denied: true, banned, retry_after, ..Reading::new(policy, 1, 0) });
+    }
+    let denial = Denial::new(&request, &report, Reason::OverLimit);
+    let response = denial.respond(problem);
+    assert_eq!(response.status(), 429);
+    assert_eq!(response.headers()["retry-after"], "600");
+    let body: serde_json::Value = serde_json::from_slice(response.body()).expect("JSON");
+    let registry = "https://iana.org/assignments/http-problem-types";
+    assert_eq!(body["type"], format!("{registry}#abnormal-usage-detected"));
+    assert_eq!(body["violated-policies"], serde_json::json!(["login", "all"]));
+    let response = denial.respond(grpc);
+    assert_eq!(response.headers()["grpc-status"], "8");
+    assert_eq!(response.headers()["grpc-message"], "banned after abnormal usage");
+}
+
+#[test]
+fn jitter_lengthens_every_form_of_the_wait_and_shortens_none() {
+    let (request, ()) = http::Request::new(()).into_parts();
+    let policy = Policy::new("a", &Quota::per_second(1)).expect("a name");
+    let mut report = Report::default();
+    let retry_after = Some(Duration::from_millis(9_500));
+    report.note(Reading { denied: true, retry_after, ..Reading::new(policy, 1, 0) });
+    let answered = |draw, write: fn(&Denial<'_>) -> Response<Bytes>| {
+        let jitter = Jitter { percent: 20, draw };
+        Denial::new(&request, &report, Reason::OverLimit).with_jitter(jitter).respond(write)
+    };
+    for (draw, secs, millis) in
+        [((|| 0) as fn() -> u32, "10", "9500"), (|| u32::MAX, "12", "11400")]
+    {
+        assert_eq!(answered(draw, problem).headers()["retry-after"], secs);
+        let response = answered(draw, grpc);
+        assert_eq!(response.headers()["retry-after"], secs);
+        assert_eq!(response.headers()["grpc-retry-pushback-ms"], millis);
+    }
+    // If no wait helps, there is none to lengthen.
+    let denial = Denial::new(&request, &report, Reason::Unavailable);
+    let denial = denial.with_jitter(Jitter { percent: 20, draw: || u32::MAX });
+    assert_eq!(denial.retry_after_secs(), None);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use tollgate::penalty::Penalties;
 use tollgate::{Gcra, Limiter, ManualClock, Quota};
 use tollgate_http::key::Header;
@@ -57,6 +57,19 @@ async fn ask<G: Gate + 'static>(
     (answer.status().as_u16(), retry_after.to_owned())
 }
 
+/// The fragment of the problem's type.
+async fn problem_type<G: Gate + 'static>(layer: &RateLimitLayer<G>, user: &str) -> String {
+    let service = layer.layer(service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    }));
+    let request = Request::builder().header("user", user).body(()).expect("a request");
+    let answer = service.oneshot(request).await.expect("infallible");
+    let body = answer.into_body().collect().await.expect("infallible").to_bytes();
+    let problem: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
+    let kind = problem["type"].as_str().expect("a type");
+    kind.rsplit_once('#').expect("a fragment").1.to_owned()
+}
+
 #[tokio::test]
 async fn three_wrong_passwords_ban_the_user_for_as_long_as_retry_after_says() {
     let clock: Clock = Box::leak(Box::default());
@@ -68,13 +81,14 @@ async fn three_wrong_passwords_ban_the_user_for_as_long_as_retry_after_says() {
         assert_ne!(ask(&layer, "ada", answer).await.0, 429, "{answer}");
     }
     assert_eq!(ask(&layer, "ada", "/").await, (429, "600".to_owned()));
+    assert_eq!(problem_type(&layer, "ada").await, "abnormal-usage-detected");
     assert_eq!(ask(&layer, "bob", "/").await.0, 200);
     clock.advance(Duration::from_secs(599));
     assert_eq!(ask(&layer, "ada", "/").await, (429, "1".to_owned()));
     clock.advance(Duration::from_secs(1));
     assert_eq!(ask(&layer, "ada", "/").await.0, 200);
-    assert_eq!((penalties.stats().bans, penalties.stats().denied_banned), (1, 2));
-    assert_eq!(layer.stats().denied, 2);
+    assert_eq!((penalties.stats().bans, penalties.stats().denied_banned), (1, 3));
+    assert_eq!(layer.stats().denied, 3);
 }
 
 #[tokio::test]
@@ -85,6 +99,7 @@ async fn with_failures_only_requests_over_the_limit_do_not_ban() {
         let expected = if nth < 10 { (200, "") } else { (429, "6") };
         assert_eq!(ask(&layer, "ada", "/").await, (expected.0, expected.1.to_owned()));
     }
+    assert_eq!(problem_type(&layer, "ada").await, "quota-exceeded");
     clock.advance(Duration::from_secs(6));
     assert_eq!(ask(&layer, "ada", "/").await.0, 200);
 }

@@ -1,6 +1,7 @@
 //! The fields of responses in other forms, and waits that are lengthened.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
@@ -65,4 +66,26 @@ async fn envoys_and_githubs_fields_stand_beside_those_of_the_draft_or_alone() {
     let reset: u64 = text(&headers, "x-ratelimit-reset").parse().expect("a number");
     let now = unix_secs();
     assert!((now - 60..=now + 2).contains(&reset), "{reset} is half a second after {now}");
+}
+
+#[tokio::test]
+async fn retry_after_is_lengthened_at_random_within_its_bound() {
+    let quota = Quota::new(1, Duration::from_secs(1_000));
+    let clock: &'static ManualClock = Box::leak(Box::default());
+    let limiter = Limiter::<(), _, _>::builder(quota).clock(clock).build().expect("in range");
+    let policy = Policy::new("a", &quota).expect("a name");
+    let limit = Limit::new(policy, limiter.into(), key::from_fn(|_| Some(())));
+    let layer = RateLimitLayer::builder(limit).retry_after_jitter_percent(20).build();
+    ask(&layer).await;
+    let mut waits = Vec::new();
+    for _ in 0..100 {
+        let headers = ask(&layer).await;
+        assert_eq!(text(&headers, "ratelimit"), r#""a";r=0;t=1000"#, "it stays exact");
+        waits.push(text(&headers, "retry-after").parse::<u64>().expect("a number"));
+    }
+    assert!(waits.iter().all(|secs| (1_000..=1_200).contains(secs)), "{waits:?}");
+    waits.sort_unstable();
+    waits.dedup();
+    // The chance of fewer is below 10^-30.
+    assert!(waits.len() > 20, "{waits:?}");
 }

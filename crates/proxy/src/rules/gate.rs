@@ -370,6 +370,7 @@ fn denial(counters: &RuleCounters, denied: &RuleDenial<'_>) -> Option<Reading> {
     reading.reset_after = denied.reset_after();
     reading.retry_after = denied.retry_after();
     reading.denied = true;
+    reading.banned = matches!(denied.reason(), DenyReason::Banned(_));
     Some(reading)
 }
 
