@@ -1,5 +1,7 @@
 //! Responses to requests that are denied.
 
+mod grpc_status;
+
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -251,6 +253,10 @@ fn kind(name: &str, title: &str) -> String {
 /// milliseconds until the same call would be admitted, rounded up. It is -1, "do not retry", if no wait
 /// helps, or the wait is longer than the 24 days that the field can hold.
 ///
+/// `grpc-status-details-bin` has the same for programs: a `google.rpc.RetryInfo` with the wait, if one helps, and
+/// over a limit a `google.rpc.QuotaFailure` whose violations are the policies that deny. Their subject is the name of
+/// the policy, since a key may be a secret.
+///
 /// ```
 /// use tollgate::Quota;
 /// use tollgate_http::{Limit, RateLimitLayer, key::PeerIp, denial};
@@ -281,6 +287,9 @@ pub fn grpc(denial: &Denial<'_>) -> Response<Bytes> {
     headers.insert("grpc-message", HeaderValue::from_static(message));
     if let Reason::OverLimit | Reason::QueueFull = denial.reason {
         headers.insert("grpc-retry-pushback-ms", pushback_millis(denial.wait()).into());
+        let denied_by = (denial.reason == Reason::OverLimit).then_some(denial.report);
+        let details = grpc_status::details(code, message, denial.wait(), denied_by);
+        headers.insert("grpc-status-details-bin", details);
     }
     response
 }

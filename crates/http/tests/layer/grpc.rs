@@ -13,6 +13,7 @@ use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Code, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
+use tonic_types::StatusExt;
 use tower::util::MapRequestLayer;
 
 const MILLIS_PER_CALL: i64 = 24 * 3_600_000 / 5;
@@ -86,6 +87,12 @@ async fn a_cap_of_5_admits_5_over_two_connections_and_tells_the_6th_when_to_retr
         assert!((MILLIS_PER_CALL - 60_000..=MILLIS_PER_CALL).contains(&pushback), "{pushback}");
         let secs: i64 = text(metadata, "retry-after").parse().expect("a number");
         assert_eq!(secs, (pushback + 999) / 1_000);
+        let delay = status.get_details_retry_info().and_then(|info| info.retry_delay);
+        let millis = delay.expect("a delay").as_nanos().div_ceil(1_000_000);
+        assert_eq!(i64::try_from(millis), Ok(pushback));
+        let failure = status.get_details_quota_failure().expect("a failure");
+        assert_eq!(failure.violations.len(), 1);
+        assert_eq!(failure.violations[0].subject, "calls");
         assert_eq!(text(metadata, "ratelimit"), format!("\"calls\";r=0;t={secs}"));
     }
     assert_eq!(counted(layer.stats()), (5, 2, 0));
@@ -138,6 +145,8 @@ async fn a_call_that_never_fits_has_a_pushback_of_minus_one() {
     let status = check(&mut connect(server).await).await.expect_err("6 of at most 5");
     assert_eq!(status.code(), Code::ResourceExhausted);
     assert_eq!(text(status.metadata(), "grpc-retry-pushback-ms"), "-1");
+    assert!(status.get_details_retry_info().is_none());
+    assert!(status.get_details_quota_failure().is_some());
     assert_eq!(text(status.metadata(), "retry-after"), "");
 }
 
