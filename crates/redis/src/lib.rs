@@ -12,6 +12,7 @@ mod health;
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
 pub mod http;
 mod lease;
+mod open;
 mod pool;
 mod redis_limiter;
 mod redis_membership;
@@ -36,6 +37,7 @@ pub use batch::{
 };
 pub use health::Health;
 pub use lease::{Grant, LeaseError, LeaseRequest, LeaseSource, LeaseStats, Leased, LeasedBuilder};
+pub use open::OpenError;
 pub use redis_limiter::{RedisLimiter, RedisLimiterBuilder, RedisLimiterError};
 pub use redis_membership::RedisMembership;
 pub use remote::Remote;

@@ -18,6 +18,7 @@ mod idle;
 mod leased;
 mod many;
 mod names;
+mod open;
 mod outages;
 mod proxy;
 mod quota_model;
