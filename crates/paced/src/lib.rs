@@ -1,6 +1,6 @@
-#![cfg_attr(feature = "http-body", doc = include_str!("../README.md"))]
+#![cfg_attr(all(feature = "futures", feature = "http-body"), doc = include_str!("../README.md"))]
 #![cfg_attr(
-    not(feature = "http-body"),
+    not(all(feature = "futures", feature = "http-body")),
     doc = "Paces the bytes of tokio streams by tollgate's limiters: see the README."
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -12,6 +12,8 @@ mod bucket;
 mod chunk;
 mod direction;
 mod error;
+#[cfg(feature = "futures")]
+mod items;
 mod pace;
 mod stream;
 
@@ -19,6 +21,9 @@ mod stream;
 pub use body::PacedBody;
 pub use bucket::TokenBucket;
 pub use error::PaceError;
+#[cfg(feature = "futures")]
+#[cfg_attr(docsrs, doc(cfg(feature = "futures")))]
+pub use items::{PacedSink, PacedStream};
 pub use pace::Pace;
 pub use stream::Paced;
 #[doc(no_inline)]

@@ -5,6 +5,7 @@
 mod body;
 mod cancel;
 mod changes;
+mod items;
 mod properties;
 mod rate;
 mod sharing;
