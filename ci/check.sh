@@ -29,6 +29,8 @@
 #   mutants         whether tests notice changes in the code                    days
 #   coherence       writes to shared cache lines, ours and the peers'          10 min
 #   pingora         the filter for Pingora, built and tested                    minutes
+#   actix           the middleware of actix-web, built and tested               minutes
+#   reqwest         the middleware of reqwest clients, built and tested         minutes
 #   repeat          the ordinary tests with 50 other seeds                      hours
 #   soak            the proxy under load                                        1 h
 set -euo pipefail
@@ -46,7 +48,7 @@ target="${CARGO_TARGET_DIR:-target}"
 fmt() {
     cargo fmt --all --check
     local package
-    for package in fuzz verify/states benches/peers integrations/pingora; do
+    for package in fuzz verify/states benches/peers integrations/*/; do
         (cd "$package" && cargo fmt --check)
     done
 }
@@ -147,21 +149,38 @@ pingora() {
             return
         fi
     fi
+    integration pingora
+}
+
+# A workspace of its own.
+actix() {
+    cd integrations/actix
+    integration actix
+}
+
+# A workspace of its own.
+reqwest() {
+    cd integrations/reqwest
+    integration reqwest
+}
+
+# Builds and tests the package in this folder.
+integration() {
     if ! cargo fetch --locked --quiet; then
-        echo 'pingora: SKIPPED: its dependencies cannot be fetched here'
+        echo "$1: SKIPPED: its dependencies cannot be fetched here"
         return
     fi
     local begin="$SECONDS"
     cargo clippy --all-targets --locked -- -D warnings
     cargo test --locked
-    echo "pingora: built and tested in $((SECONDS - begin)) s"
+    echo "$1: built and tested in $((SECONDS - begin)) s"
 }
 
 name="${1:---help}"
 [ $# -eq 0 ] || shift
 case "$name" in
     -h | --help) head_of "$0" ;;
-    fmt | loom | interleavings | states | proofs | oracles | pingora)
+    fmt | loom | interleavings | states | proofs | oracles | pingora | actix | reqwest)
         case "${1:-}" in
             -h | --help) sed -n "/^#.*/{H;b};/^$name() {/{x;s/^\n//;s/# \{0,1\}//g;p;q};s/.*//;x" "$0" ;;
             *) "$name" "$@" ;;

@@ -30,6 +30,8 @@ stages=(
     'packages|ci/check.sh packages|licences, advisories, least versions, each feature, oldest compiler'
     'mutants|ci/check.sh mutants|that tests notice what is changed in the code'
     'pingora|ci/check.sh pingora|the filter for Pingora'
+    'actix|ci/check.sh actix|the middleware of actix-web'
+    'reqwest|ci/check.sh reqwest|the middleware of reqwest clients'
     'repeat|ci/check.sh repeat 50|the ordinary tests with the cases of 50 other seeds'
     'soak|ci/check.sh soak 3600|the proxy under load for an hour, rules and Redis coming and going'
 )
@@ -110,7 +112,7 @@ for stage in "${stages[@]}"; do
     elif [ "$skipped" -gt 0 ]; then
         outcome=SKIPPED note="$skipped left out: $(grep -m1 SKIPPED "$log")"
     else
-        outcome=passed note="$(grep -E '^(oracles|fuzz|miri|races|shared-memory|packages|mutants|pingora|soak|prove|shuttle|loom|states|faults): ' "$log" | tail -1)"
+        outcome=passed note="$(grep -E '^(oracles|fuzz|miri|races|shared-memory|packages|mutants|pingora|actix|reqwest|soak|prove|shuttle|loom|states|faults): ' "$log" | tail -1)"
         printf '%s\n%s\n' "$revision" "$took" >"$state/$name.passed"
     fi
     printf '%-13s %-8s %8s  %s\n' "$name" "$outcome" "$took" "$note" >>"$table"

@@ -1,0 +1,63 @@
+//! Heads of requests and responses: actix-web has the types of `http` 0.2, and the layer those of `http` 1.
+
+use actix_web::dev::ServiceRequest;
+use actix_web::http::StatusCode;
+use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
+use actix_web::{HttpResponse, HttpResponseBuilder};
+
+/// The head that the layer decides by. The peer's address is where `PeerIp` and `ClientIp` look for it.
+pub(crate) fn request<B>(request: &ServiceRequest, body: B) -> http::Request<B> {
+    let mut head = http::Request::new(body);
+    if let Ok(method) = http::Method::from_bytes(request.method().as_str().as_bytes()) {
+        *head.method_mut() = method;
+    }
+    if let Ok(uri) = request.uri().to_string().parse() {
+        *head.uri_mut() = uri;
+    }
+    *head.headers_mut() = headers(request.headers());
+    if let Some(address) = request.peer_addr() {
+        head.extensions_mut().insert(address);
+    }
+    head
+}
+
+/// The head of a response of the application.
+pub(crate) fn response<B>(head: &HttpResponse<()>, body: B) -> http::Response<B> {
+    let mut response = http::Response::new(body);
+    // Both types hold a number from 100 to 999.
+    *response.status_mut() = http::StatusCode::from_u16(head.status().as_u16()).unwrap_or_default();
+    *response.headers_mut() = headers(head.headers());
+    response
+}
+
+/// A response of the layer itself.
+pub(crate) fn denial(head: &http::response::Parts) -> HttpResponse<()> {
+    let status = StatusCode::from_u16(head.status.as_u16()).unwrap_or_default();
+    let mut response = HttpResponseBuilder::new(status).finish().drop_body();
+    replace_headers(response.headers_mut(), &head.headers);
+    response
+}
+
+/// Replaces the headers of a response by those that it has after the layer.
+pub(crate) fn replace_headers(headers: &mut HeaderMap, after: &http::HeaderMap) {
+    headers.clear();
+    for (name, value) in after {
+        let name = HeaderName::from_bytes(name.as_str().as_bytes());
+        let value = HeaderValue::from_bytes(value.as_bytes());
+        if let (Ok(name), Ok(value)) = (name, value) {
+            headers.append(name, value);
+        }
+    }
+}
+
+fn headers(headers: &HeaderMap) -> http::HeaderMap {
+    let mut copy = http::HeaderMap::with_capacity(headers.len());
+    for (name, value) in headers {
+        let name = http::HeaderName::from_bytes(name.as_str().as_bytes());
+        let value = http::HeaderValue::from_bytes(value.as_bytes());
+        if let (Ok(name), Ok(value)) = (name, value) {
+            copy.append(name, value);
+        }
+    }
+    copy
+}
