@@ -148,6 +148,31 @@ fn a_quick_start_uses_only_crates_that_its_readme_installs() {
     assert!(count >= 6, "only {count} names of crates were found");
 }
 
+/// Imports, comments and what only the test needs are not counted.
+#[test]
+fn an_adapter_takes_at_most_eight_lines_of_its_user() {
+    let mut count = 0;
+    for (file, after) in [
+        ("crates/http/README.md", ""),
+        ("crates/client/README.md", ""),
+        ("crates/paced/README.md", "`futures`"),
+        ("integrations/actix/README.md", ""),
+        ("integrations/reqwest/README.md", ""),
+    ] {
+        let text = read(file);
+        let start = text.find(after).unwrap_or_else(|| panic!("{file} has no {after}"));
+        for code in blocks(&text[start..], "rust") {
+            let own = |line: &&str| {
+                !line.is_empty() && !["#", "use ", "//"].iter().any(|its| line.starts_with(its))
+            };
+            let lines = code.lines().filter(own).count();
+            assert!((1..=8).contains(&lines), "{file}: {lines} lines in\n{code}");
+            count += 1;
+        }
+    }
+    assert!(count >= 7, "only {count} examples were found");
+}
+
 #[test]
 fn versions_are_those_of_the_manifest() {
     let (version, rust) = (manifest("version"), manifest("rust-version"));

@@ -7,44 +7,31 @@
 
 use std::net::SocketAddr;
 
-use tollgate::Quota;
 use tollgate_http::key::PeerIp;
-use tollgate_http::{Limit, RateLimitLayer, denial};
+use tollgate_http::{Limit, Quota, RateLimitLayer, denial};
 use tonic::Code;
-use tonic::body::Body;
 use tonic::transport::server::{TcpConnectInfo, TcpIncoming};
 use tonic::transport::{Endpoint, Server};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
-use tower::util::MapRequestLayer;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-/// Puts the peer's address where [`PeerIp`] and `ClientIp` read it.
-fn with_peer(mut request: http::Request<Body>) -> http::Request<Body> {
-    let info = request.extensions().get::<TcpConnectInfo>();
-    if let Some(address) = info.and_then(TcpConnectInfo::remote_addr) {
-        request.extensions_mut().insert(address);
-    }
-    request
-}
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     let quota = Quota::per_second(2).burst(5);
     let limit = Limit::gcra("per-client", quota, PeerIp::new())?;
-    let layer = RateLimitLayer::builder(limit).deny_with(denial::grpc).build();
+    let layer = RateLimitLayer::builder(limit)
+        .peer(|extensions| extensions.get::<TcpConnectInfo>()?.remote_addr())
+        .deny_with(denial::grpc)
+        .build();
     let (_reporter, health) = tonic_health::server::health_reporter();
 
     let incoming = TcpIncoming::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
     let address = incoming.local_addr()?;
     println!("listening on http://{address}");
-    // The first layer is the outermost.
-    let server = Server::builder()
-        .layer(MapRequestLayer::new(with_peer))
-        .layer(layer.clone())
-        .add_service(health)
-        .serve_with_incoming(incoming);
+    let server =
+        Server::builder().layer(layer.clone()).add_service(health).serve_with_incoming(incoming);
     tokio::select! {
         ended = server => ended?,
         called = call(address) => called?,

@@ -1,11 +1,12 @@
 //! The settings of a layer.
 
 use core::fmt;
+use core::net::SocketAddr;
 use core::time::Duration;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, Response, request};
+use http::{Extensions, Method, Response, request};
 
 use crate::denial::Denial;
 use crate::enforcer::Enforcer;
@@ -119,6 +120,27 @@ impl<G: Gate> LayerBuilder<G> {
         F: Fn(&Denial<'_>) -> Response<Bytes> + Send + Sync + 'static,
     {
         self.0.write = Box::new(write);
+        self
+    }
+
+    /// Finds the peer's address where the server keeps it, for [`PeerIp`](crate::key::PeerIp) and
+    /// [`ClientIp`](crate::key::ClientIp). A server that puts a `SocketAddr` into the extensions of requests
+    /// needs no such function, and neither does axum with the feature `axum`.
+    ///
+    /// ```
+    /// # use tollgate_http::{Limit, Quota, RateLimitLayer, key::PeerIp};
+    /// use tonic::transport::server::TcpConnectInfo;
+    /// # let limit = Limit::gcra("a", Quota::per_second(10), PeerIp::new())?;
+    /// let layer = RateLimitLayer::builder(limit)
+    ///     .peer(|extensions| extensions.get::<TcpConnectInfo>()?.remote_addr())
+    ///     .build();
+    /// # Ok::<(), tollgate_http::LimitError>(())
+    /// ```
+    pub fn peer<F>(mut self, find: F) -> Self
+    where
+        F: Fn(&Extensions) -> Option<SocketAddr> + Send + Sync + 'static,
+    {
+        self.0.find_peer = Some(Box::new(find));
         self
     }
 

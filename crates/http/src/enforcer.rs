@@ -1,12 +1,13 @@
 //! The state that all clones of a layer share, and the path of a request through it.
 
 use core::fmt;
+use core::net::SocketAddr;
 use core::pin::Pin;
 use core::time::Duration;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, Response, header, request};
+use http::{Extensions, Method, Response, header, request};
 
 use crate::denial::{Denial, Reason};
 use crate::gate::{Charge, Gate, GatePermit, Verdict};
@@ -18,6 +19,7 @@ use crate::stats::{Counters, Event, Place, Queue};
 
 type Write = dyn Fn(&Denial<'_>) -> Response<Bytes> + Send + Sync;
 type Skip = dyn Fn(&request::Parts) -> bool + Send + Sync;
+type FindPeer = dyn Fn(&Extensions) -> Option<SocketAddr> + Send + Sync;
 type Inspect = dyn Fn(&request::Parts, &Report) + Send + Sync;
 pub(crate) type Sleeping = Pin<Box<dyn Future<Output = ()> + Send>>;
 type Sleep = dyn Fn(Duration) -> Sleeping + Send + Sync;
@@ -28,6 +30,7 @@ pub(crate) struct Enforcer<G> {
     pub(crate) wanted: Wanted,
     pub(crate) jitter: Jitter,
     pub(crate) write: Box<Write>,
+    pub(crate) find_peer: Option<Box<FindPeer>>,
     pub(crate) skip: Option<Box<Skip>>,
     pub(crate) skip_preflight: bool,
     pub(crate) inspect: Option<Box<Inspect>>,
@@ -67,6 +70,14 @@ enum PlaceInQueue {
 }
 
 impl<G: Gate> Enforcer<G> {
+    /// Puts the peer's address where keys read it.
+    pub(crate) fn place_peer(&self, request: &mut request::Parts) {
+        let found = self.find_peer.as_ref().and_then(|find| find(&request.extensions));
+        if let Some(address) = found {
+            request.extensions.insert(address);
+        }
+    }
+
     pub(crate) fn handle(&self, request: &request::Parts) -> Handling {
         if self.skips(request) {
             self.counters.count(Event::Skipped);

@@ -64,6 +64,7 @@ impl<G: Gate> RateLimitLayer<G> {
             wanted: Wanted::NEWEST,
             jitter: Jitter::NONE,
             write: Box::new(by_protocol),
+            find_peer: None,
             skip: None,
             skip_preflight: false,
             inspect: None,

@@ -59,7 +59,8 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        self.enforcer.place_peer(&mut parts);
         match self.enforcer.handle(&parts) {
             Handling::Now(Action::Skip) => {
                 let response = self.inner.call(Request::from_parts(parts, body));

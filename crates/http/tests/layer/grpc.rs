@@ -2,11 +2,10 @@
 
 use std::net::SocketAddr;
 
-use http::Request;
+use http::Extensions;
 use tollgate::Quota;
 use tollgate_http::key::{ClientIp, Header, PeerIp, Trust};
 use tollgate_http::{Gate, Limit, RateLimitLayer, Stats};
-use tonic::body::Body;
 use tonic::metadata::MetadataMap;
 use tonic::transport::server::{TcpConnectInfo, TcpIncoming};
 use tonic::transport::{Channel, Endpoint, Server};
@@ -14,35 +13,27 @@ use tonic::{Code, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_types::StatusExt;
-use tower::util::MapRequestLayer;
 
 const MILLIS_PER_CALL: i64 = 24 * 3_600_000 / 5;
 
-fn with_peer(mut request: Request<Body>) -> Request<Body> {
-    let info = request.extensions().get::<TcpConnectInfo>();
-    if let Some(address) = info.and_then(TcpConnectInfo::remote_addr) {
-        request.extensions_mut().insert(address);
-    }
-    request
+fn with_peer(extensions: &Extensions) -> Option<SocketAddr> {
+    extensions.get::<TcpConnectInfo>()?.remote_addr()
 }
 
-fn unchanged(request: Request<Body>) -> Request<Body> {
-    request
+fn without_peer(_: &Extensions) -> Option<SocketAddr> {
+    None
 }
 
 fn serve<G: Gate + 'static>(
     gate: G,
-    prepare: fn(Request<Body>) -> Request<Body>,
+    peer: fn(&Extensions) -> Option<SocketAddr>,
 ) -> (SocketAddr, RateLimitLayer<G>) {
-    let layer = RateLimitLayer::new(gate);
+    let layer = RateLimitLayer::builder(gate).peer(peer).build();
     let incoming = TcpIncoming::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
     let address = incoming.local_addr().expect("bound");
     let (_, health) = tonic_health::server::health_reporter();
-    let server = Server::builder()
-        .layer(MapRequestLayer::new(prepare))
-        .layer(layer.clone())
-        .add_service(health)
-        .serve_with_incoming(incoming);
+    let server =
+        Server::builder().layer(layer.clone()).add_service(health).serve_with_incoming(incoming);
     tokio::spawn(server);
     (address, layer)
 }
@@ -154,7 +145,7 @@ async fn a_call_that_never_fits_has_a_pushback_of_minus_one() {
 async fn a_call_without_a_key_fails_with_the_code_of_the_reason() {
     // The layer does not get the address.
     let limit = Limit::gcra("calls", Quota::per_day(5), PeerIp::new()).expect("in range");
-    let (server, layer) = serve(limit, unchanged);
+    let (server, layer) = serve(limit, without_peer);
     let status = check(&mut connect(server).await).await.expect_err("no address");
     assert_eq!(status.code(), Code::Internal);
     assert_eq!(counted(layer.stats()), (0, 0, 1));
@@ -162,7 +153,7 @@ async fn a_call_without_a_key_fails_with_the_code_of_the_reason() {
     let key = Header::new("x-api-key").expect("a name");
     let policy = tollgate_http::Policy::new("calls", &Quota::per_day(5)).expect("a name");
     let limiter = tollgate::Limiter::<str>::builder(Quota::per_day(5)).build().expect("in range");
-    let (server, _) = serve(Limit::new(policy, limiter.into(), key), unchanged);
+    let (server, _) = serve(Limit::new(policy, limiter.into(), key), without_peer);
     let status = check(&mut connect(server).await).await.expect_err("no such metadata");
     assert_eq!(status.code(), Code::InvalidArgument);
     assert_eq!(text(status.metadata(), "grpc-retry-pushback-ms"), "");
