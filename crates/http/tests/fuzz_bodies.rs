@@ -9,7 +9,7 @@ use std::panic::catch_unwind;
 use bodies::fields::fields;
 use bodies::forwarded::forwarded;
 use bodies::mistake::{Mistake, plant};
-use bodies::structured::{Item, Value, list};
+use bodies::structured::{Item, Value, list, numbers};
 use proptest::prelude::*;
 use seeds::seeds_of;
 
@@ -42,7 +42,7 @@ proptest! {
     }
 
     #[test]
-    fn the_fields_body_holds_for_random_bytes(data in bytes(b"\x01\x02\x03\x04\x06\x07\x08\"\\;,= a", 160)) {
+    fn the_fields_body_holds_for_random_bytes(data in bytes(b"\x01\x02\x03\x04\x06\x07\x08\x10\x11\x14\"\\;,= a", 160)) {
         fields(&data);
     }
 }
@@ -92,6 +92,9 @@ fn the_parser_of_the_checks_accepts_valid_lists_and_no_others() {
     assert_eq!(items[0], first);
     assert_eq!((items[1].text.as_str(), items[1].integer("r")), ("b \"\\", Some(-5)));
     assert_eq!(list(b""), Ok(vec![]));
+    let limits = numbers(b"10;w=1, 50;w=60;comment=\"a\"").expect("right");
+    assert_eq!((limits[1].text.as_str(), limits[1].integer("w")), ("50", Some(60)));
+    assert!(numbers(b"\"a\"").is_err() && list(b"10").is_err());
     assert!(list(b"\"a\";q=999999999999999").is_ok());
     for wrong in [
         &b"\"a\";q=1000000000000000"[..],

@@ -6,6 +6,7 @@ use core::time::Duration;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{INTEGER_MAX, RATE_LIMIT, RATE_LIMIT_POLICY, printable, whole_secs, whole_secs_from_1};
+use crate::policy::Policy;
 use crate::report::{Reading, Report};
 
 const X_NAMES: [HeaderName; 3] = [
@@ -99,7 +100,8 @@ fn draft_7(report: &Report) -> Option<[HeaderValue; 2]> {
     let mut policies = String::new();
     for (at, reading) in timed().enumerate() {
         let policy = &reading.policy;
-        if timed().take(at).any(|before| before.policy.limit() == policy.limit()) {
+        let shown = |policy: &Policy| policy.limit().min(INTEGER_MAX);
+        if timed().take(at).any(|before| shown(&before.policy) == shown(policy)) {
             continue;
         }
         push_policy(&mut policies, reading);
@@ -155,7 +157,6 @@ mod tests {
     use tollgate::Quota;
 
     use super::*;
-    use crate::policy::Policy;
 
     fn now() -> Duration {
         Duration::from_millis(1_764_000_000_001)

@@ -10,13 +10,13 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use tollgate::Quota;
-use tollgate_http::{Gate, GatePermit, Policy, RateLimitLayer, Reading, Report, Verdict};
+use tollgate_http::{Dialect, Gate, GatePermit, Policy, RateLimitLayer, Reading, Report, Verdict};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::cursor::Cursor;
 use super::mistake::{Mistake, planted};
-use super::structured::{Item, Value, list};
+use super::structured::{Item, Value, list, numbers};
 
 const INTEGER_MAX: u64 = 999_999_999_999_999;
 
@@ -39,6 +39,9 @@ pub(crate) fn fields(data: &[u8]) {
             ask(layer(&reported, kind).layer(layer(&reported, kind).layer(Answer(retry_after))))
         }
     };
+    if kind & 16 > 0 {
+        return the_other_forms_are_reported(&headers, &reported);
+    }
     let expected = reported.readings.len() * if stacked { 2 } else { 1 };
     the_policies_are_reported(&headers, &reported, expected);
     the_limits_are_reported(&headers, &reported, expected);
@@ -78,7 +81,11 @@ fn reported(reading: &Reading) -> Reading {
 
 fn layer(reported: &Arc<Reported>, kind: u8) -> RateLimitLayer<FixedGate> {
     let builder = RateLimitLayer::builder(FixedGate(Arc::clone(reported)));
-    if kind & 8 > 0 { builder.x_rate_limit().build() } else { builder.build() }
+    let builder = if kind & 8 > 0 { builder.x_rate_limit() } else { builder };
+    match kind & 16 {
+        0 => builder.build(),
+        _ => builder.dialect(Dialect::Draft7).dialect(Dialect::Envoy).build(),
+    }
 }
 
 /// The service, which may set `Retry-After` itself.
@@ -168,6 +175,43 @@ fn the_policies_are_reported(headers: &HeaderMap, reported: &Reported, expected:
         let unit = item.parameter("qu");
         assert!(unit.is_none_or(|unit| *unit == Value::Text("content-bytes".into())), "{unit:?}");
         assert!(item.parameters.iter().all(|(name, _)| ["q", "qu", "w"].contains(&&**name)));
+    }
+}
+
+/// The fields of draft 7, and those of Envoy. A second layer adds nothing to them.
+fn the_other_forms_are_reported(headers: &HeaderMap, reported: &Reported) {
+    let tightest = reported.readings.iter().min_by_key(|its| (!its.denied, its.remaining));
+    let Some(tightest) = tightest else {
+        return assert!(!headers.contains_key("ratelimit"));
+    };
+    let line = |name: &str| {
+        assert_eq!(headers.get_all(name).iter().count(), 1, "{name}");
+        headers[name].to_str().expect("ASCII")
+    };
+    let policies = numbers(line("ratelimit-policy").as_bytes()).expect("a list of integers");
+    for (at, item) in policies.iter().enumerate() {
+        assert!(policies[..at].iter().all(|before| before.text != item.text), "twice: {item:?}");
+        let name = item.parameter("comment");
+        let names =
+            |reading: &Reading| *name.expect("a name") == Value::Text(reading.policy.name().into());
+        assert!(reported.readings.iter().any(names), "{item:?}");
+    }
+    let entries: Vec<_> = line("ratelimit").split(", ").collect();
+    let expected = [("limit", tightest.limit), ("remaining", tightest.remaining)];
+    for (entry, (name, number)) in entries.iter().zip(expected) {
+        assert_eq!(*entry, format!("{name}={}", number.min(INTEGER_MAX)));
+    }
+    let wait = tightest.retry_after.filter(|_| tightest.denied);
+    let secs =
+        wait.map_or_else(|| rounded_up(tightest.reset_after), |wait| rounded_up(wait).max(1));
+    assert_eq!(entries[2..], [format!("reset={secs}")]);
+
+    let (limit, policies) = line("x-ratelimit-limit").split_once(", ").expect("a policy");
+    assert_eq!(limit, tightest.limit.to_string());
+    let policies = numbers(policies.as_bytes()).expect("a list of integers");
+    assert_eq!(policies.len(), reported.readings.len());
+    for (item, reading) in policies.iter().zip(&reported.readings) {
+        assert_eq!(item.parameter("name"), Some(&Value::Text(reading.policy.name().into())));
     }
 }
 

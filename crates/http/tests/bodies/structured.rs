@@ -32,11 +32,22 @@ impl Item {
 
 /// All items, or the position of the first mistake.
 pub(crate) fn list(field: &[u8]) -> Result<Vec<Item>, usize> {
+    list_of(field, string)
+}
+
+/// As [`list`], of integers in place of strings. The text of an item is its number.
+pub(crate) fn numbers(field: &[u8]) -> Result<Vec<Item>, usize> {
+    list_of(field, |input| Ok(integer(input)?.to_string()))
+}
+
+type Bare = fn(&mut Input<'_>) -> Result<String, usize>;
+
+fn list_of(field: &[u8], bare: Bare) -> Result<Vec<Item>, usize> {
     let mut input = Input { bytes: field, at: 0 };
     let mut items = Vec::new();
     input.skip(b" ");
     while !input.is_empty() {
-        items.push(item(&mut input)?);
+        items.push(item(&mut input, bare)?);
         input.skip(b" \t");
         if input.is_empty() {
             return Ok(items);
@@ -82,8 +93,8 @@ impl Input<'_> {
     }
 }
 
-fn item(input: &mut Input<'_>) -> Result<Item, usize> {
-    let text = string(input)?;
+fn item(input: &mut Input<'_>, bare: Bare) -> Result<Item, usize> {
+    let text = bare(input)?;
     let mut parameters = Vec::new();
     while input.peek() == Some(b';') {
         input.at += 1;
