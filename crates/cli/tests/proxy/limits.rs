@@ -62,6 +62,20 @@ fn a_denial_has_a_reason_and_a_retry_time() {
 }
 
 #[test]
+fn a_ban_is_reported_as_abnormal_usage() {
+    let rules = r#"rule = [{ name = "login", limits = "1/day", penalty = "10 min" }]"#;
+    let proxy = Proxy::with_rules("ban", rules);
+    assert_eq!(get(proxy.listen, "/", "").status, 200);
+    for kind in ["#quota-exceeded", "#abnormal-usage-detected"] {
+        let denied = get(proxy.listen, "/", "");
+        assert_eq!(denied.status, 429);
+        let problem: serde_json::Value = serde_json::from_str(&denied.body).expect("JSON");
+        assert!(problem["type"].as_str().expect("a type").ends_with(kind), "{problem}");
+        assert_eq!(problem["violated-policies"], serde_json::json!(["login"]));
+    }
+}
+
+#[test]
 fn the_example_rules_are_enforced() {
     let proxy = Proxy::start("example", &["--rules", "rules/example.toml"]);
     let post = |path: &str, headers: &str| {
