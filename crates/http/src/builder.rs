@@ -11,7 +11,7 @@ use http::{Extensions, Method, Response, request};
 use crate::denial::Denial;
 use crate::enforcer::Enforcer;
 use crate::gate::Gate;
-use crate::headers::{Dialect, RateLimitForm, XForm};
+use crate::headers::{Dialect, XForm};
 use crate::layer::RateLimitLayer;
 use crate::report::Report;
 use crate::stats::Queue;
@@ -66,11 +66,7 @@ impl<G: Gate> LayerBuilder<G> {
     /// # Ok::<(), tollgate_http::LimitError>(())
     /// ```
     pub fn dialect(mut self, dialect: Dialect) -> Self {
-        match dialect {
-            Dialect::Draft7 => self.0.wanted.rate_limit = Some(RateLimitForm::Draft7),
-            Dialect::Envoy => self.0.wanted.x = Some(XForm::Envoy),
-            Dialect::GitHub => self.0.wanted.x = Some(XForm::UnixTime),
-        }
+        self.0.wanted.add(dialect);
         self
     }
 

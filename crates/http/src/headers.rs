@@ -44,6 +44,14 @@ pub(crate) enum RateLimitForm {
 impl Wanted {
     /// The fields of the newest draft alone.
     pub(crate) const NEWEST: Self = Self { rate_limit: Some(RateLimitForm::Newest), x: None };
+
+    pub(crate) fn add(&mut self, dialect: Dialect) {
+        match dialect {
+            Dialect::Draft7 => self.rate_limit = Some(RateLimitForm::Draft7),
+            Dialect::Envoy => self.x = Some(XForm::Envoy),
+            Dialect::GitHub => self.x = Some(XForm::UnixTime),
+        }
+    }
 }
 
 /// Fields for a response.

@@ -5,7 +5,7 @@ use core::time::Duration;
 use http::HeaderMap;
 use tollgate::{Decision, Denied};
 
-use crate::headers::{Fields, Wanted};
+use crate::headers::{Dialect, Fields, Wanted};
 use crate::key::KeyError;
 use crate::policy::Policy;
 
@@ -195,6 +195,25 @@ impl Report {
     /// ```
     pub fn add_fields_to(&self, headers: &mut HeaderMap) {
         Fields::new(self, Wanted::NEWEST).add_to(headers);
+    }
+
+    /// Adds the fields of another form, which the response does not have yet.
+    ///
+    /// ```
+    /// use tollgate_http::{Dialect, Policy, Quota, Reading, Report};
+    ///
+    /// let mut report = Report::default();
+    /// report.note(Reading::new(Policy::new("a", &Quota::per_minute(5))?, 5, 4));
+    /// let mut headers = http::HeaderMap::new();
+    /// report.add_dialect_to(Dialect::Envoy, &mut headers);
+    /// assert_eq!(headers["x-ratelimit-limit"], r#"5, 5;w=60;name="a""#);
+    /// assert!(!headers.contains_key("ratelimit"));
+    /// # Ok::<(), tollgate_http::PolicyError>(())
+    /// ```
+    pub fn add_dialect_to(&self, dialect: Dialect, headers: &mut HeaderMap) {
+        let mut wanted = Wanted { rate_limit: None, x: None };
+        wanted.add(dialect);
+        Fields::new(self, wanted).add_to(headers);
     }
 
     /// Keeps only the readings of limits that denied. The charges of the others were refunded.

@@ -72,7 +72,8 @@ impl IpPrefix {
 /// The address of the peer: the other end of the connection.
 ///
 /// It is read from the request's extensions: axum's `ConnectInfo<SocketAddr>` (feature `axum`), or a
-/// [`SocketAddr`] that the server puts there. Without either, the key is
+/// [`SocketAddr`] that the server puts there, or that [`LayerBuilder::peer`](crate::LayerBuilder::peer) finds. Without
+/// any, the key is
 /// [unavailable](KeyError::Unavailable), and the response is 500 with the remedy: serve with
 /// `into_make_service_with_connect_info::<SocketAddr>()`. Headers are not read: behind a proxy, use
 /// [`ClientIp`](super::ClientIp).
