@@ -1,3 +1,6 @@
+// The first definition of a link counts: the README's own leads into the repository's folders.
+#![doc = concat!("[docs/metrics.md]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/HEAD/docs/metrics.md")]
+#![doc = ""]
 #![cfg_attr(all(feature = "metrics", feature = "tracing"), doc = include_str!("../README.md"))]
 #![cfg_attr(
     not(all(feature = "metrics", feature = "tracing")),

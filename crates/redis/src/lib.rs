@@ -1,3 +1,6 @@
+// The first definition of a link counts: the README's own leads into the repository's folders.
+#![doc = concat!("[docs/distributed.md]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/HEAD/docs/distributed.md")]
+#![doc = ""]
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

@@ -10,14 +10,18 @@
 //! ```
 //! use tollgate_replay::{Plan, ReplayOptions, run, text_report};
 //!
-//! # let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data");
+//! # let log = std::env::temp_dir().join(format!("tollgate-replay-{}.log", std::process::id()));
+//! # let line = "192.0.2.7 - - [01/Aug/1995:00:00:00 -0400] \"GET / HTTP/1.0\" 200 7\n";
+//! # std::fs::write(&log, line.repeat(8))?;
+//! # let log = log.to_string_lossy().into_owned();
 //! let plan = Plan::new(ReplayOptions {
-//!     files: vec![format!("{folder}/nasa_19950801.clf.log.gz")],
+//!     files: vec![log.clone()],
 //!     rules: vec!["1/s burst 5".parse()?],
 //!     ..ReplayOptions::default()
 //! })?;
 //! let outcome = run(&plan)?;
-//! assert!(text_report(&plan, &outcome, 80).contains("30,969 requests by 2,365 keys"));
+//! assert!(text_report(&plan, &outcome, 80).contains("8 requests by 1 key"));
+//! # std::fs::remove_file(log)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

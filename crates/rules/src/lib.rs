@@ -28,6 +28,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+// The first definition of a link counts: the README's own leads into the repository's folders.
+#![doc = concat!("[docs/rules.md]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/HEAD/docs/rules.md")]
+#![doc = concat!("[rules/example.toml]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/HEAD/rules/example.toml")]
+#![doc = ""]
 #![doc = include_str!("../README.md")]
 
 mod algorithm;

@@ -1,0 +1,233 @@
+//! Every package that others may use has complete metadata, and the links in its README lead somewhere on
+//! crates.io and in its documentation. `ci/check.sh packages` builds the packages themselves.
+
+#[allow(dead_code, reason = "other tests use all of it")]
+mod pages;
+
+use std::path::{Component, Path, PathBuf};
+
+use pages::{documents, prose, read, root};
+
+/// The categories of crates.io that suit a package here.
+const CATEGORIES: [&str; 15] = [
+    "algorithms",
+    "asynchronous",
+    "command-line-utilities",
+    "concurrency",
+    "config",
+    "date-and-time",
+    "development-tools::profiling",
+    "network-programming",
+    "no-std",
+    "no-std::no-alloc",
+    "simulation",
+    "visualization",
+    "web-programming",
+    "web-programming::http-client",
+    "web-programming::http-server",
+];
+
+/// The folders of the packages that may be published: the root and those in `crates/`.
+fn published() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(root().join("crates")).expect("a folder");
+    let names = entries.map(|entry| entry.expect("an entry").file_name());
+    let mut folders: Vec<PathBuf> = names.map(|name| Path::new("crates").join(name)).collect();
+    folders.sort();
+    folders.insert(0, PathBuf::new());
+    folders
+}
+
+fn file(folder: &Path, name: &str) -> String {
+    read(folder.join(name).to_str().expect("a path in UTF-8"))
+}
+
+/// A section of a manifest, such as `package`.
+fn section(manifest: &str, name: &str) -> String {
+    let lines = manifest.lines().skip_while(|line| *line != format!("[{name}]")).skip(1);
+    lines.take_while(|line| !line.starts_with('[')).collect::<Vec<_>>().join("\n")
+}
+
+fn value<'a>(section: &'a str, field: &str) -> Option<&'a str> {
+    section.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(" = "))
+}
+
+/// The strings of a list that is written on one line.
+fn strings(list: &str) -> Vec<&str> {
+    list.split('"').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn every_package_that_is_published_has_complete_metadata() {
+    for folder in published() {
+        let manifest = file(&folder, "Cargo.toml");
+        let package = section(&manifest, "package");
+        let of = |field| {
+            value(&package, field).unwrap_or_else(|| panic!("{}: no {field}", folder.display()))
+        };
+        let name = of("name").trim_matches('"');
+        let description = of("description").trim_matches('"');
+        assert!((20..=120).contains(&description.len()), "{name}: {description:?}");
+        assert!(!description.ends_with('.'), "{name}: a description is not a sentence");
+        let documentation = of("documentation").trim_matches('"');
+        assert!(
+            documentation.starts_with("https://docs.rs/") && documentation.ends_with(name),
+            "{name}: {documentation}"
+        );
+        for inherited in [
+            "version.workspace",
+            "edition.workspace",
+            "rust-version.workspace",
+            "license.workspace",
+            "repository.workspace",
+        ] {
+            assert_eq!(of(inherited), "true", "{name}: {inherited}");
+        }
+        assert_eq!(of("readme"), "\"README.md\"", "{name}");
+        assert!(package.contains("\ninclude"), "{name} does not say what its package holds");
+
+        let keywords = strings(of("keywords"));
+        assert!((1..=5).contains(&keywords.len()), "{name}: {keywords:?}");
+        for keyword in keywords {
+            let is_word = keyword.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+            assert!(is_word && keyword.len() <= 20, "{name}: crates.io takes no {keyword:?}");
+        }
+        let categories = strings(of("categories"));
+        assert!((1..=5).contains(&categories.len()), "{name}: {categories:?}");
+        for category in categories {
+            assert!(CATEGORIES.contains(&category), "{name}: no category is named {category:?}");
+        }
+        let documented = section(&manifest, "package.metadata.docs.rs");
+        assert_eq!(value(&documented, "all-features"), Some("true"), "{name}: docs.rs");
+        for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
+            let same = file(&folder, licence) == read(licence);
+            assert!(same, "{name}: {licence} is not a link to the root's");
+        }
+    }
+}
+
+#[test]
+fn every_other_package_is_private() {
+    let mut folders = vec![PathBuf::new()];
+    let mut private = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(root().join(&folder)).expect("a folder") {
+            let entry = entry.expect("an entry");
+            let name = entry.file_name().into_string().expect("a name in UTF-8");
+            if entry.path().is_dir() && !name.starts_with('.') && name != "target" {
+                folders.push(folder.join(name));
+            } else if name == "Cargo.toml" && !published().contains(&folder) {
+                let package = section(&file(&folder, &name), "package");
+                let is_private = value(&package, "publish") == Some("false");
+                assert!(is_private, "{}: say publish = false", folder.display());
+                private += 1;
+            }
+        }
+    }
+    assert!(private > 5, "only {private} other packages were found");
+}
+
+/// The targets of the links in Markdown: in the text, and where they are defined below it.
+fn links(text: &str) -> Vec<String> {
+    let prose = prose(text);
+    let ends = |rest: &str, end: char| rest.split(end).next().unwrap_or_default().to_owned();
+    let mut found: Vec<String> = prose.split("](").skip(1).map(|rest| ends(rest, ')')).collect();
+    found.extend(prose.lines().filter_map(definition).map(|(_, target)| target.to_owned()));
+    found
+}
+
+/// The name and the target of a link's definition: `[name]: target`.
+fn definition(line: &str) -> Option<(&str, &str)> {
+    line.strip_prefix('[')?.split_once("]: ")
+}
+
+fn is_relative(target: &str) -> bool {
+    !target.contains("://") && !target.starts_with("mailto:")
+}
+
+/// Where crates.io leads a relative link: it puts the repository's address and the package's folder before
+/// it. It drops what leaves the repository, so that is no path here.
+fn on_crates_io(folder: &Path, target: &str) -> Option<PathBuf> {
+    let target = target.split(['#', '?']).next().unwrap_or_default();
+    let mut path = PathBuf::new();
+    for part in folder.join(target).components() {
+        match part {
+            Component::Normal(name) => path.push(name),
+            Component::ParentDir if path.pop() => {}
+            Component::CurDir => {}
+            _ => return None,
+        }
+    }
+    Some(path)
+}
+
+#[test]
+fn links_of_readmes_lead_to_files_of_the_repository() {
+    let mut count = 0;
+    for folder in published() {
+        for target in links(&file(&folder, "README.md")) {
+            if !is_relative(&target) || target.starts_with('#') {
+                continue;
+            }
+            let path = on_crates_io(&folder, &target);
+            let path = path.unwrap_or_else(|| panic!("{}: {target}", folder.display()));
+            // The address of a folder has another form than that of a file.
+            assert!(root().join(path).is_file(), "{}: {target} is no file", folder.display());
+            count += 1;
+        }
+    }
+    assert!(count > 30, "only {count} links were found");
+    assert_eq!(on_crates_io(Path::new("crates/http"), "../../../docs"), None);
+}
+
+/// The documentation stands beside no other file, so a README that is part of it may have only relative links
+/// that `src/lib.rs` defines anew before it.
+#[test]
+fn readmes_that_are_documentation_have_no_dead_link_there() {
+    let mut defined = 0;
+    for folder in published() {
+        let Ok(library) = std::fs::read_to_string(root().join(&folder).join("src/lib.rs")) else {
+            continue;
+        };
+        let is_documentation = library
+            .lines()
+            .any(|line| line.starts_with("#![") && line.contains("include_str!(\"../README.md\")"));
+        if !is_documentation {
+            continue;
+        }
+        let readme = file(&folder, "README.md");
+        let definitions: Vec<_> = readme.lines().filter_map(definition).collect();
+        for target in links(&readme).iter().filter(|target| is_relative(target)) {
+            let place = folder.display();
+            let found = definitions.iter().find(|(_, defined)| defined == target);
+            let (name, _) = found.unwrap_or_else(|| {
+                panic!("{place}: give {target} a name, [name]: {target}, at the end of the README")
+            });
+            let path = on_crates_io(&folder, target).expect("a path");
+            let path = path.to_str().expect("a path in UTF-8");
+            let line = format!(
+                "#![doc = concat!(\"[{name}]: \", env!(\"CARGO_PKG_REPOSITORY\"), \"/blob/HEAD/{path}\")]"
+            );
+            let before = library.split("include_str!").next().unwrap_or_default();
+            assert!(before.contains(&line), "{place}: src/lib.rs needs {line} before its README");
+            defined += 1;
+        }
+    }
+    assert!(defined >= 4, "only {defined} such links were found");
+}
+
+#[test]
+fn the_address_of_the_repository_is_written_once() {
+    let manifest = read("Cargo.toml");
+    let shared = section(&manifest, "workspace.package");
+    let address = value(&shared, "repository").expect("an address").trim_matches('"');
+    let is_usable = address.starts_with("https://") && !address.ends_with(['/', '.']);
+    assert!(is_usable && !address.ends_with(".git"), "{address}: crates.io puts paths behind it");
+    assert_eq!(manifest.matches(address).count(), 1, "{address} is in Cargo.toml again");
+    for page in documents() {
+        assert!(!read(&page).contains(address), "{page}: link to the file, without {address}");
+    }
+    for folder in published().iter().skip(1) {
+        let again = file(folder, "Cargo.toml").contains(address);
+        assert!(!again, "{}: say repository.workspace = true", folder.display());
+    }
+}
