@@ -112,6 +112,12 @@ compile_error!(
      for the values and the algorithms alone"
 );
 
+#[cfg(all(feature = "shared-memory", not(unix)))]
+compile_error!(
+    "the feature `shared-memory` needs Unix: ask for it in \
+     [target.'cfg(unix)'.dependencies] of your manifest, or leave it out"
+);
+
 mod algo;
 #[cfg(feature = "std")]
 mod cell;

@@ -13,11 +13,11 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
+use rustix::fs::{FallocateFlags, fallocate, ftruncate};
 use rustix::io::retry_on_intr;
 #[cfg(target_os = "linux")]
 use {
-    rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open},
+    rustix::fs::{AtFlags, CWD, MemfdFlags, Mode, OFlags, linkat, memfd_create, open},
     std::os::fd::AsRawFd,
 };
 
@@ -95,10 +95,8 @@ impl Begun {
     pub(super) fn new(place: &Place, header: Header) -> Result<Self, SharedError> {
         let (file, name) = match place {
             Place::Anonymous => {
-                let made = memfd_create("tollgate", MemfdFlags::CLOEXEC);
-                let made =
-                    made.map_err(|error| SharedError::system("make the file")(error.into()))?;
-                (Arc::new(LockableFile::new(made.into())), Temporary::Never)
+                let made = create_anonymous().map_err(SharedError::system("make the file"))?;
+                (Arc::new(LockableFile::new(made)), Temporary::Never)
             }
             Place::File { path, .. } => {
                 let created = create(path).map_err(SharedError::system("create the file"));
@@ -161,6 +159,24 @@ impl Temporary {
     }
 }
 
+#[cfg(target_os = "linux")]
+fn create_anonymous() -> io::Result<File> {
+    Ok(memfd_create("tollgate", MemfdFlags::CLOEXEC)?.into())
+}
+
+/// Other systems, such as macOS, have no files in memory only.
+#[cfg(not(target_os = "linux"))]
+fn create_anonymous() -> io::Result<File> {
+    create_removed(&std::env::temp_dir())
+}
+
+/// A file that loses its name at once.
+#[cfg(any(test, not(target_os = "linux")))]
+fn create_removed(folder: &Path) -> io::Result<File> {
+    let (file, _removed) = create_named(&folder.join("tollgate"))?;
+    Ok(file)
+}
+
 /// Creates a file beside the path, without a name if that can be had.
 fn create(path: &Path) -> io::Result<(File, Temporary)> {
     #[cfg(target_os = "linux")]
@@ -208,6 +224,17 @@ impl Drop for Removed {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_loses_its_name_can_still_be_used() {
+        let folder = std::env::temp_dir().join(format!("tollgate-removed-{}", std::process::id()));
+        fs::create_dir(&folder).expect("a new folder");
+        let file = create_removed(&folder).expect("a file");
+        assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 0, "its name is gone");
+        set_aside(&file, 8_192, &Place::Anonymous).expect("space");
+        assert_eq!(length(&file).expect("a length"), 8_192);
+        fs::remove_dir(&folder).expect("empty");
+    }
 
     #[test]
     fn a_file_gets_its_name_once_and_leaves_no_other() {
