@@ -25,7 +25,9 @@
 #   miri            undefined behaviour and weak memory, on four targets        3 min
 #   races           the tests with threads under the thread sanitizer           10 min
 #   shared-memory   10,000 processes killed that share a limiter; their clocks  6 min
-#   packages        licences, advisories, features, oldest compiler, versions   minutes
+#   packages        licences, advisories, features, oldest compiler, versions,
+#                   the packages unpacked, other machines                       an hour
+#   system          the ordinary tests on macOS, Windows or another compiler    minutes
 #   mutants         whether tests notice changes in the code                    days
 #   coherence       writes to shared cache lines, ours and the peers'          10 min
 #   pingora         the filter for Pingora, built and tested                    minutes
@@ -186,7 +188,7 @@ case "$name" in
             *) "$name" "$@" ;;
         esac
         ;;
-    coherence | faults | fuzz | miri | mutants | packages | programs | races | repeat | shared-memory | shuttle | soak)
+    coherence | faults | fuzz | miri | mutants | packages | programs | races | repeat | shared-memory | shuttle | soak | system)
         case "${1:-}" in
             -h | --help) head_of "ci/checks/${name//-/_}.sh" ;;
             *) exec "ci/checks/${name//-/_}.sh" "$@" ;;

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Checks what other projects build: licences and advisories of all dependencies, each feature by itself, the
-# oldest promised compiler, the least declared versions, changes for users since the last release, and
-# documentation without warnings.
+# oldest promised compiler, the least declared versions, changes for users since the last release, documentation
+# without warnings, the public interface, the packages unpacked and wired to each other, builds for other
+# machines, the workflows' syntax, and whether the repository's address is known.
 #
 #   ci/check.sh packages             all
 #   ci/check.sh packages NAME ...    of: licences advisories features oldest least changes documentation
+#                                        interface unpacked targets workflows address
 #
 # cargo builds missing tools below the target folder. A part that cannot run here says SKIPPED and why, and
 # is counted.
@@ -87,9 +89,57 @@ changes() {
 
 documentation() {
     RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps --all-features
+    if rustup toolchain list 2>/dev/null | grep -q '^nightly'; then
+        # As docs.rs does, which shows the features that an item needs.
+        RUSTDOCFLAGS='-D warnings --cfg docsrs' CARGO_TARGET_DIR="$target/docsrs" \
+            cargo +nightly doc --locked --package tollgate --no-deps --all-features
+    else
+        skip 'documentation as docs.rs builds it, for there is no nightly toolchain' || true
+    fi
 }
 
-all=(licences advisories features oldest least changes documentation)
+# Runs a part that is a script, and counts what it skips.
+script() {
+    "ci/checks/$1.sh" "${@:2}" | tee "$work/$1.txt"
+    skipped=$((skipped + $(grep -c SKIPPED "$work/$1.txt" || true)))
+}
+
+interface() {
+    script interface
+}
+
+unpacked() {
+    script unpacked "${published[@]}"
+}
+
+targets() {
+    script targets "${published[@]}"
+}
+
+workflows() {
+    python3 -c 'import yaml' 2>/dev/null || skip 'workflows, for Python has no module yaml' || return 0
+    local file
+    while IFS= read -r file; do
+        python3 -c 'import sys, yaml; assert yaml.safe_load(open(sys.argv[1]))' "$file" \
+            || { echo "packages: $file is not YAML" >&2; return 1; }
+    done < <(find .github -name '*.yml')
+}
+
+address() {
+    local repository
+    repository="$(sed -n 's/^repository = "\(.*\)"/\1/p' Cargo.toml)"
+    case "$repository" in
+        *.example/*) skip "address: a release needs the repository's, in Cargo.toml instead of $repository" || return 0 ;;
+        # crates.io completes relative links for these.
+        https://github.com/*/* | https://gitlab.com/*/* | https://bitbucket.org/*/*) ;;
+        *)
+            echo "packages: crates.io completes no relative links for $repository" >&2
+            return 1
+            ;;
+    esac
+}
+
+all=(licences advisories features oldest least changes documentation interface unpacked targets workflows address)
 wanted=("${@:-${all[@]}}")
 for name in "${wanted[@]}"; do
     if ! printf '%s\n' "${all[@]}" | grep -qx -- "$name"; then
