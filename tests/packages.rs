@@ -85,6 +85,13 @@ fn every_package_that_is_published_has_complete_metadata() {
         assert_eq!(of("readme"), "\"README.md\"", "{name}");
         assert!(package.contains("\ninclude"), "{name} does not say what its package holds");
 
+        let version =
+            value(&section(&read("Cargo.toml"), "workspace.package"), "version").map(str::to_owned);
+        let wanted = format!("version = {}", version.expect("a version"));
+        for line in manifest.lines().filter(|line| line.contains("path = \"../")) {
+            assert!(line.contains(&wanted), "{name}: {line}: {wanted}");
+        }
+
         let keywords = strings(of("keywords"));
         assert!((1..=5).contains(&keywords.len()), "{name}: {keywords:?}");
         for keyword in keywords {
@@ -230,4 +237,30 @@ fn the_address_of_the_repository_is_written_once() {
         let again = file(folder, "Cargo.toml").contains(address);
         assert!(!again, "{}: say repository.workspace = true", folder.display());
     }
+}
+
+#[test]
+fn workflows_call_scripts_that_exist() {
+    let entry = read("ci/check.sh");
+    let mut calls = 0;
+    for workflow in ["ci.yml", "nightly.yml"] {
+        let text = read(&format!(".github/workflows/{workflow}"));
+        for line in text.lines() {
+            let step = line.trim().trim_start_matches("- ").strip_prefix("run: ");
+            let words: Vec<&str> = step.unwrap_or_default().split_whitespace().collect();
+            let is_script = |word: &&&str| word.starts_with("ci/") || word.starts_with(".ci/");
+            let Some(script) = words.iter().find(is_script) else { continue };
+            assert!(root().join(script).is_file(), "{workflow}: {script} is not there");
+            calls += 1;
+        }
+        // A check is named after the script, or in the workflow's matrix.
+        let named = text.split("ci/check.sh ").chain(text.split("check: ")).skip(1);
+        for name in named.map(|rest| rest.split([' ', '\n', '}']).next().unwrap_or_default()) {
+            let is_name = name.starts_with(|c: char| c.is_ascii_lowercase());
+            let known =
+                entry.contains(&format!(" {name} |")) || entry.contains(&format!("| {name})"));
+            assert!(!is_name || known, "{workflow}: ci/check.sh has no check named {name}");
+        }
+    }
+    assert!(calls >= 5, "only {calls} calls were found");
 }
