@@ -1,0 +1,46 @@
+"""A keyed rate limiter that never grants more than the quota.
+
+    >>> from tollgate import Limiter
+    >>> limiter = Limiter("100/s burst 20")
+    >>> decision = limiter.check("192.0.2.7")
+    >>> bool(decision), decision.remaining
+    (True, 19)
+
+`tollgate.asgi` and `tollgate.wsgi` are middleware. `tollgate.limits_storage` is a storage for the package
+`limits`, which Flask-Limiter and SlowApi use.
+"""
+
+import asyncio as _asyncio
+
+from tollgate import _tollgate
+from tollgate._tollgate import Decision
+
+__all__ = ["Decision", "Limiter"]
+
+
+class Limiter(_tollgate.Limiter):
+    """A limiter that gives every key a bucket of its own, in fixed memory."""
+
+    __slots__ = ()
+
+    async def wait_async(self, key: str | bytes, cost: int = 1, timeout: float | None = None) -> float:
+        """As `wait`, for a task of asyncio. A task that is cancelled leaves the queue and is charged nothing."""
+        waiter = self._waiter(key, cost, timeout)
+        loop = _asyncio.get_running_loop()
+        woken = _asyncio.Event()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(woken.set)
+
+        try:
+            while True:
+                woken.clear()
+                is_over, secs = waiter.poll(wake)
+                if is_over:
+                    return secs
+                try:
+                    await _asyncio.wait_for(woken.wait(), secs)
+                except _asyncio.TimeoutError:
+                    pass
+        finally:
+            waiter.leave()

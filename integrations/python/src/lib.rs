@@ -1,0 +1,34 @@
+//! The extension module of the Python package `tollgate`.
+//!
+//! | file | what Python sees |
+//! |---|---|
+//! | `limiter.rs` | `Limiter`, over the kinds of limiter in `gate.rs` |
+//! | `decision.rs` | `Decision` |
+//! | `waiting.rs` | `Waiter`, one caller in the queue, for a thread or for asyncio |
+//! | `counts.rs` | `WindowCounts`, what the storage for the package `limits` counts with |
+//! | `options.rs` | the keyword arguments that choose a table |
+//!
+//! The interpreter lock is held while a decision is made, which takes tens of nanoseconds. It is
+//! released while a thread waits.
+
+mod counts;
+mod decision;
+mod gate;
+mod limiter;
+mod options;
+mod waiting;
+
+use pyo3::pymodule;
+
+/// The module, `tollgate._tollgate`.
+#[pymodule]
+mod _tollgate {
+    #[pymodule_export]
+    use super::counts::WindowCounts;
+    #[pymodule_export]
+    use super::decision::Decision;
+    #[pymodule_export]
+    use super::limiter::Limiter;
+    #[pymodule_export]
+    use super::waiting::Waiter;
+}

@@ -1,0 +1,80 @@
+//! Keyword arguments and keys: values of Python become choices of the library, or a `ValueError` that says
+//! what to write instead.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
+use tollgate::shared::Shared;
+use tollgate::{OnFull, Quota};
+
+/// A `ValueError` with the text of an error of the library.
+pub(crate) fn value_error(error: impl core::fmt::Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+/// The bytes of a key. A `str` is the same key as its UTF-8 bytes.
+pub(crate) fn key_bytes<'a>(key: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
+    if let Ok(text) = key.cast::<PyString>() {
+        return Ok(text.to_str()?.as_bytes());
+    }
+    match key.cast::<PyBytes>() {
+        Ok(bytes) => Ok(bytes.as_bytes()),
+        Err(_) => Err(PyTypeError::new_err(format!(
+            "a key is a str or bytes, not {}: use str(key)",
+            key.get_type().name()?
+        ))),
+    }
+}
+
+/// `"evict"`, `"deny"`, `"admit"` or `{"shared": "1000/s"}`, as in a rules file.
+pub(crate) fn on_full(choice: Option<&Bound<'_, PyAny>>) -> PyResult<OnFull> {
+    let Some(choice) = choice else { return Ok(OnFull::default()) };
+    if let Ok(quota) = choice.get_item("shared").and_then(|quota| quota.extract::<String>()) {
+        return Ok(OnFull::SharedOverflow(self::quota(&quota)?));
+    }
+    match choice.extract::<String>().as_deref() {
+        Ok("evict") => Ok(OnFull::EvictNearestIdle),
+        Ok("deny") => Ok(OnFull::Deny),
+        Ok("admit") => Ok(OnFull::Admit),
+        _ => Err(PyValueError::new_err(format!(
+            "on_full is \"evict\", \"deny\", \"admit\" or {{\"shared\": \"1000/s\"}}, not {}",
+            choice.repr()?
+        ))),
+    }
+}
+
+pub(crate) fn quota(text: &str) -> PyResult<Quota> {
+    text.parse().map_err(|error| value_error(format!("quota {text:?}: {error}")))
+}
+
+/// The file of a shared table.
+#[derive(Debug)]
+pub(crate) struct File {
+    pub(crate) path: PathBuf,
+    pub(crate) mode: u32,
+}
+
+impl File {
+    pub(crate) fn new(path: Option<PathBuf>, mode: u32) -> Option<Self> {
+        path.map(|path| Self { path, mode })
+    }
+
+    pub(crate) fn shared(&self) -> Shared {
+        Shared::file(&self.path).mode(self.mode)
+    }
+}
+
+/// A span in seconds; `None` or infinity: any.
+pub(crate) fn timeout(secs: Option<f64>) -> PyResult<Option<Duration>> {
+    match secs {
+        None => Ok(None),
+        Some(secs) if secs.is_nan() || secs < 0.0 => Err(PyValueError::new_err(format!(
+            "timeout is {secs}: give seconds, 0 or more, or None"
+        ))),
+        // Too long a span is any span.
+        Some(secs) => Ok(Duration::try_from_secs_f64(secs).ok()),
+    }
+}
