@@ -1,0 +1,87 @@
+"""Keys of requests, for the middleware.
+
+A key function takes a request, which is the same for ASGI and WSGI (`peer`, `method`, `path`, `header(name)`, and
+`raw`, the scope or environ), and returns a `str` or `bytes`, or `None` if the request has no key.
+"""
+
+from collections.abc import Callable as _Callable
+from functools import lru_cache as _lru_cache
+from ipaddress import IPv6Address as _IPv6Address
+from ipaddress import ip_address as _ip_address
+from typing import Any as _Any
+from typing import Protocol as _Protocol
+
+__all__ = ["KeyUnavailable", "Request", "client_ip", "header", "peer_ip"]
+
+_BYTES_MAX = 4_096
+_ENTRIES_MAX = 64
+
+
+class Request(_Protocol):
+    """A request of ASGI or WSGI."""
+
+    #: The scope or the environ.
+    raw: _Any
+
+    @property
+    def peer(self) -> str | None: ...
+    @property
+    def method(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    def header(self, name: str) -> str | None: ...
+
+
+class KeyUnavailable(Exception):
+    """The server does not provide what the key is made of. The response is 500."""
+
+
+@_lru_cache(maxsize=4_096)
+def _network(text: str) -> str | None:
+    """The address as a key: IPv4 whole, IPv6 by /64, since a client has all of that. `None` if it is none."""
+    try:
+        address = _ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    if not isinstance(address, _IPv6Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(_IPv6Address(int(address) >> 64 << 64))
+
+
+def peer_ip(request: Request) -> str:
+    """The address of the peer: IPv4 whole, IPv6 by /64."""
+    key = None if request.peer is None else _network(request.peer)
+    if key is None:
+        raise KeyUnavailable("the server does not provide the peer's address")
+    return key
+
+
+def header(name: str) -> _Callable[[Request], str | None]:
+    """The value of a header. A request without it has no key."""
+    return lambda request: request.header(name)
+
+
+def _without_port(entry: str) -> str:
+    entry = entry.strip()
+    if entry.startswith("["):
+        return entry[1:].partition("]")[0]
+    return entry.partition(":")[0] if entry.count(":") == 1 else entry
+
+
+def client_ip(hops: int, name: str = "x-forwarded-for") -> _Callable[[Request], str | None]:
+    """The address of the client behind `hops` proxies, each of which appends its peer's address to the header.
+
+    The header is read from the right, and no further than the proxies wrote: no forged entry chooses a key. Every
+    request must pass that many proxies.
+    """
+    if not 1 <= hops <= _ENTRIES_MAX:
+        raise ValueError(f"hops is {hops}: give the number of proxies in front of the server, 1 to {_ENTRIES_MAX}")
+
+    def key(request: Request) -> str | None:
+        text = (request.header(name) or "")[-_BYTES_MAX:]
+        entries = [entry for entry in text.rsplit(",", hops)[-hops:] if entry.strip()]
+        return _network(_without_port(entries[0])) if entries else peer_ip(request)
+
+    return key
