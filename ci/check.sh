@@ -33,6 +33,7 @@
 #   pingora         the filter for Pingora, built and tested                    minutes
 #   actix           the middleware of actix-web, built and tested               minutes
 #   reqwest         the middleware of reqwest clients, built and tested         minutes
+#   python          the Python package: wheel, tests, servers of four workers   3 min
 #   repeat          the ordinary tests with 50 other seeds                      hours
 #   soak            the proxy under load                                        1 h
 set -euo pipefail
@@ -188,7 +189,7 @@ case "$name" in
             *) "$name" "$@" ;;
         esac
         ;;
-    coherence | faults | fuzz | miri | mutants | packages | programs | races | repeat | shared-memory | shuttle | soak | system)
+    coherence | faults | fuzz | miri | mutants | packages | programs | python | races | repeat | shared-memory | shuttle | soak | system)
         case "${1:-}" in
             -h | --help) head_of "ci/checks/${name//-/_}.sh" ;;
             *) exec "ci/checks/${name//-/_}.sh" "$@" ;;

@@ -32,6 +32,7 @@ stages=(
     'pingora|ci/check.sh pingora|the filter for Pingora'
     'actix|ci/check.sh actix|the middleware of actix-web'
     'reqwest|ci/check.sh reqwest|the middleware of reqwest clients'
+    'python|ci/check.sh python|the Python package, the tests of limits on its storage, servers of four workers'
     'repeat|ci/check.sh repeat 50|the ordinary tests with the cases of 50 other seeds'
     'soak|ci/check.sh soak 3600|the proxy under load for an hour, rules and Redis coming and going'
 )
@@ -112,7 +113,7 @@ for stage in "${stages[@]}"; do
     elif [ "$skipped" -gt 0 ]; then
         outcome=SKIPPED note="$skipped left out: $(grep -m1 SKIPPED "$log")"
     else
-        outcome=passed note="$(grep -E '^(oracles|fuzz|miri|races|shared-memory|packages|mutants|pingora|actix|reqwest|soak|prove|shuttle|loom|states|faults): ' "$log" | tail -1)"
+        outcome=passed note="$(grep -E '^(oracles|fuzz|miri|races|shared-memory|packages|mutants|pingora|actix|reqwest|python|soak|prove|shuttle|loom|states|faults): ' "$log" | tail -1)"
         printf '%s\n%s\n' "$revision" "$took" >"$state/$name.passed"
     fi
     printf '%-13s %-8s %8s  %s\n' "$name" "$outcome" "$took" "$note" >>"$table"
