@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use tollgate::{Direct, Gcra, Limiter, ManualClock, OnFull, Quota, Tick};
+use tollgate::{Gcra, Limiter, ManualClock, OnFull, Quota, Tick};
 
 const NOW: Tick = Tick::from_nanos(3_600_000_000_000);
 
@@ -105,7 +105,7 @@ fn each_process_hashes_with_its_own_seed() {
 #[cfg(unix)]
 #[allow(unsafe_code, reason = "the child only decides, and leaves without unwinding")]
 fn a_forked_child_starts_from_the_charges_of_its_parent() {
-    let gate = Direct::builder(Quota::per_day(1).burst(100))
+    let gate = tollgate::Direct::builder(Quota::per_day(1).burst(100))
         .clock(ManualClock::new())
         .build()
         .expect("in range");

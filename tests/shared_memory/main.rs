@@ -1,6 +1,8 @@
 //! Limiters that several processes share, with real processes.
 //!
-//! A test starts this program again, to run [`workers::work`] in it.
+//! A test starts this program again, to run [`workers::work`] in it. The tests use calls of Linux, such as
+//! `memfd_create` and `prctl`.
+#![cfg(target_os = "linux")]
 
 mod attach;
 #[path = "../bodies/block.rs"]

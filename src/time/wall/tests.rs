@@ -21,11 +21,11 @@ fn followed(period: u64) -> (WallClock, ManualClock) {
 }
 
 /// Words in a block, of which this test has the only copy.
-#[cfg(feature = "shared-memory")]
+#[cfg(all(feature = "shared-memory", target_os = "linux"))]
 #[derive(Clone, Debug)]
 struct InTestBlock(Arc<(WallWords, crate::sync::LockableFile)>);
 
-#[cfg(feature = "shared-memory")]
+#[cfg(all(feature = "shared-memory", target_os = "linux"))]
 impl InBlock<WallWords> for InTestBlock {
     fn get(&self) -> &WallWords {
         &self.0.0
@@ -37,7 +37,7 @@ impl InBlock<WallWords> for InTestBlock {
 }
 
 /// The wall clocks of two processes that share their words.
-#[cfg(feature = "shared-memory")]
+#[cfg(all(feature = "shared-memory", target_os = "linux"))]
 fn shared(period: u64) -> [WallClock; 2] {
     use rustix::fs::{MemfdFlags, memfd_create};
     let file = memfd_create("wall", MemfdFlags::CLOEXEC).expect("a file");
@@ -50,7 +50,7 @@ fn shared(period: u64) -> [WallClock; 2] {
     })
 }
 
-#[cfg(feature = "shared-memory")]
+#[cfg(all(feature = "shared-memory", target_os = "linux"))]
 #[test]
 fn a_window_that_one_process_holds_is_held_by_the_other() {
     let [one, other] = shared(MINUTE);
@@ -68,7 +68,7 @@ fn a_window_that_one_process_holds_is_held_by_the_other() {
     assert_eq!(seen(&one, &clock), (first + 1, MINUTE, first + 1));
 }
 
-#[cfg(feature = "shared-memory")]
+#[cfg(all(feature = "shared-memory", target_os = "linux"))]
 #[test]
 fn an_offset_that_one_process_changes_holds_in_the_other() {
     let [one, other] = shared(24 * HOUR);
@@ -80,7 +80,7 @@ fn an_offset_that_one_process_changes_holds_in_the_other() {
     assert_eq!(seen(&other, &clock).1, 23 * HOUR);
 }
 
-#[cfg(feature = "shared-memory")]
+#[cfg(all(feature = "shared-memory", target_os = "linux"))]
 #[test]
 fn after_a_process_died_in_a_replacement_the_next_one_goes_on() {
     let [one, other] = shared(MINUTE);
