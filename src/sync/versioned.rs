@@ -82,7 +82,7 @@ impl<const N: usize> VersionedCell<N> {
     }
 
     /// Leaves the cell as a process does that is killed before it has written a word.
-    #[cfg(all(test, feature = "shared-memory"))]
+    #[cfg(all(test, feature = "shared-memory", target_os = "linux"))]
     pub(crate) fn begin_as_if_killed(&self) {
         self.turn.store(self.turn.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
     }
