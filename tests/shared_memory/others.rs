@@ -8,7 +8,7 @@ use std::time::Duration;
 use tollgate::clock::MonotonicClock;
 use tollgate::concurrency::{ConcurrencyLimiter, DirectConcurrency, WhenNoSlot};
 use tollgate::shared::{Shared, SharedError};
-use tollgate::{AnyAlgorithm, Direct, Limiter, OnFull};
+use tollgate::{AnyAlgorithm, Direct, Gcra, Limiter, OnFull};
 
 use crate::{Folder, KINDS, forked, quota};
 
@@ -127,6 +127,26 @@ fn decisions_are_counted_over_forked_processes() {
         .expect("memory");
     forked([(); 4], || (0..60).filter(|_| gate.check(&7).is_ok()).count());
     assert_eq!((gate.stats().admitted, gate.stats().denied), (Some(100), Some(140)));
+}
+
+/// Leases stay in their process. A process that ends loses the cells that its threads had taken ahead.
+#[test]
+fn leases_of_hot_keys_in_several_processes_keep_the_limit() {
+    let gate = Limiter::<u64>::builder(quota(200))
+        .algorithm(Gcra::new().leases(8))
+        .lease_hot_keys()
+        .build_shared(&Shared::anonymous())
+        .expect("memory");
+    let granted = forked([(); 4], || {
+        std::thread::scope(|scope| {
+            let ask = || (0..100).filter(|_| gate.check(&7).is_ok()).count();
+            let threads = [scope.spawn(ask), scope.spawn(ask)];
+            threads.map(|thread| thread.join().expect("counted")).iter().sum()
+        })
+    });
+    let all: usize = granted.iter().sum();
+    // The burst is lower by a lease, and each of eight threads may have lost one.
+    assert!((200 - 9 * 8..=200).contains(&all), "{granted:?}");
 }
 
 /// An open file without content.
