@@ -243,7 +243,10 @@ mod tests {
     fn the_whole_documented_range_is_accepted() {
         for quota in [
             Quota::new(1, YEAR),
+            Quota::new(1, Duration::from_secs(366 * 24 * 3_600)).burst(1),
             Quota::new(1, YEAR).burst(100),
+            // 2^62 ns to refill.
+            Quota::new(1, Duration::from_nanos(1 << 22)).burst(CELLS_MAX),
             Quota::per_second(1_000_000_000),
             Quota::per_second(1_000_000_000).burst(1),
             Quota::new(1, Duration::from_nanos(1)),

@@ -124,6 +124,29 @@ fn hold(text: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+#[test]
+fn the_largest_unit_that_fits_is_displayed() {
+    for (text, displayed) in [
+        ("100 per second", "100/s"),
+        ("1/90s", "1/90s"),
+        ("1/120s", "1/2min"),
+        ("1/1500ms", "1/1500ms"),
+        ("1/86400s burst 2", "1/d burst 2"),
+        ("1/week", "1/7d"),
+        ("1/365d", "1/y"),
+        ("366/732d", "366/732d"),
+        ("1/1001ns", "1/1001ns"),
+        ("1/ns", "1/ns"),
+    ] {
+        assert_eq!(parsed(text).to_string(), displayed, "{text}");
+    }
+}
+
+#[test]
+fn a_letter_is_no_digit() {
+    assert!(matches!("1a/s".parse::<Quota>(), Err(QuotaError::Syntax { column: 2, .. })));
+}
+
 proptest! {
     #[test]
     fn displayed_text_parses_back(
