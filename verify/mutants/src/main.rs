@@ -187,9 +187,20 @@ fn run(options: &Options) -> io::Result<bool> {
         tests: &options.tests,
         files: &files,
     };
-    let rejected_file = out.join(format!("rejected-{hashes}.txt"));
+    // By their keys, so that a change of the tests alone writes no file of the library again.
+    let rejected_file = out.join("rejected.txt");
     let text = std::fs::read_to_string(&rejected_file).unwrap_or_default();
-    let mut rejected: BTreeSet<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+    let rejected_keys: BTreeSet<&str> = text.lines().collect();
+    let keys: BTreeMap<u32, &str> = files
+        .iter()
+        .flat_map(SourceFile::numbered)
+        .flat_map(|(first, place)| (first..).zip(place.mutants.iter().map(|mutant| &*mutant.key)))
+        .collect();
+    let mut rejected: BTreeSet<u32> = keys
+        .iter()
+        .filter(|(_, key)| rejected_keys.contains(*key))
+        .map(|(number, _)| *number)
+        .collect();
     let total: u32 = files.iter().map(SourceFile::count).sum();
     if total >= MUTANTS_MAX {
         return Err(io::Error::other(format!("{total} mutants: the switch holds {MUTANTS_MAX}")));
@@ -198,7 +209,8 @@ fn run(options: &Options) -> io::Result<bool> {
     let programs = build.run(&mut rejected, &mut |rejected| {
         let seconds = began.elapsed().as_secs_f64();
         eprintln!("mutants: after {seconds:.0} s, {} are found not to compile", rejected.len());
-        let lines: Vec<String> = rejected.iter().map(|number| format!("{number}\n")).collect();
+        let lines: Vec<String> =
+            rejected.iter().map(|number| format!("{}\n", keys[number])).collect();
         std::fs::write(&rejected_file, lines.concat())
     })?;
     left_out.insert(LeftOut::NotCompiled, rejected.len());
