@@ -337,3 +337,160 @@ fn settings_out_of_range_are_named() {
         assert_eq!(good.out_of_range(), None);
     }
 }
+
+#[test]
+fn the_ends_of_each_range_are_allowed_and_a_nanosecond_beyond_is_not() {
+    let nano = Duration::from_nanos(1);
+    let latencies = [Duration::from_micros(1), Duration::from_secs(60)];
+    let intervals = [Duration::from_secs(1), Duration::from_secs(86_400)];
+    let aimd = |latency| Controller::from(Aimd::new().max_latency(latency)).out_of_range();
+    let every =
+        |interval| Controller::from(MinLatency::new().measure_every(interval)).out_of_range();
+    assert_eq!((latencies.map(aimd), intervals.map(every)), ([None; 2], [None; 2]));
+    let beyond = |[least, most]: [Duration; 2]| [least - nano, most + nano];
+    let denied = beyond(latencies).map(aimd).into_iter().chain(beyond(intervals).map(every));
+    assert_eq!(denied.flatten().count(), 4);
+}
+
+/// The state after a window at 2 s, which has the given state before it.
+fn after(controller: impl Into<Controller>, state: State, window: &Window) -> State {
+    controller.into().step(RANGE, &state, window, Tick::from_duration(Duration::from_secs(2)))
+}
+
+/// A limit of 100 and a baseline of 4,000 units, that is not measured again.
+const SETTLED: State = State {
+    limit: 100 * ONE,
+    baseline: 4_000 * ONE,
+    counted: 0,
+    windows: 1,
+    measure_at: u64::MAX,
+    resume: 0,
+};
+
+#[test]
+fn settings_replace_the_defaults() {
+    let is_close = |state: State, limit| close(plain(state.limit), limit);
+    // A fifth of the way to a limit that is larger by the queue.
+    assert!(is_close(after(Gradient::new(), SETTLED, &steady(4_000)), 100.8));
+    assert!(is_close(after(Gradient::new().queue(10), SETTLED, &steady(4_000)), 102.0));
+    // Twice the baseline: 62.5 % of the limit, or all of it, and the root.
+    assert!(is_close(after(MinLatency::new(), SETTLED, &steady(8_000)), 62.5 + 62.5_f64.sqrt()));
+    let tolerant = MinLatency::new().buffer_percent(100);
+    assert!(is_close(after(tolerant, SETTLED, &steady(8_000)), 110.0));
+    let measuring = State { resume: ONE, ..SETTLED };
+    let needed =
+        |min_latency: MinLatency, state| Controller::from(min_latency).samples_needed(state, 7);
+    assert_eq!(needed(MinLatency::new(), &measuring), 50);
+    assert_eq!(needed(MinLatency::new().measure_samples(9), &measuring), 9);
+    assert_eq!(needed(MinLatency::new(), &SETTLED), 7);
+}
+
+#[test]
+fn five_percent_of_failures_are_none_and_more_are_some() {
+    let failed = |failed, count| Window { failed, succeeded: count - failed, ..steady(0) };
+    let limit = |window| after(Aimd::new(), SETTLED, &window).limit;
+    assert_eq!(limit(failed(5, 100)), 101 * ONE);
+    assert!(limit(failed(5, 99)) < 100 * ONE);
+}
+
+#[test]
+fn a_mean_latency_of_exactly_the_largest_is_not_too_slow() {
+    let aimd = Aimd::new().max_latency(Duration::from_nanos(4_000 * UNIT_NANOS));
+    assert_eq!(after(aimd, SETTLED, &steady(4_000)).limit, 101 * ONE);
+    assert!(after(aimd, SETTLED, &steady(4_001)).limit < 100 * ONE);
+}
+
+#[test]
+fn a_window_without_requests_changes_nothing() {
+    let empty = Window { succeeded: 0, failed: 0, latency_sum: 0, limited: true };
+    let due = State { measure_at: 1, counted: 7, ..SETTLED };
+    for controller in
+        [Aimd::new().into(), Gradient::new().into(), Controller::from(MinLatency::new())]
+    {
+        assert_eq!(after(controller, due, &empty), due, "{controller:?}");
+    }
+}
+
+#[test]
+fn a_latency_is_that_of_its_units() {
+    assert_eq!(latency_of(4_000 * ONE), Duration::from_nanos(4_000 * UNIT_NANOS));
+}
+
+#[test]
+fn the_long_term_latency_is_a_mean_of_its_windows() {
+    let late = State { windows: 599, ..SETTLED };
+    assert_eq!(after(Gradient::new(), late, &steady(4_000)).windows, 600);
+    for windows in [600, u64::MAX] {
+        let state = State { windows, ..SETTLED };
+        assert_eq!(after(Gradient::new(), state, &steady(4_000)).windows, 600, "{windows}");
+    }
+    // Two parts of twelve.
+    let eleven = State { windows: 11, ..SETTLED };
+    let next = after(Gradient::new().long_windows(11), eleven, &steady(4_600));
+    assert_eq!(next.baseline, 4_100 * ONE);
+    // Exactly twice the latency of the window does not decay yet.
+    let twice = State { windows: 600, baseline: 5_990 * ONE, ..SETTLED };
+    assert_eq!(after(Gradient::new(), twice, &steady(2_990)).baseline, 5_980 * ONE);
+}
+
+#[test]
+fn the_interval_of_measurements_is_lengthened_by_up_to_15_percent_evenly() {
+    let measuring = State { resume: 20 * ONE, ..SETTLED };
+    let controller = Controller::from(MinLatency::new().measure_every(Duration::from_secs(1_000)));
+    let longer = |nanos| {
+        let next = controller.step(RANGE, &measuring, &steady(4_000), Tick::from_nanos(nanos));
+        next.measure_at - nanos - 1_000_000_000_000
+    };
+    let longer: Vec<u64> = (1..=1_000).map(longer).collect();
+    let percent = 10_000_000_000;
+    assert!(longer.iter().all(|nanos| *nanos < 15 * percent));
+    // One of a thousand that are spread evenly comes within a hundredth of either end.
+    assert!(longer.iter().any(|nanos| *nanos > 1_490 * percent / 100));
+    assert!(longer.iter().any(|nanos| *nanos < 10 * percent / 100));
+}
+
+#[test]
+fn a_measurement_begins_at_its_time_and_not_where_the_limit_cannot_move() {
+    let controller = Controller::from(MinLatency::new());
+    let due = State { measure_at: 1_000, ..SETTLED };
+    let at = |nanos| controller.step(RANGE, &due, &steady(4_000), Tick::from_nanos(nanos));
+    assert!(!at(999).is_measuring() && at(1_000).is_measuring());
+    let fixed = LimitRange { min: 5, max: 5 };
+    let at_min = State { limit: 5 * ONE, windows: 4, ..SETTLED };
+    let next = controller.step(fixed, &at_min, &steady(4_000), Tick::ZERO);
+    assert_eq!((next.windows, next.is_measuring()), (5, false));
+}
+
+#[test]
+fn what_is_too_large_saturates() {
+    let endless = LimitRange { min: 1, max: u64::MAX };
+    let step = |controller: Controller, state, now| {
+        controller.step(
+            endless,
+            &state,
+            &Window { succeeded: 1, latency_sum: 5_000, ..steady(0) },
+            now,
+        )
+    };
+    let largest = State { limit: u64::MAX, counted: u64::MAX, ..SETTLED };
+    for controller in
+        [Aimd::new().into(), Gradient::new().into(), Controller::from(MinLatency::new())]
+    {
+        let next = step(controller, largest, Tick::ZERO);
+        assert_eq!(next.counted, u64::MAX, "{controller:?}");
+        // The parts of a mean are rounded down.
+        assert!(next.limit >= u64::MAX - 1, "{controller:?}: {next:?}");
+    }
+    // The root of 2^66 is 2^33; that of the largest number is a little less than 2^32.
+    let large = State { limit: 1 << 50, ..SETTLED };
+    let next = step(MinLatency::new().into(), large, Tick::ZERO);
+    assert_eq!(next.limit, (1 << 50) + u64::from(u32::MAX));
+    let measuring = State { resume: ONE, ..SETTLED };
+    let next = step(MinLatency::new().into(), measuring, Tick::from_nanos(u64::MAX - 1));
+    assert_eq!(next.measure_at, u64::MAX);
+    let above = LimitRange { min: 1 << 60, max: u64::MAX };
+    let next =
+        Controller::from(MinLatency::new()).step(above, &SETTLED, &steady(4_000), Tick::ZERO);
+    assert_eq!(next.windows, 2, "one more at the smallest limit");
+    assert_eq!(Controller::from(Aimd::new()).start(RANGE, 1 << 60).limit, RANGE.max * ONE);
+}

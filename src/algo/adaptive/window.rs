@@ -108,6 +108,17 @@ mod tests {
         assert!(tile(&[LATENCY, SUCCEEDED, FAILED, LIMITED], 64));
     }
 
+    #[test]
+    fn a_field_that_is_full_takes_no_sample_more() {
+        let sample = |latency| Sample { latency, limited: false };
+        let full = |field: Field| WindowWord(field.set(0, field.max()));
+        let (success, failure) = (sample(Some(Duration::ZERO)), sample(None));
+        assert!(
+            full(SUCCEEDED).with(&success).is_none() && full(SUCCEEDED).with(&failure).is_some()
+        );
+        assert!(full(FAILED).with(&failure).is_none() && full(FAILED).with(&success).is_some());
+    }
+
     proptest! {
         /// A word counts what is added to it, whatever it is.
         #[test]
