@@ -28,7 +28,8 @@
 #   packages        licences, advisories, features, oldest compiler, versions,
 #                   the packages unpacked, other machines                       an hour
 #   system          the ordinary tests on macOS, Windows or another compiler    minutes
-#   mutants         whether tests notice changes in the code                    days
+#   mutants         whether tests notice changes in the code                    hours
+#   mutants core --lib                the core, with its unit tests only        10 min
 #   coherence       writes to shared cache lines, ours and the peers'          10 min
 #   pingora         the filter for Pingora, built and tested                    minutes
 #   actix           the middleware of actix-web, built and tested               minutes
@@ -51,7 +52,7 @@ target="${CARGO_TARGET_DIR:-target}"
 fmt() {
     cargo fmt --all --check
     local package
-    for package in fuzz verify/states benches/peers integrations/*/; do
+    for package in fuzz verify/mutants verify/states benches/peers integrations/*/; do
         (cd "$package" && cargo fmt --check)
     done
 }
