@@ -140,6 +140,7 @@ fn the_largest_unit_that_fits_is_displayed() {
     ] {
         assert_eq!(parsed(text).to_string(), displayed, "{text}");
     }
+    assert_eq!(Quota::new(1, Duration::ZERO).to_string(), "1/0ns");
 }
 
 #[test]
