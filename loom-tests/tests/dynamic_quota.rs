@@ -88,7 +88,7 @@ fn derived_while_replaced() {
 
 #[test]
 fn what_is_derived_is_of_the_version_in_force() {
-    explore_two_to("dynamic quota: derived", 2, Preemptions::Any, derived_while_replaced);
+    explore_two_to("dynamic quota: derived", 2, Preemptions::To(4), derived_while_replaced);
 }
 
 /// The planted fault: the number of a version is loaded after its words.
