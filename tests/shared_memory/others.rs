@@ -168,6 +168,22 @@ fn a_passed_descriptor_is_given_a_block_once() {
     assert!(KINDS[0].build(&passed(), quota(100)).expect("attached").check(&7).is_err());
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_passed_file_in_memory_that_allows_it_is_sealed_against_truncation() {
+    use std::os::fd::FromRawFd;
+    // SAFETY: a name that ends with a zero, and flags that exist.
+    let made = unsafe { libc::memfd_create(c"passed".as_ptr(), libc::MFD_ALLOW_SEALING) };
+    assert!(made >= 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: it was opened just now, and nothing else owns it.
+    let file = unsafe { File::from_raw_fd(made) };
+    let passed = OwnedFd::from(file.try_clone().expect("a copy"));
+    let gate = KINDS[0].build(&Shared::descriptor(passed), quota(2)).expect("a block");
+    let error = file.set_len(0).expect_err("sealed");
+    assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+    assert!(gate.check(&7).is_ok());
+}
+
 #[test]
 fn a_passed_file_of_a_killed_creator_is_completed_and_no_other_is_changed() {
     let folder = Folder::new();

@@ -17,7 +17,8 @@ use rustix::fs::{FallocateFlags, fallocate, ftruncate};
 use rustix::io::retry_on_intr;
 #[cfg(target_os = "linux")]
 use {
-    rustix::fs::{AtFlags, CWD, MemfdFlags, Mode, OFlags, linkat, memfd_create, open},
+    rustix::fs::{AtFlags, CWD, MemfdFlags, Mode, OFlags, SealFlags},
+    rustix::fs::{fcntl_add_seals, linkat, memfd_create, open},
     std::os::fd::AsRawFd,
 };
 
@@ -114,6 +115,8 @@ impl Begun {
             }
         };
         set_aside(&file, header.bytes as u64, place)?;
+        #[cfg(target_os = "linux")]
+        never_shorten(&file);
         let block = map(file, header.bytes)?;
         Ok(Self { block, header, name })
     }
@@ -161,7 +164,14 @@ impl Temporary {
 
 #[cfg(target_os = "linux")]
 fn create_anonymous() -> io::Result<File> {
-    Ok(memfd_create("tollgate", MemfdFlags::CLOEXEC)?.into())
+    Ok(memfd_create("tollgate", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?.into())
+}
+
+/// Keeps every process from cutting the file, which would end those that have mapped it. Only a file in memory
+/// that allows it can be sealed; any other stays as it is.
+#[cfg(target_os = "linux")]
+fn never_shorten(file: &File) {
+    let _ = fcntl_add_seals(file, SealFlags::SHRINK);
 }
 
 /// Other systems, such as macOS, have no files in memory only.

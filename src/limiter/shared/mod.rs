@@ -35,7 +35,8 @@
 //! # Not guaranteed
 //!
 //! - A process that may write the file is trusted. Arbitrary words make decisions wrong; a file that is
-//!   truncated ends the processes that use it (`SIGBUS`). Files are made with mode 0600.
+//!   truncated ends the processes that use it (`SIGBUS`). Files are made with mode 0600. On Linux, anonymous
+//!   memory cannot be truncated, nor can a passed `memfd` that allows sealing.
 //! - A slot that a killed process had claimed may be closed to other keys for a while: where slots are wide,
 //!   until the claim is older than `max_clock_skew`, and a bucket that starts empty has filled up.
 //! - Other machines have other limits: `tollgate-redis` is for those.
