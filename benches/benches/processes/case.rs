@@ -1,4 +1,4 @@
-//! What is compared: the limiters, the keys, and the answers.
+//! The cases of the benchmark: limiters, keys, and answers.
 
 use tollgate_benches::keys::Draw;
 

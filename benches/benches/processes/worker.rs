@@ -1,4 +1,4 @@
-//! Processes that decide, and what they are told and tell: lines of numbers.
+//! Worker processes. The benchmark sends a worker a line of numbers, and the worker replies with one.
 
 use std::fs::OpenOptions;
 use std::hint::black_box;
@@ -27,7 +27,7 @@ pub(crate) struct Place {
     pub(crate) port: u16,
 }
 
-/// What a process is asked for.
+/// The task of a worker.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked {
     pub(crate) decisions: usize,
@@ -38,7 +38,7 @@ pub(crate) struct Asked {
     pub(crate) is_timed: bool,
 }
 
-/// What a process did.
+/// The result of a worker.
 pub(crate) struct Done {
     /// By the clock that all processes read.
     pub(crate) begin_nanos: u64,
@@ -77,7 +77,7 @@ impl Worker {
             .expect("a process that runs");
     }
 
-    /// What it says next: that it is ready, or what it has done.
+    /// Its next reply: that it is ready, or its result.
     pub(crate) fn done(&mut self) -> Done {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("a process that runs");

@@ -14,7 +14,7 @@ pub(crate) struct Jitter {
 impl Jitter {
     pub(crate) const NONE: Self = Self { percent: 0, draw: random };
 
-    /// What is added to `wait`: from nothing to `percent` percent of it, in proportion to what is drawn.
+    /// The time to add to `wait`: up to `percent` percent of it, in proportion to the number drawn.
     pub(crate) fn added_to(self, wait: Duration) -> Duration {
         if self.percent == 0 {
             return Duration::ZERO;

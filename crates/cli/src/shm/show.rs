@@ -68,7 +68,7 @@ fn text(block: &Block) -> String {
     out
 }
 
-/// Who may use the file, if it is more than its owner.
+/// The users that the mode admits.
 fn who(mode: u32) -> &'static str {
     match (mode & 0o070, mode & 0o007) {
         (0, 0) => " (its owner only)",

@@ -36,7 +36,7 @@ pub struct Denial<'a> {
     pub report: &'a Report,
     /// Why it may not go ahead.
     pub reason: Reason,
-    /// What jitter adds to the wait.
+    /// The time that jitter adds to the wait.
     added: Duration,
 }
 
