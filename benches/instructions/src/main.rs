@@ -304,8 +304,14 @@ fn half_asked<A: Algorithm>(
     let step = MINUTE_NANOS / asked;
     let check = |key: &u64, now: Tick| check(&gate, key, now);
     let before = usize::try_from(2 * asked).expect("64 bits");
-    decide(before, KEYS, step, START_NANOS, check);
-    decide(count, KEYS, step, START_NANOS + 2 * MINUTE_NANOS, check);
+    decide_out_of_line(before, step, START_NANOS, &check);
+    decide_out_of_line(count, step, START_NANOS + 2 * MINUTE_NANOS, &check);
+}
+
+/// Inlined twice, a loop would call what it checks.
+#[inline(never)]
+fn decide_out_of_line(count: usize, step: u64, start: u64, check: &impl Fn(&u64, Tick) -> bool) {
+    decide(count, KEYS, step, start, check);
 }
 
 /// Every key is full, with cells in all parts of the last two windows.
