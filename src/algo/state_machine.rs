@@ -159,14 +159,21 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         self.read(word, ring, now, n)
     }
 
-    /// Reads the view of a decision about `n` cells from the word alone, if no content of the ring could
-    /// change the decision. `None`: the caller must [read](Self::read) the word and its ring. With `brief`,
-    /// the caller needs the decision only, as for [`read_brief`](Self::read_brief).
+    /// Reads the view of a decision about `n` cells as most can be read: from the word and little of its ring.
+    /// It takes the `ring` only if it reads it. `None`: the caller must [read](Self::read) all that counts.
+    /// With `brief`, the caller needs the decision only, as for [`read_brief`](Self::read_brief).
     ///
-    /// The step is the same as by `read`, and it publishes nothing.
+    /// The step, and what is published, are the same as by `read`. Without the ring nothing is published.
     #[inline(always)]
-    fn read_word(&self, word: u64, now: Tick, n: u64, brief: bool) -> Option<Self::View> {
-        let _ = (word, now, n, brief);
+    fn read_at_once<R: Ring>(
+        &self,
+        word: u64,
+        ring: impl FnOnce() -> R,
+        now: Tick,
+        n: u64,
+        brief: bool,
+    ) -> Option<Self::View> {
+        let _ = (word, ring, now, n, brief);
         None
     }
 

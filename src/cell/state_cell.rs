@@ -144,18 +144,32 @@ impl<W: StateWord> StateCell<W> {
                 }
             };
         }
-        let by_word = self.try_word::<M, A>(seen, machine, request);
-        if let Some(Ok(ruling)) = by_word {
-            return Some(A::of(ruling, machine, request));
+        let word = seen.word();
+        match self.try_at_once::<M, A>(seen, &ring, machine, request) {
+            Some(Ok(ruling)) => Some(A::of(ruling, machine, request)),
+            Some(Err(actual)) => self.answer_again::<M, A>(word, actual, ring(), machine, request),
+            None => {
+                let OutOfLine(answer) =
+                    self.answer_out_of_line::<M, A>(word, ring(), machine, request);
+                answer
+            }
         }
-        if let Some(Err(actual)) = by_word {
-            return self.answer_again::<M, A>(seen.word(), actual, ring(), machine, request);
-        }
-        let (word, ring) = (seen.word(), ring());
-        match self.try_charge::<M, A>(word, ring, machine, request) {
+    }
+
+    /// Answers by all of the ring that counts. Out of line: the usual decisions have the registers to
+    /// themselves.
+    #[inline(never)]
+    fn answer_out_of_line<M: StateMachine, A: Answer>(
+        &self,
+        word: W,
+        ring: SlotRing<'_>,
+        machine: &M,
+        request: Request,
+    ) -> OutOfLine<Option<A::Out>> {
+        OutOfLine(match self.try_charge::<M, A>(word, ring, machine, request) {
             Ok(ruling) => Some(A::of(ruling, machine, request)),
             Err(actual) => self.answer_again::<M, A>(word, actual, ring, machine, request),
-        }
+        })
     }
 
     /// Answers after a lost race.
@@ -224,16 +238,27 @@ impl<W: StateWord> StateCell<W> {
         self.try_view(seen, machine, request, view)
     }
 
-    /// One try to decide by the word alone, without its ring. `None`: it does not suffice.
+    /// One try to decide as most requests are decided, by little or nothing of the ring. `None`: that does not
+    /// suffice.
     #[inline(always)]
-    fn try_word<M: StateMachine, A: Answer>(
+    fn try_at_once<'r, M: StateMachine, A: Answer>(
         &self,
         seen: Seen<W>,
+        ring: impl Fn() -> SlotRing<'r>,
         machine: &M,
         request: Request,
     ) -> Option<Result<Ruling<M::View>, W>> {
-        let view = machine.read_word(seen.state, request.now, request.cells, A::BRIEF)?;
-        Some(self.try_view(seen, machine, request, view))
+        let Request { now, cells } = request;
+        let (word, mut ring_read) = (seen.word(), None);
+        let live = || ring_read.insert(ring()).of_generation(word.generation());
+        let view = machine.read_at_once(seen.state, live, now, cells, A::BRIEF)?;
+        let Some(ring) = ring_read else {
+            return Some(self.try_view(seen, machine, request, view));
+        };
+        let (next, ruling) = request.rule(machine, seen.state, view);
+        let note = (!A::BRIEF).then_some(cells);
+        let advanced = self.advance(word, ring, machine, Transition { view, next, note });
+        Some(advanced.map(|()| ruling))
     }
 
     /// Rules by a view that needed no ring, and writes the next state.

@@ -1,5 +1,6 @@
 //! A step is total, and never favours the caller.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use tollgate::internals::{Liveness, PAYLOAD_BITS, Ring, StateMachine, Step};
@@ -61,6 +62,7 @@ impl State {
     fn read<P: StateMachine>(&self, params: &P, now: Tick, n: u64) -> P::View {
         let seen = params.read(self.word, Read(self), now, n);
         self.check_brief_read(params, seen, now, n);
+        self.check_read_at_once(params, seen, now, n);
         seen
     }
 
@@ -69,19 +71,42 @@ impl State {
         let glanced = params.read_brief(self.word, Read(self), now, n);
         let step = params.step(glanced, now, n);
         assert_eq!(step, params.step(seen, now, n));
-        if step == Step::Deny {
-            return;
+        if step != Step::Deny {
+            assert_eq!(self.published(params, glanced), self.published(params, seen));
         }
-        let published = |seen| {
-            let mut writes = Vec::new();
-            let write = |index, content| {
-                writes.push((index, content));
-                true
+    }
+
+    /// Checks that a decision at once is the same, is explained in the same words, and publishes the same; and
+    /// nothing where it has not read the ring.
+    fn check_read_at_once<P: StateMachine>(&self, params: &P, seen: P::View, now: Tick, n: u64) {
+        for brief in [false, true] {
+            let is_ring_read = Cell::new(false);
+            let ring = || {
+                is_ring_read.set(true);
+                Read(self)
             };
-            assert!(params.publish(seen, Read(self), write));
-            writes
+            let Some(view) = params.read_at_once(self.word, ring, now, n, brief) else { continue };
+            let step = params.step(view, now, n);
+            assert_eq!(step, params.step(seen, now, n));
+            if step != Step::Deny {
+                let published = self.published(params, view);
+                assert_eq!(published, self.published(params, seen));
+                assert!(is_ring_read.get() || published.is_empty(), "publishes without the ring");
+            }
+            if !brief {
+                assert_eq!(params.answer(view, now, n), params.answer(seen, now, n));
+            }
+        }
+    }
+
+    fn published<P: StateMachine>(&self, params: &P, seen: P::View) -> Vec<(usize, u64)> {
+        let mut writes = Vec::new();
+        let write = |index, content| {
+            writes.push((index, content));
+            true
         };
-        assert_eq!(published(glanced), published(seen));
+        assert!(params.publish(seen, Read(self), write));
+        writes
     }
 
     fn admits<P: StateMachine>(&self, params: &P, now: Tick, n: u64) -> bool {

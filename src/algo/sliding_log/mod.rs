@@ -50,8 +50,8 @@
 //! Source: the log of A. Xu, System Design Interview, ch. 4, and ClassDojo's rolling-rate-limiter
 //! (minimum gap, denials counted), without their sorted sets.
 
-mod brief;
 mod events;
+mod one_rate;
 mod rates;
 mod rebase;
 
@@ -64,7 +64,7 @@ use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::EventLog;
 use super::{Liveness, PAYLOAD_BITS, Ring, StateMachine, Step, sealed::Sealed};
-use crate::decision::{Denied, NEVER, OutOfLine, Permit, Reading, Scale};
+use crate::decision::{Denied, NEVER, Permit, Reading, Scale};
 use crate::time::Tick;
 use crate::word::Field;
 use events::{Entry, View};
@@ -220,18 +220,6 @@ impl SlidingLogParams {
         }
     }
 
-    /// A brief decision by several rates, or one that may count denials.
-    #[inline(never)]
-    fn evaluate_out_of_line<R: Ring>(
-        &self,
-        word: u64,
-        ring: R,
-        now: Tick,
-        n: u64,
-    ) -> OutOfLine<SlidingLogView> {
-        OutOfLine(self.evaluate(word, ring, now, n, false))
-    }
-
     /// The time of cells that are charged now, and its distance ahead of now: time in a log never
     /// moves back, and an event counts as the end of its unit.
     #[inline(always)]
@@ -356,11 +344,28 @@ impl StateMachine for SlidingLogParams {
 
     #[inline(always)]
     fn read_brief<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> SlidingLogView {
-        if self.is_plain && n > 0 && n <= self.limit_min {
-            return self.evaluate_one_rate(word, ring, now, n);
+        self.evaluate(word, ring, now, n, false)
+    }
+
+    /// Where there is one rate, and denials do not count.
+    #[inline(always)]
+    fn read_at_once<R: Ring>(
+        &self,
+        word: u64,
+        ring: impl FnOnce() -> R,
+        now: Tick,
+        n: u64,
+        brief: bool,
+    ) -> Option<SlidingLogView> {
+        if !self.is_plain || n == 0 || n > self.limit_min {
+            return None;
         }
-        let OutOfLine(view) = self.evaluate_out_of_line(word, ring, now, n);
-        view
+        let view = self.view_unborn(word, ring(), now);
+        if brief {
+            Some(self.evaluate_briefly(view, now, n))
+        } else {
+            self.evaluate_one_rate(view, now, n)
+        }
     }
 
     #[inline(always)]

@@ -1,4 +1,4 @@
-//! A brief decision from one event, for a log with one rate that does not count denials.
+//! Decisions by one rate that does not count denials, for as many cells as its limit at most, and not 0.
 
 use super::events::{Entry, View};
 use super::{SlidingLogParams, SlidingLogView, Step, has_unwritten};
@@ -7,22 +7,48 @@ use crate::decision::NEVER;
 use crate::time::Tick;
 
 impl SlidingLogParams {
-    /// Evaluates a request for `n` cells (at most the limit, and not 0), for its decision only.
+    /// Evaluates a request. The birth of `view` has not been read. `None`: several cells are denied, and how many
+    /// remain takes a search.
     #[inline(always)]
     pub(super) fn evaluate_one_rate<R: Ring>(
         &self,
-        word: u64,
-        ring: R,
+        view: View<R>,
+        now: Tick,
+        n: u64,
+    ) -> Option<SlidingLogView> {
+        let (view, rate) = (self.born(view), &self.rates[0]);
+        let wait = self.until_within(&view, rate, n, None);
+        if wait > 0 {
+            return (n == 1).then(|| self.left_as_is(&view, Step::Deny, wait, 0));
+        }
+        let noted = self.count_inside(&view, rate, rate.limit - n, view.ring.note());
+        Some(SlidingLogView {
+            remaining: rate.limit - n - noted,
+            noted,
+            ..self.admission(&view, now, n)
+        })
+    }
+
+    /// Evaluates a request for its decision only. The birth of `view` has not been read.
+    #[inline(always)]
+    pub(super) fn evaluate_briefly<R: Ring>(
+        &self,
+        view: View<R>,
         now: Tick,
         n: u64,
     ) -> SlidingLogView {
-        let view = self.view_unborn(word, ring, now);
-        let Some(view) = self.admits(view, n) else {
-            return self.left_as_is(&view, Step::Deny, NEVER, 0);
-        };
-        let (time, ahead) = self.entered_at(&view, now);
+        match self.admits(view, n) {
+            None => self.left_as_is(&view, Step::Deny, NEVER, 0),
+            Some(view) => self.admission(&view, now, n),
+        }
+    }
+
+    /// An admission, without the number of cells that remain.
+    #[inline(always)]
+    fn admission<R: Ring>(&self, view: &View<R>, now: Tick, n: u64) -> SlidingLogView {
+        let (time, ahead) = self.entered_at(view, now);
         SlidingLogView {
-            step: Step::Admit { next: self.enter(&view, n, time) },
+            step: Step::Admit { next: self.enter(view, n, time) },
             lap: view.lap,
             filled: view.filled,
             last: view.last,
@@ -113,11 +139,12 @@ mod tests {
         sliding_log::cell(micros + four().window_max, lap)
     }
 
-    /// The step by `read_brief`, which is that by `read`; and how many cells it has read.
+    /// The brief step at once, which is that by `read`; and how many cells it has read.
     fn step(params: &SlidingLogParams, word: u64, cells: &[u64], now: Tick) -> (Step, usize) {
         let reads = Cell::new(0);
         let ring = Counted { cells, reads: &reads };
-        let step = params.step(params.read_brief(word, ring, now, 1), now, 1);
+        let view = params.read_at_once(word, || ring, now, 1, true).expect("one rate");
+        let step = params.step(view, now, 1);
         let read = reads.get();
         assert_eq!(params.step(params.read(word, ring, now, 1), now, 1), step);
         (step, read)
@@ -137,7 +164,8 @@ mod tests {
             assert!(matches!(step, Step::Admit { .. }) && read == 1 + births_read);
             let reads = Cell::new(read);
             let ring = Counted { cells: &cells, reads: &reads };
-            let view = params.read_brief(word, &cells[..], at(30_200), 1);
+            let view = params.read_at_once(word, || &cells[..], at(30_200), 1, true);
+            let view = view.expect("one rate");
             let written = Cell::new([None, None]);
             let all_written = params.publish(view, ring, |place, content| {
                 let [earlier, _] = written.get();

@@ -1,5 +1,7 @@
 //! The options of [`SubWindows`], and the parameters for a quota.
 
+use core::num::NonZeroU64;
+
 use super::SubWindowParams;
 use super::scan::reciprocal;
 use crate::algo::fixed_window::into_window;
@@ -173,7 +175,10 @@ impl SubWindowParams {
         // No more than 200 years.
         let ahead_nanos = into_window(period, origin, utc_offset_secs)? + period;
         let limit = quota.limit();
+        let shares = grid.ratio().1;
+        let fits = weighed && shares.checked_mul(total_max + 1).is_some();
         Ok(Self {
+            cell: NonZeroU64::new(shares).filter(|_| fits).unwrap_or(NonZeroU64::MIN),
             grid,
             limit,
             total_max,
@@ -208,7 +213,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-            #[test]
+        #[test]
         fn the_fields_tile_and_round_trip(limit in 1_u64..1 << 20, count: u64, index: u64) {
             let params = SubWindows::new().params(&Quota::per_day(limit), 0).expect("in range");
             prop_assert!(tile(&[params.count, params.index], PAYLOAD_BITS));

@@ -36,6 +36,7 @@
 //! Sources: the sub-windows are those of Sentinel's LeapArray and of the "sliding window" of
 //! many gateways; the weighed form is Cloudflare's, after A. Xu, System Design Interview, ch. 4.
 
+mod at_once;
 mod build;
 mod rebase;
 mod scan;
@@ -52,6 +53,7 @@ use super::{Liveness, Ring, StateMachine, Step, sealed::Sealed};
 use crate::decision::{Denied, OutOfLine, Permit, Reading};
 use crate::time::Tick;
 use crate::word::Field;
+use at_once::Current;
 use scan::{Waits, remainder};
 
 /// The parameters of [`SubWindows`] or [`SlidingCounter`](crate::SlidingCounter) for a quota.
@@ -76,6 +78,8 @@ pub struct SubWindowParams {
     older: u64,
     /// Whether the oldest weighs by its overlap.
     weighed: bool,
+    /// The shares of a cell in which the remaining room is measured: those of the grid, if all cells fit.
+    cell: NonZeroU64,
     /// Added to every instant, so that sub-windows begin where the wall clock's do; plus a period,
     /// so that sub-windows that count at the clock's origin have an index too.
     ahead_nanos: u64,
@@ -118,12 +122,18 @@ impl SubWindowParams {
         remainder(index, self.cells, self.reciprocal)
     }
 
+    /// The room that is left after `n` more cells, and the parts of a cell in which it is measured: shares of
+    /// a sub-window, so that the division by them is left to who asks for whole cells.
     #[inline(always)]
-    fn remaining(&self, view: &SubWindowView, n: u64) -> u64 {
-        // A count of zero needs no division.
-        let weighed = if view.oldest == 0 { 0 } else { self.weigh(view.oldest, view.overlap) };
-        let estimate = view.whole.saturating_add(weighed);
-        self.limit.saturating_sub(estimate.saturating_add(n))
+    fn room(&self, view: &SubWindowView, n: u64) -> (u64, NonZeroU64) {
+        let SubWindowView { whole, oldest, overlap, .. } = *view;
+        let left = self.limit.saturating_sub(n.saturating_add(whole));
+        if self.weighed && self.cell == NonZeroU64::MIN {
+            return (left.saturating_sub(self.weigh(oldest, overlap)), self.cell);
+        }
+        // The estimate is rounded down, so what is left is rounded up.
+        let room = (left + 1) * self.cell.get() - 1;
+        (room.saturating_sub(oldest * overlap), self.cell)
     }
 
     /// Evaluates a request. `detailed` asks for the waits as well.
@@ -153,7 +163,9 @@ impl SubWindowParams {
         };
         // For a clock behind the word's sub-window, that sub-window has just begun.
         let overlap = if view.ahead > 0 { nanos } else { nanos - view.phase };
-        let whole = counted.saturating_sub(oldest);
+        // It is part of what counts, except in a word that no decision has left.
+        let oldest = oldest.min(counted);
+        let whole = counted - oldest;
         let admits = n == 0 || self.fits(whole, oldest, overlap, n);
         let waits = match (admits && n > 0) || !detailed {
             true => Waits::NONE,
@@ -235,30 +247,22 @@ impl StateMachine for SubWindowParams {
         self.evaluate(word, ring, now, n, false)
     }
 
-    /// Within the word's own sub-window, whose total the word has. The ring tells what the oldest weighs,
-    /// if it weighs less than the others, and the waits of a denial.
+    /// Within the word's own sub-window, whose total the word has.
     #[inline(always)]
-    fn read_word(&self, word: u64, now: Tick, n: u64, brief: bool) -> Option<SubWindowView> {
-        if n == 0 || self.weighed && !brief {
-            return None;
+    fn read_at_once<R: Ring>(
+        &self,
+        word: u64,
+        ring: impl FnOnce() -> R,
+        now: Tick,
+        n: u64,
+        brief: bool,
+    ) -> Option<SubWindowView> {
+        let now = self.aligned(now);
+        let current = Current::of(self, word, now, n)?;
+        match self.weighed {
+            true => self.evaluate_weighed(current, ring, brief),
+            false => self.evaluate_whole(current, ring, brief),
         }
-        let (index, counted) = (self.index.of(word), self.count.lowest_of(word));
-        let floor = self.grid.floor(self.aligned(now));
-        let admits = counted <= self.limit.checked_sub(n)?;
-        let suffices = admits || brief && !self.weighed;
-        if !suffices || self.grid.behind(index, floor) > 0 {
-            return None;
-        }
-        Some(SubWindowView {
-            admits,
-            next: if admits { self.index.fill(counted + n, index) } else { 0 },
-            published: 0,
-            whole: counted,
-            oldest: 0,
-            overlap: 0,
-            until_idle: self.older + 1,
-            waits: Waits::NONE,
-        })
     }
 
     #[inline(always)]
@@ -282,16 +286,17 @@ impl StateMachine for SubWindowParams {
         let scale = self.grid.scale(now, self.grid.floor(now));
         let (until_idle, scale) =
             if n == 0 { (view.waits.idle, view.waits.scale) } else { (view.until_idle, scale) };
-        let room = self.remaining(&view, n);
-        Permit::new(Reading { limit: self.limit, room, cell: NonZeroU64::MIN, until_idle, scale })
+        let (room, cell) = self.room(&view, n);
+        Permit::new(Reading { limit: self.limit, room, cell, until_idle, scale })
     }
 
     #[inline(always)]
     fn denied(&self, view: SubWindowView, _: Tick, _: u64) -> Denied {
+        let (room, cell) = self.room(&view, 0);
         let reading = Reading {
             limit: self.limit,
-            room: self.remaining(&view, 0),
-            cell: NonZeroU64::MIN,
+            room,
+            cell,
             until_idle: view.waits.idle,
             scale: view.waits.scale,
         };

@@ -72,15 +72,21 @@ impl SubWindowParams {
         index.wrapping_sub(back) & self.index.max()
     }
 
-    /// The ring's count of the sub-window that is `back` (at most `older`) before the word's.
+    /// The place of the sub-window that is `back` (at most `older`) before the one at `place`.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "below the number of cells")]
+    pub(super) fn place_before(&self, place: usize, back: u64) -> usize {
+        let back = back as usize;
+        let wrapped = if back > place { self.cells as usize } else { 0 };
+        place + wrapped - back
+    }
+
+    /// The ring's count of the sub-window that is `back` (at most `older`) before the word's.
+    #[inline(always)]
     pub(super) fn older_count<R: Ring>(&self, view: &View<R>, back: u64) -> u64 {
         let index = self.before(view.last, back);
-        let back = back as usize;
-        let wrapped = if back > view.place { self.cells as usize } else { 0 };
         // The count if the index above it is the same; else more than any count.
-        let count = view.ring.xor(view.place + wrapped - back, self.index.set(0, index));
+        let count = view.ring.xor(self.place_before(view.place, back), self.index.fill(0, index));
         if count <= self.count.max() { count.min(self.limit) } else { 0 }
     }
 
@@ -110,16 +116,11 @@ impl SubWindowParams {
             return OutOfLine((0, 0));
         }
         let view = self.placed(view);
-        let mut older: u64 = 0;
-        let mut gone: u64 = 0;
-        for back in 1..=self.older {
-            let count = self.older_count(&view, back);
-            older = older.saturating_add(count);
-            if back + view.passed > self.older {
-                gone = gone.saturating_add(count);
-            }
-        }
-        let last = view.total.saturating_sub(older).min(self.limit);
+        let counted = |total, back| total + self.older_count(&view, back);
+        // A count is at most the limit, and there are at most 257.
+        let kept = (1..=self.older - view.passed).fold(0, counted);
+        let gone = (self.older - view.passed + 1..=self.older).fold(0, counted);
+        let last = view.total.saturating_sub(kept + gone).min(self.limit);
         let published =
             if last == 0 { 0 } else { self.index.set(self.count.set(0, last), view.last) };
         OutOfLine((view.total.saturating_sub(gone), published))
@@ -178,8 +179,8 @@ impl SubWindowParams {
         let mut later = 0;
         // After the word's own sub-window has left, nothing counts.
         while counted > 0 && view.passed + later <= self.older {
-            let oldest = self.count_from_oldest(view, later);
-            counted = counted.saturating_sub(oldest);
+            let oldest = self.count_from_oldest(view, later).min(counted);
+            counted -= oldest;
             match (self.limit - n + 1).checked_sub(counted) {
                 None | Some(0) => {}
                 Some(room) if oldest < room => return (later, 0),
@@ -259,12 +260,15 @@ pub(super) fn remainder(index: u64, divisor: u32, reciprocal: u64) -> usize {
     ((u128::from(fraction) * u128::from(divisor)) >> 64) as usize
 }
 
-/// `whole * numerator / denominator` rounded down, for a fraction of at most 1.
+/// `whole * numerator / denominator` rounded down, for a fraction of at most 1. It cannot panic, so an answer
+/// that nobody reads is not computed.
+#[inline(always)]
 fn part(whole: u64, numerator: u64, denominator: u64) -> u64 {
     match whole.checked_mul(numerator) {
-        Some(product) => product / denominator,
+        Some(product) => product.checked_div(denominator).unwrap_or(0),
         None => {
-            let part = u128::from(whole) * u128::from(numerator) / u128::from(denominator);
+            let product = u128::from(whole) * u128::from(numerator);
+            let part = product.checked_div(u128::from(denominator)).unwrap_or(0);
             u64::try_from(part).unwrap_or(whole)
         }
     }

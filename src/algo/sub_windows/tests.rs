@@ -1,3 +1,5 @@
+use core::cell::Cell;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -91,8 +93,8 @@ proptest! {
     }
 }
 
-/// Whether each decision by the word alone equals the decision by the word and its ring.
-fn the_word_decides_as_its_ring_does(
+/// Whether each decision at once equals the decision by all that counts.
+fn decides_at_once_as_by_all_that_counts(
     params: SubWindowParams,
     charges: &[(u64, u64)],
     part_nanos: u64,
@@ -102,7 +104,9 @@ fn the_word_decides_as_its_ring_does(
         for (now, n, brief) in clocks.iter().flat_map(|now| {
             (0..=params.limit + 1).flat_map(move |n| [(*now, n, false), (*now, n, true)])
         }) {
-            let Some(view) = params.read_word(key.word, now, n, brief) else { continue };
+            let Some(view) = params.read_at_once(key.word, || &*key.ring, now, n, brief) else {
+                continue;
+            };
             let full = params.read(key.word, &*key.ring, now, n);
             prop_assert_eq!(params.step(view, now, n), params.step(full, now, n));
             prop_assert_eq!(view.published, 0);
@@ -117,31 +121,52 @@ fn the_word_decides_as_its_ring_does(
 
 proptest! {
     #[test]
-    fn the_word_alone_decides_as_it_does_with_its_ring(
+    fn a_decision_at_once_is_that_by_all_that_counts(
         limit in 1..30_u64, count in 2..7_u32, older in 1..4_u32, charges in charges(),
     ) {
         let quota = Quota::new(limit, Duration::from_millis(12_000));
         let plain = SubWindows::new().count(count).params(&quota, 0).expect("in range");
-        the_word_decides_as_its_ring_does(plain, &charges, 100_000_000)?;
+        decides_at_once_as_by_all_that_counts(plain, &charges, 100_000_000)?;
         let weighed = SlidingCounter::new().older(older).params(&quota, 0).expect("in range");
-        the_word_decides_as_its_ring_does(weighed, &charges, 100_000_000)?;
+        decides_at_once_as_by_all_that_counts(weighed, &charges, 100_000_000)?;
     }
 }
 
-#[test]
-fn the_word_alone_decides_within_its_sub_window_unless_the_oldest_is_weighed() {
-    let quota = Quota::new(10, Duration::from_secs(4));
+/// How a decision is made at once: by the word alone, by the oldest count too, or not at all.
+fn read_at_once(params: SubWindowParams, at: u64, n: u64, brief: bool) -> &'static str {
     let second = |second: u64| Tick::from_nanos((8 + second) * 1_000_000_000);
-    let decides = |params: SubWindowParams| {
-        let mut key = Counted::new(params);
-        key.charge(second(0), 3);
-        [(0, 7, false), (0, 7, true), (0, 8, false), (0, 8, true), (4, 1, true)]
-            .map(|(at, n, brief)| params.read_word(key.word, second(at), n, brief).is_some())
+    let mut key = Counted::new(params);
+    (0..4).for_each(|at| key.charge(second(at), 2));
+    let is_ring_read = Cell::new(false);
+    let ring = || {
+        is_ring_read.set(true);
+        &*key.ring
     };
+    match (params.read_at_once(key.word, ring, second(at), n, brief), is_ring_read.get()) {
+        (Some(_), false) => "word",
+        (Some(_), true) => "oldest",
+        (None, _) => "no",
+    }
+}
+
+/// Ten cells in four seconds, of which two are charged in each. In full and briefly.
+#[test]
+fn a_decision_at_once_reads_the_oldest_count_at_most() {
+    let quota = Quota::new(10, Duration::from_secs(4));
+    let how = |params, at, n| [false, true].map(|brief| read_at_once(params, at, n, brief));
     let plain = SubWindows::new().count(4).params(&quota, 0).expect("in range");
-    assert_eq!(decides(plain), [true, true, false, true, false]);
-    let weighed = SlidingCounter::new().params(&quota, 0).expect("in range");
-    assert_eq!(decides(weighed), [false, true, false, false, false]);
+    assert_eq!(how(plain, 3, 2), ["word"; 2], "there is room");
+    assert_eq!(how(plain, 3, 4), ["oldest", "word"], "there is room once the oldest has left");
+    assert_eq!(how(plain, 3, 5), ["no", "word"], "more than the oldest has to leave");
+    assert_eq!(how(plain, 4, 1), ["no"; 2], "the next sub-window has begun");
+    assert_eq!(how(plain, 3, 0), ["no"; 2]);
+    assert_eq!(how(plain, 3, 11), ["no"; 2], "it can never fit");
+    let quota = Quota::new(10, Duration::from_secs(3));
+    let weighed = SlidingCounter::new().older(3).params(&quota, 0).expect("in range");
+    assert_eq!(how(weighed, 3, 2), ["oldest", "word"], "there is room even for the oldest in full");
+    assert_eq!(how(weighed, 3, 3), ["oldest"; 2], "there is room once the oldest weighs less");
+    assert_eq!(how(weighed, 3, 5), ["no"; 2], "the others alone leave no room");
+    assert_eq!(how(weighed, 4, 1), ["no"; 2], "the next sub-window has begun");
 }
 
 #[test]

@@ -155,7 +155,8 @@ class SubWindows:
             at_hand = view.passed == 0
             oldest = self.older_count(view, self.older) if at_hand else self.count_from_oldest(view, 0)
         overlap = nanos if view.ahead > 0 else nanos - view.phase
-        whole = counted.saturating_sub(oldest)
+        oldest = oldest.min(counted)
+        whole = counted - oldest
         admits = Or(n == 0, self.fits(whole, oldest, overlap, n))
         waits = (U(0), U(0), Scale(U(1), U(1), U(0)))
         if not (admits and n > 0):
@@ -198,8 +199,8 @@ class SubWindows:
     def shares_until_room(self, view, counted, n):
         nanos, later = self.grid.nanos, 0
         while counted > 0 and raw(view.passed) + later <= self.older:
-            oldest = self.count_from_oldest(view, later)
-            counted = counted.saturating_sub(oldest)
+            oldest = self.count_from_oldest(view, later).min(counted)
+            counted = counted - oldest
             room = raw(self.limit) - raw(n) + 1 - raw(counted)
             if room > 0:
                 fits, passed = self.shares_of(oldest, U(room), nanos)
