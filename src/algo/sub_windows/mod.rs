@@ -50,7 +50,7 @@ use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::SubWindowCounts;
 use super::{Liveness, Ring, StateMachine, Step, sealed::Sealed};
-use crate::decision::{Denied, OutOfLine, Permit, Reading};
+use crate::decision::{Denied, Permit, Reading};
 use crate::time::Tick;
 use crate::word::Field;
 use at_once::Current;
@@ -148,12 +148,8 @@ impl SubWindowParams {
     ) -> SubWindowView {
         let now = self.aligned(now);
         let view = self.view(word, ring, now);
-        let (counted, published) = if view.passed == 0 {
-            (view.total, 0)
-        } else {
-            let OutOfLine(advanced) = self.advanced(view);
-            advanced
-        };
+        let (counted, published) =
+            if view.passed == 0 { (view.total, 0) } else { self.advanced(view) };
         let current = self.grid.later(view.last, view.passed) & self.index.max();
         let nanos = self.grid.ratio().1;
         let oldest = match self.weighed && counted > 0 {

@@ -109,11 +109,10 @@ impl SubWindowParams {
 
     /// The window has advanced by `passed` sub-windows: the total that still counts, and the cell
     /// to publish.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn advanced<R: Ring>(&self, view: View<R>) -> OutOfLine<(u64, u64)> {
+    #[inline]
+    pub(super) fn advanced<R: Ring>(&self, view: View<R>) -> (u64, u64) {
         if view.passed > self.older {
-            return OutOfLine((0, 0));
+            return (0, 0);
         }
         let view = self.placed(view);
         let counted = |total, back| total + self.older_count(&view, back);
@@ -121,9 +120,11 @@ impl SubWindowParams {
         let kept = (1..=self.older - view.passed).fold(0, counted);
         let gone = (self.older - view.passed + 1..=self.older).fold(0, counted);
         let last = view.total.saturating_sub(kept + gone).min(self.limit);
-        let published =
-            if last == 0 { 0 } else { self.index.set(self.count.set(0, last), view.last) };
-        OutOfLine((view.total.saturating_sub(gone), published))
+        let published = match last {
+            0 => 0,
+            _ => self.index.fill(last, view.last),
+        };
+        (view.total.saturating_sub(gone), published)
     }
 
     /// Whole cells in `oldest` weighed by `overlap`.
