@@ -12,10 +12,10 @@
 # is counted.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+source ci/checks/packaged.sh
 
 target="${CARGO_TARGET_DIR:-$PWD/target}"
 export PATH="$PATH:$target/tools/bin"
-published=(tollgate tollgate-rules tollgate-http tollgate-client tollgate-observe tollgate-paced tollgate-redis tollgate-replay tollgate-proxy tollgate-cli)
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 skipped=0

@@ -8,6 +8,7 @@
 #   ci/checks/unpacked.sh NAME ...    of these packages, and those that they use
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+source ci/checks/packaged.sh
 
 target="${CARGO_TARGET_DIR:-$PWD/target}"
 names=("$@")
@@ -17,43 +18,6 @@ trap 'rm -rf "$work"' EXIT
 fail() {
     echo "unpacked: $1" >&2
     exit 1
-}
-
-# The most that a package may hold, compressed. The unit tests are a sixth of the core's.
-max_bytes() {
-    case "$1" in
-        tollgate) echo 440000 ;;
-        *) echo 160000 ;;
-    esac
-}
-
-# cargo names each test that a manifest's `include` leaves out. That is no mistake.
-package() {
-    cargo package --locked --no-verify --allow-dirty --target-dir "$target" "${names[@]/#/--package=}" \
-        >"$work/package.txt" 2>&1 || { cat "$work/package.txt" >&2; fail 'cargo package failed'; }
-    if grep -E '^(warning|error)' "$work/package.txt" \
-        | grep -vE '^warning: ignoring test `[a-z_]+` as `tests/[a-z_/.]+` is not included in the published package$'; then
-        fail 'cargo package gave these warnings'
-    fi
-}
-
-# Prints the files of a package, and checks that none is missing and none too many.
-unpack() {
-    local name="$1" crate="$target/package/$1-$version.crate" bytes file
-    bytes="$(wc -c <"$crate")"
-    [ "$bytes" -le "$(max_bytes "$name")" ] \
-        || fail "$name: its package has $bytes bytes, and may have $(max_bytes "$name"): see include in its manifest"
-    # A package's files are all of one old date, by which cargo would take those of the last run for these.
-    tar -xzmf "$crate" -C "$work/unpacked"
-    mv "$work/unpacked/$name-$version" "$work/unpacked/$name"
-    for file in README.md LICENSE-APACHE LICENSE-MIT src; do
-        [ -e "$work/unpacked/$name/$file" ] || fail "$name: its package has no $file"
-    done
-    for file in LICENSE-APACHE LICENSE-MIT; do
-        cmp -s "$file" "$work/unpacked/$name/$file" || fail "$name: $file in its package is not the root's"
-    done
-    printf 'unpacked: %-18s %4d files %8d bytes compressed\n' \
-        "$name" "$(tar -tzf "$crate" | wc -l)" "$bytes"
 }
 
 # A workspace of the unpacked packages. They are built as the repository's are: optimised a little, so that tests
@@ -94,12 +58,7 @@ examples() {
 }
 
 begin="$SECONDS"
-version="$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)"
-mkdir "$work/unpacked"
-package
-for name in "${names[@]}"; do
-    unpack "$name"
-done
+package_and_unpack
 wire
 
 cd "$work/unpacked"

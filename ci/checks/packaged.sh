@@ -1,0 +1,56 @@
+# Sourced by checks that use the packages as their users get them, in the repository's root. A check sets `target`,
+# the folder `work`, and the `names` of packages, and has a function `fail`.
+
+# shellcheck shell=bash
+# shellcheck disable=SC2154 # the variables are the check's
+
+# The packages that are published, in the order of their dependencies.
+published=(tollgate tollgate-rules tollgate-http tollgate-client tollgate-observe tollgate-paced tollgate-redis tollgate-replay tollgate-proxy tollgate-cli)
+
+# The most that a package may hold, compressed. The unit tests are a sixth of the core's.
+max_bytes() {
+    case "$1" in
+        tollgate) echo 440000 ;;
+        *) echo 160000 ;;
+    esac
+}
+
+# cargo names each test that a manifest's `include` leaves out. That is no mistake.
+package() {
+    cargo package --locked --no-verify --allow-dirty --target-dir "$target" "${names[@]/#/--package=}" \
+        >"$work/package.txt" 2>&1 || { cat "$work/package.txt" >&2; fail 'cargo package failed'; }
+    if grep -E '^(warning|error)' "$work/package.txt" \
+        | grep -vE '^warning: ignoring test `[a-z_]+` as `tests/[a-z_/.]+` is not included in the published package$'; then
+        fail 'cargo package gave these warnings'
+    fi
+}
+
+# Prints the files of a package, and checks that none is missing and none too many.
+unpack() {
+    local name="$1" crate="$target/package/$1-$version.crate" bytes file
+    bytes="$(wc -c <"$crate")"
+    [ "$bytes" -le "$(max_bytes "$name")" ] \
+        || fail "$name: its package has $bytes bytes, and may have $(max_bytes "$name"): see include in its manifest"
+    # A package's files are all of one old date, by which cargo would take those of the last run for these.
+    tar -xzmf "$crate" -C "$work/unpacked"
+    mv "$work/unpacked/$name-$version" "$work/unpacked/$name"
+    for file in README.md LICENSE-APACHE LICENSE-MIT src; do
+        [ -e "$work/unpacked/$name/$file" ] || fail "$name: its package has no $file"
+    done
+    for file in LICENSE-APACHE LICENSE-MIT; do
+        cmp -s "$file" "$work/unpacked/$name/$file" || fail "$name: $file in its package is not the root's"
+    done
+    printf 'unpacked: %-18s %4d files %8d bytes compressed\n' \
+        "$name" "$(tar -tzf "$crate" | wc -l)" "$bytes"
+}
+
+# Writes the packages, and unpacks each into the folder $work/unpacked.
+package_and_unpack() {
+    version="$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)"
+    mkdir "$work/unpacked"
+    package
+    local name
+    for name in "${names[@]}"; do
+        unpack "$name"
+    done
+}
