@@ -27,6 +27,8 @@
 #   shared-memory   10,000 processes killed that share a limiter; their clocks  6 min
 #   packages        licences, advisories, features, oldest compiler, versions,
 #                   the packages unpacked, other machines                       an hour
+#   newcomers       what the quick starts say, in empty folders, to the first denial
+#                                                                               10 min
 #   system          the ordinary tests on macOS, Windows or another compiler    minutes
 #   mutants         whether tests notice changes in the code                    hours
 #   mutants core --lib                the core, with its unit tests only        10 min
@@ -190,7 +192,7 @@ case "$name" in
             *) "$name" "$@" ;;
         esac
         ;;
-    coherence | faults | fuzz | miri | mutants | packages | programs | python | races | repeat | shared-memory | shuttle | soak | system)
+    coherence | faults | fuzz | miri | mutants | newcomers | packages | programs | python | races | repeat | shared-memory | shuttle | soak | system)
         case "${1:-}" in
             -h | --help) head_of "ci/checks/${name//-/_}.sh" ;;
             *) exec "ci/checks/${name//-/_}.sh" "$@" ;;

@@ -28,6 +28,7 @@ stages=(
     'races|ci/check.sh races|the tests with real threads under the thread sanitizer'
     'shared-memory|ci/check.sh shared-memory|10,000 processes killed that share a limiter, and their clocks'
     'packages|ci/check.sh packages|licences, advisories, least versions, each feature, oldest compiler'
+    'newcomers|ci/check.sh newcomers|what each quick start says, in an empty folder, to the first denial'
     'mutants|ci/check.sh mutants|that tests notice what is changed in the code'
     'pingora|ci/check.sh pingora|the filter for Pingora'
     'actix|ci/check.sh actix|the middleware of actix-web'
@@ -113,7 +114,7 @@ for stage in "${stages[@]}"; do
     elif [ "$skipped" -gt 0 ]; then
         outcome=SKIPPED note="$skipped left out: $(grep -m1 SKIPPED "$log")"
     else
-        outcome=passed note="$(grep -E '^(oracles|fuzz|miri|races|shared-memory|packages|mutants|pingora|actix|reqwest|python|soak|prove|shuttle|loom|states|faults): ' "$log" | tail -1)"
+        outcome=passed note="$(grep -E '^(oracles|fuzz|miri|races|shared-memory|packages|newcomers|mutants|pingora|actix|reqwest|python|soak|prove|shuttle|loom|states|faults): ' "$log" | tail -1)"
         printf '%s\n%s\n' "$revision" "$took" >"$state/$name.passed"
     fi
     printf '%-13s %-8s %8s  %s\n' "$name" "$outcome" "$took" "$note" >>"$table"
