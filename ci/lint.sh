@@ -73,6 +73,13 @@ if code '\bunsafe\b' src | grep -vE '^src/table/(memory|placed|block)\.rs:'; the
     fail 'unsafe code lives in src/table/memory.rs, placed.rs and block.rs only'
 fi
 
+# Packages with a workspace of their own are built by checks that few changes run. A dependency that is added
+# here belongs into their lock files too.
+for package in fuzz verify/mutants verify/states benches/peers integrations/*/; do
+    (cd "$package" && cargo update --workspace --locked --quiet) \
+        || fail "$package/Cargo.lock is not current: run cargo update --workspace there"
+done
+
 cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 # The library is linted with the packages that use it. Its own tests do not run under these flags, nor do
 # those of the files that `loom-tests` includes, so not all targets. The profile is that of the models, which
