@@ -9,6 +9,7 @@ use tollgate_benches::options::Options;
 use tollgate_benches::process::resident_bytes;
 use tollgate_benches::report::{Bound, heading, verdict};
 use tollgate_benches::rounds::{Row, compare};
+use tollgate_benches::timer::read_alone;
 use tollgate_benches::{keys, report};
 
 /// The capacity of the table.
@@ -90,9 +91,9 @@ fn pour(
     calls.watch(counter, |calls| {
         for index in first..first + CHUNK {
             let key = keys::key(usize::try_from(index).expect("64 bits"));
-            let start = counter.raw();
+            let start = read_alone(counter);
             black_box(gate.check(&key).is_ok());
-            let end = counter.raw();
+            let end = read_alone(counter);
             calls.record(counter.delta_as_nanos(start, end));
             steady.visit(gate, counter, end);
         }

@@ -14,6 +14,7 @@ use tollgate_benches::options::Options;
 use tollgate_benches::peer::{self, nonzero};
 use tollgate_benches::report::{self, heading};
 use tollgate_benches::rounds::Turn;
+use tollgate_benches::timer::read_alone;
 
 /// Decisions of a thread in a round.
 const DECISIONS: usize = 100_000;
@@ -119,9 +120,9 @@ impl<'a> Timed<'a> {
             let (first, second) = turn.part(sequence, case.threads);
             let mut admitted = 0;
             for &key in first.iter().chain(second) {
-                let start = counter.raw();
+                let start = read_alone(counter);
                 admitted += usize::from(black_box(check(key)));
-                let end = counter.raw();
+                let end = read_alone(counter);
                 calls.record(counter.delta_as_nanos(start, end));
             }
             admitted

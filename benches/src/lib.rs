@@ -18,3 +18,4 @@ pub mod report;
 pub mod rounds;
 pub mod saved;
 pub mod target;
+pub mod timer;

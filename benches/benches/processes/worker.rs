@@ -13,6 +13,7 @@ use tollgate::{Clock, Limiter, Quota};
 use tollgate_benches::calls::Calls;
 use tollgate_benches::keys;
 use tollgate_benches::rounds::Turn;
+use tollgate_benches::timer::read_alone;
 
 use crate::case::{Case, Kind};
 use crate::locked::LockedMaps;
@@ -183,8 +184,8 @@ fn count(keys: &[u64], mut check: impl FnMut(u64) -> bool) -> usize {
 
 #[inline]
 fn timed(counter: &Counter, calls: &mut Calls, call: impl FnOnce() -> bool) -> bool {
-    let begin = counter.raw();
+    let begin = read_alone(counter);
     let admitted = black_box(call());
-    calls.record(counter.delta_as_nanos(begin, counter.raw()));
+    calls.record(counter.delta_as_nanos(begin, read_alone(counter)));
     admitted
 }

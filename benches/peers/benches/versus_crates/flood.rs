@@ -10,6 +10,7 @@ use hdrhistogram::Histogram;
 use quanta::Clock;
 use tollgate_benches::process::{resident_bytes, resident_peak_bytes};
 use tollgate_benches::report::{Bound, beside, text, verdict};
+use tollgate_benches::timer::read_alone;
 use tollgate_peers::forms::Form;
 use tollgate_peers::limiters::{GovernorAhash, InScc, Tollgate, each};
 use tollgate_peers::peer::{Keyed, Visitor};
@@ -272,9 +273,9 @@ fn block<P: Keyed>(gate: &P, clock: &Clock, nanos: &mut Histogram<u64>, first: u
         (first..first + BLOCK).map(|index| <P::Key as Form>::own(rank(index))).collect();
     let begin = clock.raw();
     for key in &keys {
-        let start = clock.raw();
+        let start = read_alone(clock);
         black_box(gate.check(key.borrow()));
-        nanos.saturating_record(clock.delta_as_nanos(start, clock.raw()));
+        nanos.saturating_record(clock.delta_as_nanos(start, read_alone(clock)));
     }
     clock.delta_as_nanos(begin, clock.raw())
 }
