@@ -74,11 +74,10 @@ command_of() {
 
 # --- what a newcomer has and does
 
-# A home without anything but the registry's settings, and a cargo that finds the packages.
+# A cargo that finds the packages.
 prepare() {
-    local settings="${CARGO_HOME:-$HOME/.cargo}/config.toml" name
-    mkdir -p "$work/home/.cargo/bin" "$work/bin" "$work/.cargo"
-    [ ! -e "$settings" ] || cp "$settings" "$work/home/.cargo/"
+    local name
+    mkdir -p "$work/bin" "$work/.cargo"
     {
         echo '[patch.crates-io]'
         for name in "${names[@]}"; do
@@ -108,8 +107,12 @@ SCRIPT
     done
 }
 
-# Enters an empty folder, and starts the clock.
+# Enters an empty folder, with a home that has only the registry's settings, and starts the clock.
 enter() {
+    local settings="${CARGO_HOME:-$HOME/.cargo}/config.toml"
+    rm -rf "$work/home"
+    mkdir -p "$work/home/.cargo/bin"
+    [ ! -e "$settings" ] || cp "$settings" "$work/home/.cargo/"
     room="$work/$1"
     mkdir "$room"
     load="$(load)"
