@@ -21,7 +21,9 @@
 //!    key has a committed slot, the thread gives up every claim of the key. If the key has several
 //!    claims, the thread gives up all but the first in probing order. After any such step it
 //!    scans again. To give a claim up is to swap its state word to a vacant one: the next
-//!    generation, not provisional (wide); zero (compact).
+//!    generation, not provisional (wide); zero (compact). The scan first counts the candidates that
+//!    have the key's fingerprint. If there is one, it is the claim that the thread knows, or that
+//!    claim has lost its slot and its commit will fail.
 //! 4. commits: it swaps the state word from provisional to the charged state.
 //!
 //! Any thread that works for the key may do steps 3 and 4 for any claim of it, after its own
@@ -151,12 +153,15 @@ impl<K: SlotKind> SlotTable<K> {
         let &KeyRequest { machine, request, .. } = asked;
         // A lookup that found nothing serves as a first scan: whatever it missed, the scan
         // after the claim sees.
-        let known = found.filter(|_| !planted(Fault::ClaimAwaited));
-        let mut scan = if found.is_none() { Scan::Absent } else { self.rescan(asked, known) };
+        let mut is_absent = found.is_none();
+        // A claim that this thread has written or read by now.
+        let mut known =
+            found.filter(|slot| slot.word.is_provisional() && !planted(Fault::ClaimAwaited));
         let mut patience = Patience::new();
         loop {
-            // A claim that this thread has written or read by now.
-            let known = match scan {
+            let scan = if is_absent { Scan::Absent } else { self.rescan(asked, known) };
+            is_absent = false;
+            known = match scan {
                 Scan::Surplus { claim, kept } => {
                     // If the swap fails, the claim was committed or given up. The next scan sees.
                     let _ = claim.cell.swap(claim.word, K::vacated(claim.word));
@@ -183,19 +188,19 @@ impl<K: SlotKind> SlotTable<K> {
                     Err(outcome) => return (outcome, None),
                 },
             };
-            scan = self.rescan(asked, known);
         }
     }
 
     /// Reads all candidates for the key. `known` is a claim of it that this thread had written or
     /// read before. A claim that it sees now for the first time is scanned for again.
+    #[inline(always)]
     fn rescan<'a, M>(
         &'a self,
         asked: &KeyRequest<'_, M>,
         mut known: Option<SlotRef<'a, K::Word>>,
     ) -> Scan<'a, K::Word> {
         loop {
-            match self.scan_once(asked.probe) {
+            match self.scan_once(asked.probe, known) {
                 Scan::Claimed(claim)
                     if known.is_none_or(|known| !known.is(&claim))
                         && !planted(Fault::ClaimJustSeen)
@@ -211,12 +216,27 @@ impl<K: SlotKind> SlotTable<K> {
         }
     }
 
-    fn scan_once(&self, probe: Probe) -> Scan<'_, K::Word> {
+    /// Reads all candidates once, after a fence. The claim `known` is not read again if there is no other.
+    #[inline(always)]
+    fn scan_once<'a>(
+        &'a self,
+        probe: Probe,
+        known: Option<SlotRef<'a, K::Word>>,
+    ) -> Scan<'a, K::Word> {
         // SeqCst: orders the claim that this thread has written or read before the loads of all
         // other candidates. See the argument at the head of this file.
         if !planted(Fault::FenceLeftOut) {
             fence(Ordering::SeqCst);
         }
+        match known {
+            Some(claim) if self.slots.count_alike(probe) == 1 => Scan::Claimed(claim),
+            _ => self.scan_in_order(probe),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn scan_in_order(&self, probe: Probe) -> Scan<'_, K::Word> {
         let mut claimed: Option<SlotRef<'_, K::Word>> = None;
         let mut committed: Option<SlotRef<'_, K::Word>> = None;
         for slot in self.slots.matching(probe) {

@@ -68,6 +68,9 @@ use crate::time::Tick;
 /// Slots in a bucket. A model has fewer.
 const BUCKET: usize = if MODEL { 2 } else { 8 };
 
+/// Slots that a key may have: those of two buckets.
+const CANDIDATES: u32 = 2 * BUCKET as u32;
+
 /// Live keys that fit in a table, as a share of its slots: 55 %.
 const LOAD_PERCENT: u64 = 55;
 

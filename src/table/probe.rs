@@ -88,23 +88,7 @@ impl Order {
     /// The slot of a bucket that is at this position.
     #[inline(always)]
     pub(super) fn slot<S>(self, bucket: &[S; BUCKET], position: usize) -> &S {
-        &bucket[self.swap(position)]
-    }
-
-    /// Converts a position to the index of a slot, and the index of a slot to its position.
-    #[inline(always)]
-    pub(super) fn swap(self, index: usize) -> usize {
-        (index ^ self.preferred) % BUCKET
-    }
-
-    /// The same for the bits of a set of slots, one for each.
-    pub(super) fn swap_bits(self, mut bits: u32) -> u32 {
-        for (distance, lower) in [(1, 0x55), (2, 0x33), (4, 0x0f)] {
-            if self.preferred & distance != 0 {
-                bits = (bits & lower) << distance | bits >> distance & lower;
-            }
-        }
-        bits
+        &bucket[(position ^ self.preferred) % BUCKET]
     }
 
     /// The first slot of the cache line that the preferred slot is in.
@@ -143,17 +127,6 @@ mod tests {
             let mut sorted = order.clone();
             sorted.sort_unstable();
             assert_eq!(sorted, (0..BUCKET).collect::<Vec<_>>());
-        }
-    }
-
-    #[test]
-    fn a_set_of_slots_is_reordered_as_its_slots_are() {
-        for order in (0..BUCKET).map(|preferred| Order { preferred }) {
-            for bits in 0..1_u32 << BUCKET {
-                let slots = (0..BUCKET).filter(|slot| bits >> slot & 1 == 1);
-                let positions = slots.map(|slot| 1 << order.swap(slot)).sum::<u32>();
-                assert_eq!(order.swap_bits(bits), positions);
-            }
         }
     }
 }

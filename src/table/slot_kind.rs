@@ -127,6 +127,9 @@ pub(super) trait SlotKind {
     /// The key's committed slot, in any of its candidates.
     fn find_committed(&self, probe: Probe) -> Option<SlotRef<'_, Self::Word>>;
 
+    /// How many candidates have the key's fingerprint: at least as many as [match](Self::matching).
+    fn count_alike(&self, probe: Probe) -> u32;
+
     /// The candidates with the key's fingerprint, committed or claimed, in probing order.
     fn matching(&self, probe: Probe) -> impl Iterator<Item = SlotRef<'_, Self::Word>>;
 

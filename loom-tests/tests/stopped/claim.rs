@@ -165,7 +165,7 @@ mod wide {
 
     #[test]
     fn a_claim_of_an_idle_keys_slot_that_is_left_is_finished() {
-        explore_stops("stopped: wide claim of an idle slot, same key", To(2), 10, |steps| {
+        explore_stops("stopped: wide claim of an idle slot, same key", To(2), 8, |steps| {
             a_claim_of_an_idle_keys_slot(make, steps)
         });
     }

@@ -13,7 +13,6 @@ mod snapshot;
 #[cfg(all(test, not(any(tollgate_loom, tollgate_shuttle))))]
 mod tests;
 
-use super::BUCKET;
 #[cfg(feature = "shared-memory")]
 use super::block::piece_bytes;
 use super::counters::Counters;
@@ -22,6 +21,7 @@ use super::probe::Probe;
 use super::slack::slack_factor;
 use super::slot_kind::{BestSlots, Candidate, FoundSlot, Ranking, SlotKind, SlotRef};
 use super::source::Source;
+use super::{BUCKET, CANDIDATES};
 use crate::algo::StateMachine;
 use crate::cell::{ChargeReceipt, CompactCell, CompactWord, Fingerprint, SlotRing, StateWord};
 use crate::sync::{Fault, planted};
@@ -88,6 +88,13 @@ fn find_in(bucket: &Bucket, fingerprint: Fingerprint) -> Option<FoundSlot<'_, Co
     committed_at(&bucket[matching.trailing_zeros() as usize % BUCKET], fingerprint)
 }
 
+/// `left`, less one for each slot of the bucket that has the key's fingerprint: see
+/// [`wide`](crate::table::wide).
+#[inline(always)]
+fn less_alike(left: u32, bucket: &Bucket, key: Fingerprint) -> u32 {
+    bucket.iter().fold(left, |left, cell| left - u32::from(cell.load().is_of(key)))
+}
+
 impl SlotKind for CompactSlots {
     type Word = CompactWord;
     type Candidate<'a> = SlotRef<'a, CompactWord>;
@@ -133,6 +140,17 @@ impl SlotKind for CompactSlots {
             Some(found) => Some(found.slot()),
             None => self.find_elsewhere(probe),
         }
+    }
+
+    fn count_alike(&self, probe: Probe) -> u32 {
+        let (fingerprint, count) = (Fingerprint::of(probe.hash()), self.bucket_count());
+        let [first, second] = [probe.first(count), probe.second(count)];
+        let left = less_alike(CANDIDATES, self.lines.first_bucket(probe), fingerprint);
+        // A model has one bucket.
+        if second == first {
+            return CANDIDATES - left;
+        }
+        CANDIDATES - less_alike(left, self.lines.bucket(second), fingerprint)
     }
 
     fn matching(&self, probe: Probe) -> impl Iterator<Item = SlotRef<'_, CompactWord>> {
