@@ -85,15 +85,15 @@
 //! thread waits for a claimant. Ordinary tests do not notice a mistake here: a wrong order of two loads
 //! passes all of them.
 
+use super::choice::Choice;
 use super::counters::Event;
 use super::probe::Probe;
 use super::request::{Full, KeyRequest};
-use super::slot_kind::{Candidate, Ranking, SlotKind, SlotRef};
+use super::slot_kind::{Candidate, SlotKind, SlotRef};
 use super::slot_table::SlotTable;
 use crate::algo::{StateMachine, Step};
 use crate::cell::{Request, Ruling, StateWord};
 use crate::sync::{Fault, Ordering, fence, planted, wait_for_others};
-use crate::time::Tick;
 
 /// How often a request may find that other threads were changing its candidates. Threads that keep to the
 /// protocol do not do so that often. A process that has spoilt a shared block can: a log's claim with a live
@@ -128,16 +128,6 @@ enum Scan<'a, W> {
         claim: SlotRef<'a, W>,
         kept: Option<SlotRef<'a, W>>,
     },
-}
-
-/// Where an absent key can be put.
-pub(super) enum Choice<C> {
-    /// Here, and whether that evicts a live key.
-    Take(C, bool),
-    /// Scan again: the key has a slot, or a claim, by now, or other threads were changing the
-    /// candidates.
-    Rescan,
-    Full(Full),
 }
 
 impl<K: SlotKind> SlotTable<K> {
@@ -305,65 +295,5 @@ impl<K: SlotKind> SlotTable<K> {
         }
         self.counters.count(Event::Claimed);
         Ok(Some(claim))
-    }
-
-    /// Whether a key without a slot would get one without an eviction.
-    pub(super) fn has_place<M: StateMachine>(
-        &self,
-        probe: Probe,
-        machine: &M,
-        now: Tick,
-    ) -> Result<(), Full> {
-        let request = Request { now, cells: 1 };
-        match self.choose(&KeyRequest { probe, machine, request }, true, false) {
-            Choice::Full(full) => Err(full),
-            Choice::Take(..) | Choice::Rescan => Ok(()),
-        }
-    }
-
-    /// Chooses a slot for an absent key.
-    pub(super) fn choose<M: StateMachine>(
-        &self,
-        asked: &KeyRequest<'_, M>,
-        may_displace: bool,
-        may_evict: bool,
-    ) -> Choice<K::Candidate<'_>> {
-        let &KeyRequest { probe, machine, request: Request { now, .. } } = asked;
-        if let Some(candidate) = self.slots.first_vacant(probe) {
-            return Choice::Take(candidate, false);
-        }
-        let instant = machine.instant(now.saturating_sub(self.take_over.skew));
-        let ranking = Ranking { probe, instant, may_displace };
-        let buckets = probe.buckets(self.slots.bucket_count());
-        let mut buckets = buckets.map(|bucket| self.slots.rank(bucket, machine, &ranking));
-        let Some(mut best) = buckets.next() else { return Choice::Rescan };
-        // Two-choice hashing, with a preference: the first bucket while it has two places, so that a
-        // lookup seldom needs the second.
-        if !best.has_own
-            && best.reusable < 2
-            && let Some(second) = buckets.next()
-        {
-            best = best.or(second);
-        }
-        if best.has_own && !planted(Fault::OwnSlotUnseen) {
-            return Choice::Rescan;
-        }
-        match (best.free, best.live) {
-            (Some(candidate), _) => Choice::Take(candidate, false),
-            (None, Some((_, candidate))) if may_evict => {
-                match self.slots.victim(machine, &ranking, candidate) {
-                    Some(candidate) => Choice::Take(candidate, true),
-                    None => Choice::Rescan,
-                }
-            }
-            (None, Some((_, candidate))) => {
-                Choice::Full(Full { nearest_idle: candidate.seen().word.state() })
-            }
-            // Nothing but claims, and this request has displaced one already.
-            (None, None) if best.has_claims => {
-                Choice::Full(Full { nearest_idle: machine.fresh(now) })
-            }
-            (None, None) => Choice::Rescan,
-        }
     }
 }

@@ -16,6 +16,7 @@
 pub(crate) mod block;
 #[cfg(feature = "shared-memory")]
 mod block_view;
+mod choice;
 mod claim;
 mod compact;
 mod counters;
@@ -28,6 +29,7 @@ mod memory;
 mod one_bucket;
 mod placed;
 mod probe;
+mod ranking;
 mod request;
 mod slack;
 mod slot_kind;
@@ -69,7 +71,7 @@ use crate::time::Tick;
 const BUCKET: usize = if MODEL { 2 } else { 8 };
 
 /// Slots that a key may have: those of two buckets.
-const CANDIDATES: u32 = 2 * BUCKET as u32;
+const CANDIDATES: usize = 2 * BUCKET;
 
 /// Live keys that fit in a table, as a share of its slots: 55 %.
 const LOAD_PERCENT: u64 = 55;

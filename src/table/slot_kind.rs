@@ -1,7 +1,9 @@
 //! The operations in which kinds of slots differ: lookup, ranking, and the two steps of a claim.
 
+use super::BUCKET;
 use super::counters::Counters;
 use super::probe::Probe;
+use super::ranking::{Rank, Ranking};
 use crate::algo::StateMachine;
 use crate::cell::{ChargeReceipt, Seen, SlotRing, StateCell, StateWord};
 
@@ -48,56 +50,31 @@ pub(super) trait Candidate<'a, W>: Copy {
 
     /// Whether it is another key's claim, which has charged nothing yet.
     fn is_claim(self) -> bool;
-}
 
-/// The data by which the slots of a bucket are ranked.
-pub(super) struct Ranking {
-    pub(super) probe: Probe,
-    /// The request's time put back by the allowed skew: a key that was idle then is idle on every
-    /// thread's clock.
-    pub(super) instant: u64,
-    /// Whether another key's claim may be taken.
-    pub(super) may_displace: bool,
-}
+    /// Whether the slot is no key's.
+    fn is_vacant(self) -> bool;
 
-/// The best slots of one bucket for an absent key, one of each kind.
-pub(super) struct BestSlots<C> {
-    /// Slots that can be taken without forgetting anything.
-    pub(super) reusable: usize,
-    /// The best reusable slot: a vacant one, or the one that has been idle longest. If there is none:
-    /// another key's claim that may be displaced.
-    pub(super) free: Option<C>,
-    /// The slot with the least debt, and that debt.
-    pub(super) live: Option<(u64, C)>,
-    /// Whether one is the key's own, which it got after the lookup.
-    pub(super) has_own: bool,
-    /// Whether there are claims that may not be displaced.
-    pub(super) has_claims: bool,
-}
+    /// Whether the slot is the key's, committed or claimed.
+    fn is_of(self, probe: Probe) -> bool;
 
-impl<C: Copy> BestSlots<C> {
-    /// The better of two buckets' slots; `self` is of the bucket that comes first.
-    pub(super) fn or(self, other: Self) -> Self {
-        let other_is_better = other.reusable > self.reusable;
-        let (best, rest) = if other_is_better { (other, self) } else { (self, other) };
-        let live = match (best.live, rest.live) {
-            (Some(a), Some(b)) => Some(if b.0 < a.0 { b } else { a }),
-            (a, b) => a.or(b),
-        };
-        let has_claims = best.has_claims || rest.has_claims;
-        let has_own = best.has_own || rest.has_own;
-        BestSlots { free: best.free.or(rest.free), live, has_own, has_claims, ..best }
-    }
+    /// Whether the slot has the key's fingerprint, if only from its last life.
+    fn is_alike(self, probe: Probe) -> bool;
+
+    /// How good the slot is to take. A claim ranks no higher than `claims`.
+    fn rank<M: StateMachine>(self, machine: &M, instant: u64, claims: Rank) -> Rank;
 }
 
 /// The slots of a table. The [claim protocol](super::claim) is written once, over this trait.
 pub(super) trait SlotKind {
     type Word: StateWord;
+    type Slot;
     type Candidate<'a>: Candidate<'a, Self::Word>
     where
         Self: 'a;
 
     fn bucket_count(&self) -> u32;
+
+    fn bucket(&self, index: u32) -> &[Self::Slot; BUCKET];
 
     /// The ring of a slot.
     fn ring<M: StateMachine>(&self, cell: &StateCell<Self::Word>) -> SlotRing<'_>;
@@ -128,7 +105,7 @@ pub(super) trait SlotKind {
     fn find_committed(&self, probe: Probe) -> Option<SlotRef<'_, Self::Word>>;
 
     /// How many candidates have the key's fingerprint: at least as many as [match](Self::matching).
-    fn count_alike(&self, probe: Probe) -> u32;
+    fn count_alike(&self, probe: Probe) -> usize;
 
     /// The candidates with the key's fingerprint, committed or claimed, in probing order.
     fn matching(&self, probe: Probe) -> impl Iterator<Item = SlotRef<'_, Self::Word>>;
@@ -136,18 +113,8 @@ pub(super) trait SlotKind {
     /// The committed slots of a bucket.
     fn committed_in(&self, bucket: u32) -> impl Iterator<Item = SlotRef<'_, Self::Word>>;
 
-    /// The slot that ranking would choose, if that can be told without reading the whole bucket.
-    fn first_vacant(&self, _: Probe) -> Option<Self::Candidate<'_>> {
-        None
-    }
-
-    /// The best slots of a bucket for an absent key.
-    fn rank<M: StateMachine>(
-        &self,
-        bucket: u32,
-        machine: &M,
-        ranking: &Ranking,
-    ) -> BestSlots<Self::Candidate<'_>>;
+    /// Reads a slot that an absent key might take. `None`: another thread was changing it.
+    fn candidate(slot: &Self::Slot) -> Option<Self::Candidate<'_>>;
 
     /// The live slot to evict; `least` has the least debt by its state word. `None`: the key may
     /// have a slot by now, and the caller scans again.

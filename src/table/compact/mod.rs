@@ -19,7 +19,7 @@ use super::counters::Counters;
 use super::memory::{Lines, OutOfMemory, prefetch};
 use super::probe::Probe;
 use super::slack::slack_factor;
-use super::slot_kind::{BestSlots, Candidate, FoundSlot, Ranking, SlotKind, SlotRef};
+use super::slot_kind::{FoundSlot, SlotKind, SlotRef};
 use super::source::Source;
 use super::{BUCKET, CANDIDATES};
 use crate::algo::StateMachine;
@@ -91,16 +91,22 @@ fn find_in(bucket: &Bucket, fingerprint: Fingerprint) -> Option<FoundSlot<'_, Co
 /// `left`, less one for each slot of the bucket that has the key's fingerprint: see
 /// [`wide`](crate::table::wide).
 #[inline(always)]
-fn less_alike(left: u32, bucket: &Bucket, key: Fingerprint) -> u32 {
-    bucket.iter().fold(left, |left, cell| left - u32::from(cell.load().is_of(key)))
+fn less_alike(left: usize, bucket: &Bucket, key: Fingerprint) -> usize {
+    bucket.iter().fold(left, |left, cell| left - usize::from(cell.load().is_of(key)))
 }
 
 impl SlotKind for CompactSlots {
     type Word = CompactWord;
+    type Slot = CompactCell;
     type Candidate<'a> = SlotRef<'a, CompactWord>;
 
     fn bucket_count(&self) -> u32 {
         self.lines.bucket_count()
+    }
+
+    #[inline(always)]
+    fn bucket(&self, index: u32) -> &Bucket {
+        self.lines.bucket(index)
     }
 
     #[inline(always)]
@@ -142,7 +148,7 @@ impl SlotKind for CompactSlots {
         }
     }
 
-    fn count_alike(&self, probe: Probe) -> u32 {
+    fn count_alike(&self, probe: Probe) -> usize {
         let (fingerprint, count) = (Fingerprint::of(probe.hash()), self.bucket_count());
         let [first, second] = [probe.first(count), probe.second(count)];
         let left = less_alike(CANDIDATES, self.lines.first_bucket(probe), fingerprint);
@@ -166,13 +172,9 @@ impl SlotKind for CompactSlots {
         slots.filter(|slot| !slot.word.is_vacant() && !slot.word.is_provisional())
     }
 
-    fn rank<M: StateMachine>(
-        &self,
-        bucket: u32,
-        machine: &M,
-        ranking: &Ranking,
-    ) -> BestSlots<SlotRef<'_, CompactWord>> {
-        self.rank_bucket(bucket, machine, ranking)
+    #[inline(always)]
+    fn candidate(cell: &CompactCell) -> Option<SlotRef<'_, CompactWord>> {
+        Some(SlotRef { cell, word: cell.load() })
     }
 
     fn take<'a>(
@@ -210,15 +212,5 @@ impl SlotKind for CompactSlots {
 
     fn charged_slot(&self, probe: Probe, _: &ChargeReceipt) -> Option<SlotRef<'_, CompactWord>> {
         self.find_committed(probe)
-    }
-}
-
-impl<'a> Candidate<'a, CompactWord> for SlotRef<'a, CompactWord> {
-    fn seen(self) -> SlotRef<'a, CompactWord> {
-        self
-    }
-
-    fn is_claim(self) -> bool {
-        self.word.is_provisional()
     }
 }

@@ -5,8 +5,10 @@ use core::time::Duration;
 use super::*;
 use crate::algo::{Algorithm, NoRing, Step};
 use crate::cell::Request;
-use crate::table::claim::{Choice, Patience};
+use crate::table::choice::Choice;
+use crate::table::claim::Patience;
 use crate::table::memory::{HugePages, TableCounters};
+use crate::table::ranking::{Rank, Ranking};
 use crate::table::slot_table::{SlotTable, TakeOver};
 use crate::table::source::Source;
 use crate::table::{Full, KeyRequest};
@@ -108,6 +110,23 @@ fn a_vacant_word_is_taken_before_an_idle_one_and_that_before_a_claim() {
     ] {
         assert_eq!(chosen(&filled(words)), (place, false), "{words:?}");
     }
+}
+
+#[test]
+fn the_first_of_two_vacant_words_is_what_ranking_chooses() {
+    let (machine, probe, mut found) = (bucket(), Probe::new(KEY), 0);
+    for vacant in 0..1_u32 << BUCKET {
+        let word = |place| if vacant >> place & 1 == 1 { CompactWord::VACANT } else { live(9) };
+        let table = filled([core::array::from_fn(word), [CompactWord::VACANT; BUCKET]]);
+        let Some(first) = table.first_of_two_vacant(probe) else { continue };
+        let ranking = Ranking { probe, instant: machine.instant(NOW), claims: Rank::CLAIMED };
+        let best = table.rank(0, &machine, &ranking);
+        assert!(best.reusable >= 2, "the second bucket is not looked at");
+        assert!(best.slot.is_some_and(|best| core::ptr::eq(best, first.cell)), "{vacant:b}");
+        found += 1;
+    }
+    // Two or more of the four words of the preferred half.
+    assert_eq!(found, (16 - 5) * 16);
 }
 
 #[test]

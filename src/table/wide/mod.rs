@@ -37,8 +37,9 @@ use super::block::piece_bytes;
 use super::counters::Counters;
 use super::memory::{LINE_WORDS, OutOfMemory, RingWords, Slots, prefetch};
 use super::probe::{LINE, Probe};
+use super::ranking::Ranking;
 use super::slack::slack_factor;
-use super::slot_kind::{BestSlots, FoundSlot, Ranking, SlotKind, SlotRef};
+use super::slot_kind::{FoundSlot, SlotKind, SlotRef};
 use super::source::Source;
 use super::{BUCKET, CANDIDATES};
 use crate::algo::StateMachine;
@@ -161,8 +162,8 @@ impl WideSlots {
 /// Four instructions a slot, and no branch. Added up instead, the answers become a vector, which takes twice
 /// as many.
 #[inline(always)]
-fn less_alike(left: u32, bucket: &[Slot; BUCKET], key: Owner) -> u32 {
-    bucket.iter().fold(left, |left, slot| left - u32::from(slot.owner().is(key)))
+fn less_alike(left: usize, bucket: &[Slot; BUCKET], key: Owner) -> usize {
+    bucket.iter().fold(left, |left, slot| left - usize::from(slot.owner().is(key)))
 }
 
 /// The slot of a line that has the key's fingerprint; any other of the line if none has.
@@ -183,11 +184,17 @@ fn likely_in(bucket: &[Slot; BUCKET], key: Owner, line: usize) -> &Slot {
 
 impl SlotKind for WideSlots {
     type Word = Head;
+    type Slot = Slot;
     type Candidate<'a> = WideCandidate<'a>;
 
     #[inline(always)]
     fn bucket_count(&self) -> u32 {
         self.slots.bucket_count()
+    }
+
+    #[inline(always)]
+    fn bucket(&self, index: u32) -> &[Slot; BUCKET] {
+        self.slots.bucket(index)
     }
 
     #[inline(always)]
@@ -233,7 +240,7 @@ impl SlotKind for WideSlots {
         }
     }
 
-    fn count_alike(&self, probe: Probe) -> u32 {
+    fn count_alike(&self, probe: Probe) -> usize {
         let (key, count) = (Owner::of(probe.hash()), self.slots.bucket_count());
         let [first, second] = [probe.first(count), probe.second(count)];
         let left = less_alike(CANDIDATES, self.slots.first_bucket(probe), key);
@@ -255,18 +262,9 @@ impl SlotKind for WideSlots {
         self.slots.bucket(bucket).iter().filter_map(|slot| Some(slot.committed()?.1))
     }
 
-    #[inline]
-    fn first_vacant(&self, probe: Probe) -> Option<WideCandidate<'_>> {
-        self.first_of_two_vacant(probe)
-    }
-
-    fn rank<M: StateMachine>(
-        &self,
-        bucket: u32,
-        machine: &M,
-        ranking: &Ranking,
-    ) -> BestSlots<WideCandidate<'_>> {
-        self.rank_bucket(bucket, machine, ranking)
+    #[inline(always)]
+    fn candidate(slot: &Slot) -> Option<WideCandidate<'_>> {
+        WideCandidate::of(slot)
     }
 
     #[inline]

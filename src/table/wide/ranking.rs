@@ -1,13 +1,13 @@
-//! Ranking: which slot of a bucket an absent key takes.
+//! What a wide slot is worth to an absent key.
 
 use super::slot::Owner;
 use super::{Slot, WideSlots};
-use crate::algo::{Liveness, StateMachine};
+use crate::algo::StateMachine;
 use crate::cell::{Head, StateWord};
 use crate::sync::{Fault, planted};
-use crate::table::BUCKET;
-use crate::table::probe::{LINE, Probe};
-use crate::table::slot_kind::{BestSlots, Candidate, Ranking, SlotKind, SlotRef};
+use crate::table::probe::Probe;
+use crate::table::ranking::{Rank, Ranking};
+use crate::table::slot_kind::{Candidate, SlotKind, SlotRef};
 
 /// A slot that the key might take, as it was read.
 #[derive(Clone, Copy)]
@@ -17,15 +17,6 @@ pub(in crate::table) struct WideCandidate<'a> {
     pub(super) head: Head,
 }
 
-/// The rank of a live slot, the lowest: taking it would forget a key.
-const LIVE: u64 = 0;
-/// The rank of another key's claim, which is about to be committed: taken only if no slot is free.
-const CLAIMED: u64 = 1;
-/// The rank of an idle slot, plus the units that it has been idle.
-const IDLE: u64 = 2;
-/// The rank of a vacant slot, the highest.
-const VACANT: u64 = u64::MAX;
-
 impl<'a> WideCandidate<'a> {
     /// Reads both words, the head first. `None` if another thread was changing them.
     ///
@@ -34,38 +25,17 @@ impl<'a> WideCandidate<'a> {
     /// owner beside a head just committed for the next key looks like a vacant slot.) If the
     /// owner is to be changed, and not the head, then the head must not have changed.
     #[inline(always)]
-    fn of(slot: &'a Slot) -> Option<Self> {
+    pub(super) fn of(slot: &'a Slot) -> Option<Self> {
         let head = slot.head.load();
         let owner = slot.owner();
         let candidate = Self { slot, owner, head };
         (!candidate.has_no_owner_yet() || slot.head.load() == head).then_some(candidate)
     }
 
-    /// How good the slot is to take, and what would be forgotten with it. A claim is no better than
-    /// `claim_rank`, and its debt has the bits of `claim_debt`.
-    #[inline(always)]
-    fn rank<M: StateMachine>(
-        &self,
-        machine: &M,
-        instant: u64,
-        (claim_rank, claim_debt): (u64, u64),
-    ) -> (u64, u64) {
-        let head = self.head;
-        let (rank, debt) = match machine.liveness(head.state(), instant) {
-            Liveness::Idle { units } => (units.saturating_add(IDLE).min(VACANT - 1), u64::MAX),
-            Liveness::Live { debt } => (LIVE, debt),
-        };
-        let (rank, debt) = match head.is_provisional() {
-            true => (rank.min(claim_rank), debt | claim_debt),
-            false => (rank, debt),
-        };
-        if self.is_vacant() { (VACANT, u64::MAX) } else { (rank, debt) }
-    }
-
-    /// Whether the slot is no key's.
-    #[inline(always)]
-    fn is_vacant(&self) -> bool {
-        !self.owner.is_a_key() || self.owner.generation() != self.head.generation()
+    /// The rank of a slot that is no key's yet, where its state alone would have the rank `rank`.
+    #[cold]
+    fn rank_without_key(self, rank: Rank, claims: Rank) -> Rank {
+        if self.is_vacant() { Rank::VACANT } else { rank.min(claims) }
     }
 
     /// Whether the slot is taken, and waits for its owner to be written.
@@ -82,63 +52,30 @@ impl<'a> Candidate<'a, Head> for WideCandidate<'a> {
     fn is_claim(self) -> bool {
         self.head.is_provisional() && !self.has_no_owner_yet()
     }
-}
 
-/// Whether a slot with these words is the key's, committed or claimed.
-fn is_of(probe: Probe, owner: Owner, head: Head) -> bool {
-    owner.is(Owner::of(probe.hash())) && owner.generation() == head.generation()
+    #[inline(always)]
+    fn is_vacant(self) -> bool {
+        !self.owner.is_a_key() || self.owner.generation() != self.head.generation()
+    }
+
+    fn is_of(self, probe: Probe) -> bool {
+        self.is_alike(probe) && self.owner.generation() == self.head.generation()
+    }
+
+    #[inline(always)]
+    fn is_alike(self, probe: Probe) -> bool {
+        self.owner.is(Owner::of(probe.hash()))
+    }
+
+    #[inline(always)]
+    fn rank<M: StateMachine>(self, machine: &M, instant: u64, claims: Rank) -> Rank {
+        let rank = Rank::of(machine.liveness(self.head.state(), instant));
+        let is_a_keys = self.owner.is_a_key() && self.head.is_committed_in(self.owner.generation());
+        if is_a_keys { rank } else { self.rank_without_key(rank, claims) }
+    }
 }
 
 impl WideSlots {
-    /// The first vacant slot of the preferred cache line, if there is another vacant one in it: so many
-    /// places mean that the second bucket is not looked at, and no slot ranks above a vacant one.
-    ///
-    /// A model's line is one slot, so models rank every slot: the protocol holds for any choice, and
-    /// histories show a planted mistake sooner.
-    #[inline]
-    pub(super) fn first_of_two_vacant(&self, probe: Probe) -> Option<WideCandidate<'_>> {
-        let bucket = self.slots.first_bucket(probe);
-        let line = probe.order(self.slots.bucket_count()).slots(bucket).take(LINE);
-        let mut vacant = line.filter_map(WideCandidate::of).filter(WideCandidate::is_vacant);
-        let first = vacant.next()?;
-        vacant.next().map(|_| first)
-    }
-
-    /// Ranks all slots of a bucket, as far as possible without a branch: what they hold cannot be
-    /// predicted. The key's own slot is looked for only if nothing is free.
-    #[inline]
-    pub(super) fn rank_bucket<M: StateMachine>(
-        &self,
-        bucket: u32,
-        machine: &M,
-        ranking: &Ranking,
-    ) -> BestSlots<WideCandidate<'_>> {
-        let &Ranking { probe, instant, may_displace } = ranking;
-        // A claim that may not be displaced is not to be taken at all.
-        let claims = if may_displace { (CLAIMED, 0) } else { (LIVE, u64::MAX) };
-        let (slots, order) = (self.slots.bucket(bucket), probe.order(self.slots.bucket_count()));
-        let mut seen = [(Owner::NONE, Head::committed(0, 0)); BUCKET];
-        let (mut reusable, mut best, mut free) = (0, LIVE, BUCKET);
-        let (mut least, mut live) = (u64::MAX, BUCKET);
-        for (index, slot) in order.slots(slots).enumerate() {
-            let Some(candidate) = WideCandidate::of(slot) else { continue };
-            seen[index] = (candidate.owner, candidate.head);
-            let (rank, debt) = candidate.rank(machine, instant, claims);
-            reusable += usize::from(rank >= IDLE);
-            (best, free) = if rank > best { (rank, index) } else { (best, free) };
-            (least, live) = if debt < least { (debt, index) } else { (least, live) };
-        }
-        let candidate = |index: usize| {
-            let &(owner, head) = seen.get(index)?;
-            Some(WideCandidate { slot: order.slot(slots, index), owner, head })
-        };
-        let is_own = |&(owner, head): &(Owner, Head)| is_of(probe, owner, head);
-        let has_own = free == BUCKET && seen.iter().any(is_own);
-        let has_claims = !may_displace && seen.iter().any(|(_, head)| head.is_provisional());
-        let live = candidate(live).map(|live| (least, live));
-        BestSlots { reusable, free: candidate(free), live, has_own, has_claims }
-    }
-
     /// The live slot whose key owes least, where nothing is free and the heads alone do not tell:
     /// the candidates are read again, with their rings.
     ///
@@ -162,7 +99,7 @@ impl WideSlots {
         let mut lightest: Option<(u64, WideCandidate<'_>)> = None;
         for candidate in slots.filter_map(WideCandidate::of) {
             let WideCandidate { slot, owner, head } = candidate;
-            if is_of(probe, owner, head) && !planted(Fault::OwnSlotUnseen) {
+            if candidate.is_of(probe) && !planted(Fault::OwnSlotUnseen) {
                 return None;
             }
             if head.is_provisional() || owner.generation() != head.generation() {

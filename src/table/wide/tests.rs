@@ -5,8 +5,10 @@ use core::time::Duration;
 use super::*;
 use crate::algo::{Algorithm, NoRing, Step};
 use crate::cell::Request;
-use crate::table::claim::{Choice, Patience};
+use crate::table::choice::Choice;
+use crate::table::claim::Patience;
 use crate::table::memory::{HugePages, TableCounters};
+use crate::table::ranking::Rank;
 use crate::table::slot_kind::Candidate;
 use crate::table::slot_table::{SlotTable, TakeOver};
 use crate::table::source::Source;
@@ -130,11 +132,13 @@ fn the_first_of_two_vacant_slots_is_what_ranking_chooses() {
         let debts = core::array::from_fn(|place| if vacant >> place & 1 == 1 { 0 } else { 9 });
         let table = filled([debts, [0; BUCKET]]);
         let index = |slot: WideCandidate<'_>| table.slots.index_of(slot.seen().cell);
-        let Some(first) = table.slots.first_vacant(probe()) else { continue };
-        let ranking = Ranking { probe: probe(), instant: machine.instant(NOW), may_displace: true };
-        let best = table.slots.rank(0, &machine, &ranking);
+        let Some(first) = table.first_of_two_vacant(probe()) else { continue };
+        let instant = machine.instant(NOW);
+        let ranking = Ranking { probe: probe(), instant, claims: Rank::CLAIMED };
+        let best = table.rank(0, &machine, &ranking);
         assert!(best.reusable >= 2, "the second bucket is not looked at");
-        assert_eq!(Some(index(first)), best.free.map(index), "{debts:?}");
+        let best = best.slot.map(|slot| table.slots.index_of(&slot.head));
+        assert_eq!(Some(index(first)), best, "{debts:?}");
         found += 1;
     }
     // Two or more of the four slots of the preferred line.
