@@ -143,6 +143,15 @@ impl WideSlots {
         }
     }
 
+    /// Whether a candidate has the key's fingerprint.
+    #[inline(never)]
+    fn has_alike(&self, probe: Probe) -> bool {
+        let (key, count) = (Owner::of(probe.hash()), self.slots.bucket_count());
+        let [first, second] = [probe.first(count), probe.second(count)];
+        let in_bucket = |index| self.slots.bucket(index).iter().any(|slot| slot.owner().is(key));
+        in_bucket(first) || (second != first && in_bucket(second))
+    }
+
     #[inline(never)]
     fn first_matching(&self, probe: Probe) -> Option<SlotRef<'_, Head>> {
         self.matching(probe).next()
@@ -229,7 +238,7 @@ impl SlotKind for WideSlots {
     /// The first slot in probing order, if the key has claims beside it. Nearly always there is none.
     #[inline]
     fn find_elsewhere(&self, probe: Probe) -> Option<SlotRef<'_, Head>> {
-        if self.count_alike(probe) == 0 { None } else { self.first_matching(probe) }
+        if self.has_alike(probe) { self.first_matching(probe) } else { None }
     }
 
     #[inline(always)]
