@@ -485,16 +485,29 @@ impl<W: StateWord> StateCell<W> {
         if next.is_none() && !machine.starts_in_debt() {
             return Some(ruling);
         }
-        let next = next.unwrap_or(fresh);
+        let is_committed = self.commit_as(claim, ring, machine, view, next.unwrap_or(fresh));
+        is_committed.then_some(ruling)
+    }
+
+    /// Commits a claim with the state `next`, which follows from `view`. False: the word has changed hands.
+    #[inline(always)]
+    pub(crate) fn commit_as<M: StateMachine>(
+        &self,
+        claim: W,
+        ring: SlotRing<'_>,
+        machine: &M,
+        view: M::View,
+        next: u64,
+    ) -> bool {
         if M::RINGED {
             let write = |place, content| self.publish_cell(claim, ring, place, content);
             if !self.clear(claim, ring, machine.cells_to_clear())
                 || !machine.publish(view, NoRing, write)
             {
-                return None;
+                return false;
             }
         }
-        self.swap(claim, claim.commit(next)).is_ok().then_some(ruling)
+        self.swap(claim, claim.commit(next)).is_ok()
     }
 }
 

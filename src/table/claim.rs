@@ -21,9 +21,9 @@
 //!    key has a committed slot, the thread gives up every claim of the key. If the key has several
 //!    claims, the thread gives up all but the first in probing order. After any such step it
 //!    scans again. To give a claim up is to swap its state word to a vacant one: the next
-//!    generation, not provisional (wide); zero (compact). The scan first counts the candidates that
-//!    have the key's fingerprint. If there is one, it is the claim that the thread knows, or that
-//!    claim has lost its slot and its commit will fail.
+//!    generation, not provisional (wide); zero (compact).
+//!    A thread that has just claimed a slot counts the candidates with the key's fingerprint first.
+//!    If there is one, then it is the claim, or the claim has lost its slot and its commit fails.
 //! 4. commits: it swaps the state word from provisional to the charged state.
 //!
 //! Any thread that works for the key may do steps 3 and 4 for any claim of it, after its own
@@ -85,6 +85,8 @@
 //! thread waits for a claimant. Ordinary tests do not notice a mistake here: a wrong order of two loads
 //! passes all of them.
 
+use core::ops::ControlFlow;
+
 use super::choice::Choice;
 use super::counters::Event;
 use super::probe::Probe;
@@ -130,6 +132,12 @@ enum Scan<'a, W> {
     },
 }
 
+/// An answer, and the slot that was charged.
+type Answer<'a, W, V> = (Outcome<V>, Option<SlotRef<'a, W>>);
+
+/// The answer, or the claim that is to be scanned for, if there is one.
+type Attempt<'a, W, V> = ControlFlow<Answer<'a, W, V>, Option<SlotRef<'a, W>>>;
+
 impl<K: SlotKind> SlotTable<K> {
     /// Charges a key that has no committed slot where it was looked for. Returns the ruling, and
     /// the slot that was charged. `found` is what the lookup found of the key, a claim perhaps.
@@ -138,20 +146,82 @@ impl<K: SlotKind> SlotTable<K> {
     pub(super) fn claim_and_charge<'a, M: StateMachine>(
         &'a self,
         asked: &KeyRequest<'_, M>,
-        found: Option<SlotRef<'a, K::Word>>,
-    ) -> (Outcome<M::View>, Option<SlotRef<'a, K::Word>>) {
-        let &KeyRequest { machine, request, .. } = asked;
-        // A lookup that found nothing serves as a first scan: whatever it missed, the scan
-        // after the claim sees.
-        let mut is_absent = found.is_none();
-        // A claim that this thread has written or read by now.
-        let mut known =
-            found.filter(|slot| slot.word.is_provisional() && !planted(Fault::ClaimAwaited));
+        mut found: Option<SlotRef<'a, K::Word>>,
+    ) -> Answer<'a, K::Word, M::View> {
         let mut patience = Patience::new();
         loop {
-            let scan = if is_absent { Scan::Absent } else { self.rescan(asked, known) };
-            is_absent = false;
-            known = match scan {
+            // A lookup that found nothing serves as a first scan: whatever it missed, the scan
+            // after the claim sees.
+            let known = match found {
+                Some(_) => found.filter(|_| !planted(Fault::ClaimAwaited)),
+                None => match self.claim_and_commit(asked, &mut patience) {
+                    ControlFlow::Break(answer) => return answer,
+                    ControlFlow::Continue(known) => known,
+                },
+            };
+            if let Some(answer) = self.scan_and_charge(asked, known) {
+                return answer;
+            }
+            found = None;
+        }
+    }
+
+    /// Gives an absent key a slot, where it has no other candidate by then. Otherwise the caller scans; it
+    /// gets the claim, if there is one.
+    #[inline(always)]
+    fn claim_and_commit<'a, M: StateMachine>(
+        &'a self,
+        asked: &KeyRequest<'_, M>,
+        patience: &mut Patience,
+    ) -> Attempt<'a, K::Word, M::View> {
+        let &KeyRequest { probe, machine, request } = asked;
+        let Request { now, cells } = request;
+        let fresh = machine.fresh(now);
+        let view = request.read(machine, fresh);
+        let (next, ruling) = match machine.step(view, now, cells) {
+            // A bucket that starts in debt has to be remembered, unless waiting is no use.
+            Step::Deny
+                if !machine.starts_in_debt() || machine.denied(view, now, cells).is_final() =>
+            {
+                return ControlFlow::Break((Ok(Ruling::Denied(view)), None));
+            }
+            Step::Admit { .. } if cells == 0 => {
+                return ControlFlow::Break((Ok(Ruling::Admitted(view)), None));
+            }
+            Step::Admit { next } => (next, Ruling::Admitted(view)),
+            Step::DenyCounted { next } => (next, Ruling::Denied(view)),
+            Step::Deny => (fresh, Ruling::Denied(view)),
+        };
+        let claim = match self.claim(asked, fresh, patience) {
+            Ok(Some(claim)) => claim,
+            Ok(None) => return ControlFlow::Continue(None),
+            Err(full) => return ControlFlow::Break((Err(full), None)),
+        };
+        fence_of_scan();
+        let is_alone = self.slots.count_alike(probe) == 1;
+        // Another thread's time may be in the claim.
+        if !is_alone || K::state_of_claim(claim.word, fresh) != fresh {
+            return ControlFlow::Continue(Some(claim));
+        }
+        let ring = self.slots.ring::<M>(claim.cell);
+        match claim.cell.commit_as(claim.word, ring, machine, view, next) {
+            true => ControlFlow::Break((Ok(ruling), Some(claim))),
+            false => ControlFlow::Continue(None),
+        }
+    }
+
+    /// Scans, and gives up claims, until the request is charged. `None`: the key is absent.
+    #[cold]
+    #[inline(never)]
+    fn scan_and_charge<'a, M: StateMachine>(
+        &'a self,
+        asked: &KeyRequest<'_, M>,
+        // A claim that this thread has written or read by now.
+        mut known: Option<SlotRef<'a, K::Word>>,
+    ) -> Option<Answer<'a, K::Word, M::View>> {
+        let &KeyRequest { machine, request, .. } = asked;
+        loop {
+            known = match self.rescan(asked, known) {
                 Scan::Surplus { claim, kept } => {
                     // If the swap fails, the claim was committed or given up. The next scan sees.
                     let _ = claim.cell.swap(claim.word, K::vacated(claim.word));
@@ -160,7 +230,7 @@ impl<K: SlotKind> SlotTable<K> {
                 Scan::Committed(slot) => {
                     let ring = self.slots.ring::<M>(slot.cell);
                     if let Some(ruling) = slot.cell.charge(slot.word, ring, machine, request) {
-                        return (Ok(ruling), Some(slot));
+                        return Some((Ok(ruling), Some(slot)));
                     }
                     None
                 }
@@ -169,28 +239,24 @@ impl<K: SlotKind> SlotTable<K> {
                     let fresh = K::state_of_claim(slot.word, machine.fresh(request.now));
                     if let Some(ruling) = slot.cell.commit(slot.word, ring, fresh, machine, request)
                     {
-                        return (Ok(ruling), Some(slot));
+                        return Some((Ok(ruling), Some(slot)));
                     }
                     None
                 }
-                Scan::Absent => match self.claim(asked, &mut patience) {
-                    Ok(known) => known,
-                    Err(outcome) => return (outcome, None),
-                },
+                Scan::Absent => return None,
             };
         }
     }
 
     /// Reads all candidates for the key. `known` is a claim of it that this thread had written or
     /// read before. A claim that it sees now for the first time is scanned for again.
-    #[inline(always)]
     fn rescan<'a, M>(
         &'a self,
         asked: &KeyRequest<'_, M>,
         mut known: Option<SlotRef<'a, K::Word>>,
     ) -> Scan<'a, K::Word> {
         loop {
-            match self.scan_once(asked.probe, known) {
+            match self.scan_once(asked.probe) {
                 Scan::Claimed(claim)
                     if known.is_none_or(|known| !known.is(&claim))
                         && !planted(Fault::ClaimJustSeen)
@@ -206,27 +272,8 @@ impl<K: SlotKind> SlotTable<K> {
         }
     }
 
-    /// Reads all candidates once, after a fence. The claim `known` is not read again if there is no other.
-    #[inline(always)]
-    fn scan_once<'a>(
-        &'a self,
-        probe: Probe,
-        known: Option<SlotRef<'a, K::Word>>,
-    ) -> Scan<'a, K::Word> {
-        // SeqCst: orders the claim that this thread has written or read before the loads of all
-        // other candidates. See the argument at the head of this file.
-        if !planted(Fault::FenceLeftOut) {
-            fence(Ordering::SeqCst);
-        }
-        match known {
-            Some(claim) if self.slots.count_alike(probe) == 1 => Scan::Claimed(claim),
-            _ => self.scan_in_order(probe),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn scan_in_order(&self, probe: Probe) -> Scan<'_, K::Word> {
+    fn scan_once(&self, probe: Probe) -> Scan<'_, K::Word> {
+        fence_of_scan();
         let mut claimed: Option<SlotRef<'_, K::Word>> = None;
         let mut committed: Option<SlotRef<'_, K::Word>> = None;
         for slot in self.slots.matching(probe) {
@@ -250,38 +297,25 @@ impl<K: SlotKind> SlotTable<K> {
         }
     }
 
-    /// Steps 1 and 2 for an absent key. `Ok` asks for a scan: it holds the claim, or another
-    /// thread was faster. `Err` is the answer: nothing to remember, or no place.
+    /// Steps 1 and 2 for an absent key. `None`: another thread was faster.
     pub(super) fn claim<M: StateMachine>(
         &self,
         asked: &KeyRequest<'_, M>,
+        fresh: u64,
         patience: &mut Patience,
-    ) -> Result<Option<SlotRef<'_, K::Word>>, Outcome<M::View>> {
-        let &KeyRequest { probe, machine, request } = asked;
-        let Request { now, cells } = request;
-        let fresh = machine.fresh(now);
-        let view = request.read(machine, fresh);
-        match machine.step(view, now, cells) {
-            // A bucket that starts in debt has to be remembered, unless waiting is no use.
-            Step::Deny
-                if !machine.starts_in_debt() || machine.denied(view, now, cells).is_final() =>
-            {
-                return Err(Ok(Ruling::Denied(view)));
-            }
-            Step::Admit { .. } if cells == 0 => return Err(Ok(Ruling::Admitted(view))),
-            _ => {}
-        }
+    ) -> Result<Option<SlotRef<'_, K::Word>>, Full> {
+        let probe = asked.probe;
         let may_evict = self.take_over.may_evict;
         let (candidate, evicts) = match self.choose(asked, patience.may_displace, may_evict) {
             Choice::Take(candidate, evicts) => (candidate, evicts),
             Choice::Rescan if patience.rescans_left == 0 => {
-                return Err(Err(Full { nearest_idle: fresh }));
+                return Err(Full { nearest_idle: fresh });
             }
             Choice::Rescan => {
                 patience.rescans_left -= 1;
                 return Ok(None);
             }
-            Choice::Full(full) => return Err(Err(full)),
+            Choice::Full(full) => return Err(full),
         };
         let Some(claim) = self.slots.take(candidate, probe, fresh, &self.counters) else {
             return Ok(None);
@@ -295,5 +329,14 @@ impl<K: SlotKind> SlotTable<K> {
         }
         self.counters.count(Event::Claimed);
         Ok(Some(claim))
+    }
+}
+
+/// Orders the claim that this thread has written or read before the loads of all other candidates. See the
+/// argument at the head of this file.
+#[inline(always)]
+fn fence_of_scan() {
+    if !planted(Fault::FenceLeftOut) {
+        fence(Ordering::SeqCst);
     }
 }

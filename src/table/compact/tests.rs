@@ -150,30 +150,45 @@ fn a_request_displaces_one_claim_and_no_more() {
     let mut words = [[claim(); BUCKET]; 2];
     let (machine, mut patience) = (bucket(), Patience::new());
     let table = filled(words);
-    let taken = table.claim(&request(&machine), &mut patience);
+    let taken = table.claim(&request(&machine), machine.fresh(NOW), &mut patience);
     assert!(matches!(taken, Ok(Some(_))) && !patience.may_displace);
     assert!(matches!(table.choose(&request(&machine), false, true), Choice::Rescan));
     // A vacant slot is no claim.
     words[1][5] = CompactWord::VACANT;
     let (table, mut patience) = (filled(words), Patience::new());
-    assert!(matches!(table.claim(&request(&machine), &mut patience), Ok(Some(_))));
+    assert!(matches!(
+        table.claim(&request(&machine), machine.fresh(NOW), &mut patience),
+        Ok(Some(_))
+    ));
     assert!(patience.may_displace);
     let full = filled([[claim(); BUCKET]; 2]);
     patience.may_displace = false;
-    assert!(matches!(full.claim(&request(&machine), &mut patience), Err(Err(Full { .. }))));
+    assert!(matches!(
+        full.claim(&request(&machine), machine.fresh(NOW), &mut patience),
+        Err(Full { .. })
+    ));
 }
 
 #[test]
 fn a_request_that_may_not_rescan_again_finds_no_place() {
     let machine = bucket();
     let table = filled([[claim(); BUCKET]; 2]);
-    assert!(matches!(table.claim(&request(&machine), &mut Patience::new()), Ok(Some(_))));
+    assert!(matches!(
+        table.claim(&request(&machine), machine.fresh(NOW), &mut Patience::new()),
+        Ok(Some(_))
+    ));
     // The key's own claim is there, so each choice asks for a scan.
     let mut patience = Patience { rescans_left: 2, ..Patience::new() };
     for _ in 0..2 {
-        assert!(matches!(table.claim(&request(&machine), &mut patience), Ok(None)));
+        assert!(matches!(
+            table.claim(&request(&machine), machine.fresh(NOW), &mut patience),
+            Ok(None)
+        ));
     }
-    assert!(matches!(table.claim(&request(&machine), &mut patience), Err(Err(Full { .. }))));
+    assert!(matches!(
+        table.claim(&request(&machine), machine.fresh(NOW), &mut patience),
+        Err(Full { .. })
+    ));
 }
 
 #[test]

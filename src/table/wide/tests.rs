@@ -177,7 +177,7 @@ fn a_slot_without_an_owner_yet_is_taken_as_it_is() {
         assert_eq!(slot.head.swap(Head::committed(0, 0), claim), Ok(()));
     }
     let (mut patience, machine) = (Patience::new(), bucket());
-    let taken = table.claim(&request(&machine, 1), &mut patience);
+    let taken = table.claim(&request(&machine, 1), machine.fresh(NOW), &mut patience);
     let Ok(Some(SlotRef { cell, word })) = taken else { panic!("no other slot can be taken") };
     assert_eq!((table.slots.index_of(cell), word), (0, claim));
     assert_eq!(words_at(&table, 0), (claim, owner(1)));
@@ -207,7 +207,7 @@ fn owner(generation: u64) -> Owner {
 /// Claims that one slot, in the next generation. Returns whether a claim may still be displaced.
 fn claim_it(table: &Table) -> bool {
     let (mut patience, machine) = (Patience::new(), bucket());
-    let taken = table.claim(&request(&machine, 1), &mut patience);
+    let taken = table.claim(&request(&machine, 1), machine.fresh(NOW), &mut patience);
     let Ok(Some(SlotRef { cell, word })) = taken else { panic!("it may be taken") };
     let index = table.slots.index_of(cell);
     assert_eq!(index, BUCKET + 4);
