@@ -35,7 +35,7 @@ pub struct Build<'a> {
     pub target: PathBuf,
     /// How many compilers run at a time.
     pub jobs: usize,
-    /// Which tests are built, as cargo's options: `--lib --tests` are all.
+    /// Which tests are built, as cargo's options: `--lib --test *` are all.
     pub tests: &'a [String],
     /// The files that have places.
     pub files: &'a [SourceFile],

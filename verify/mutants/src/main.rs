@@ -116,7 +116,8 @@ impl Options {
         }
         options.tests.push("--lib".to_owned());
         if !only {
-            options.tests.push("--tests".to_owned());
+            // Unlike `--tests`, this includes those that their package leaves to `verify/limiter/`.
+            options.tests.extend(["--test".to_owned(), "*".to_owned()]);
         }
         Ok(options)
     }
