@@ -2,9 +2,10 @@
 
 use core::num::NonZeroU64;
 
+use super::scan::View;
 use super::{SubWindowParams, SubWindowView, Waits};
 use crate::algo::Ring;
-use crate::decision::Scale;
+use crate::decision::{OutOfLine, Scale};
 use crate::time::Tick;
 
 /// A request within the word's own sub-window.
@@ -33,7 +34,7 @@ impl Current {
 }
 
 impl SubWindowParams {
-    /// The decision where all sub-windows count whole. `None`: there is no room when the oldest has left.
+    /// The decision where all sub-windows count whole. `None`: no decision has left the word.
     #[inline(always)]
     pub(super) fn evaluate_whole<R: Ring>(
         &self,
@@ -46,15 +47,35 @@ impl SubWindowParams {
         if view.admits || brief {
             return Some(view);
         }
-        let oldest = self.oldest(ring(), last);
-        if oldest < total - before || oldest > self.count.max() || total > self.total_max {
+        if total > self.total_max {
             return None;
         }
+        let ring = ring();
+        let excess = total - before;
+        let wait = match (excess..=self.count.max()).contains(&self.oldest(ring, last)) {
+            true => 1,
+            // What was charged at once leaves at once.
+            false => self.sub_windows_until_left(ring, last, excess),
+        };
         let scale = self.grid.scale(current.now, current.floor);
-        Some(SubWindowView { waits: Waits { idle: self.older + 1, wait: 1, scale }, ..view })
+        Some(SubWindowView { waits: Waits { idle: self.older + 1, wait, scale }, ..view })
     }
 
-    /// The decision where the oldest weighs by its overlap. `None`: there is no room in this sub-window.
+    /// Sub-windows until so many cells have left, for a word in the current one that counts as many.
+    #[inline(never)]
+    fn sub_windows_until_left<R: Ring>(&self, ring: R, last: u64, mut excess: u64) -> u64 {
+        let place = self.place(last);
+        for back in (1..=self.older).rev() {
+            let count = self.count_at(ring, place, last, back);
+            if count >= excess {
+                return self.older + 1 - back;
+            }
+            excess -= count;
+        }
+        self.older + 1
+    }
+
+    /// The decision where the oldest weighs by its overlap. `None`: no decision has left the word and the ring.
     #[inline(always)]
     pub(super) fn evaluate_weighed<R: Ring>(
         &self,
@@ -69,7 +90,8 @@ impl SubWindowParams {
         if total > self.total_max {
             return None;
         }
-        let oldest = match self.oldest(ring(), last) {
+        let ring = ring();
+        let oldest = match self.oldest(ring, last) {
             count if count <= self.limit => count.min(total),
             count if count > self.count.max() => 0,
             _ => return None,
@@ -77,17 +99,28 @@ impl SubWindowParams {
         let scale = self.grid.scale(current.now, current.floor);
         let whole = total - oldest;
         let overlap = scale.nanos - scale.phase;
-        let room = before.checked_sub(whole)? + 1;
+        let room = (before + 1).saturating_sub(whole);
         let admits =
             u128::from(oldest) * u128::from(overlap) < u128::from(room) * u128::from(scale.nanos);
         let waits = match admits || brief {
             true => Waits::NONE,
-            false => self.until_room(room, oldest, scale)?,
+            false => match self.until_room(room, oldest, scale) {
+                Some(waits) => waits,
+                None => {
+                    let place = self.place(last);
+                    let Scale { phase, .. } = scale;
+                    let floor = current.floor;
+                    let view = View { ring, last, place, total, floor, ahead: 0, passed: 0, phase };
+                    let OutOfLine(waits) =
+                        self.weighed_waits(view, self.older + 1, total, current.n);
+                    waits
+                }
+            },
         };
         Some(SubWindowView { whole, oldest, overlap, waits, ..self.view_of(current, admits) })
     }
 
-    /// Until so little of the oldest count is left that it is less than `room`, which is above 0.
+    /// Until so little of the oldest count is left that it is less than `room`. `None`: not while it is the oldest.
     #[inline(always)]
     fn until_room(&self, room: u64, oldest: u64, scale: Scale) -> Option<Waits> {
         let Scale { units, nanos, phase } = scale;

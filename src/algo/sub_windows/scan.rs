@@ -84,9 +84,15 @@ impl SubWindowParams {
     /// The ring's count of the sub-window that is `back` (at most `older`) before the word's.
     #[inline(always)]
     pub(super) fn older_count<R: Ring>(&self, view: &View<R>, back: u64) -> u64 {
-        let index = self.before(view.last, back);
+        self.count_at(view.ring, view.place, view.last, back)
+    }
+
+    /// The same before the sub-window `last`, whose place is `place`.
+    #[inline(always)]
+    pub(super) fn count_at<R: Ring>(&self, ring: R, place: usize, last: u64, back: u64) -> u64 {
+        let index = self.before(last, back);
         // The count if the index above it is the same; else more than any count.
-        let count = view.ring.xor(self.place_before(view.place, back), self.index.fill(0, index));
+        let count = ring.xor(self.place_before(place, back), self.index.fill(0, index));
         if count <= self.count.max() { count.min(self.limit) } else { 0 }
     }
 

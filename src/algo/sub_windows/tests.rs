@@ -132,7 +132,7 @@ proptest! {
     }
 }
 
-/// How a decision is made at once: by the word alone, by the oldest count too, or not at all.
+/// How a decision is made at once: by the word alone, by its ring too, or not at all.
 fn read_at_once(params: SubWindowParams, at: u64, n: u64, brief: bool) -> &'static str {
     let second = |second: u64| Tick::from_nanos((8 + second) * 1_000_000_000);
     let mut key = Counted::new(params);
@@ -144,28 +144,28 @@ fn read_at_once(params: SubWindowParams, at: u64, n: u64, brief: bool) -> &'stat
     };
     match (params.read_at_once(key.word, ring, second(at), n, brief), is_ring_read.get()) {
         (Some(_), false) => "word",
-        (Some(_), true) => "oldest",
+        (Some(_), true) => "ring",
         (None, _) => "no",
     }
 }
 
 /// Ten cells in four seconds, of which two are charged in each. In full and briefly.
 #[test]
-fn a_decision_at_once_reads_the_oldest_count_at_most() {
+fn a_decision_at_once_reads_the_ring_where_the_word_does_not_suffice() {
     let quota = Quota::new(10, Duration::from_secs(4));
     let how = |params, at, n| [false, true].map(|brief| read_at_once(params, at, n, brief));
     let plain = SubWindows::new().count(4).params(&quota, 0).expect("in range");
     assert_eq!(how(plain, 3, 2), ["word"; 2], "there is room");
-    assert_eq!(how(plain, 3, 4), ["oldest", "word"], "there is room once the oldest has left");
-    assert_eq!(how(plain, 3, 5), ["no", "word"], "more than the oldest has to leave");
+    assert_eq!(how(plain, 3, 4), ["ring", "word"], "there is room once the oldest has left");
+    assert_eq!(how(plain, 3, 5), ["ring", "word"], "more than the oldest has to leave");
     assert_eq!(how(plain, 4, 1), ["no"; 2], "the next sub-window has begun");
     assert_eq!(how(plain, 3, 0), ["no"; 2]);
     assert_eq!(how(plain, 3, 11), ["no"; 2], "it can never fit");
     let quota = Quota::new(10, Duration::from_secs(3));
     let weighed = SlidingCounter::new().older(3).params(&quota, 0).expect("in range");
-    assert_eq!(how(weighed, 3, 2), ["oldest", "word"], "there is room even for the oldest in full");
-    assert_eq!(how(weighed, 3, 3), ["oldest"; 2], "there is room once the oldest weighs less");
-    assert_eq!(how(weighed, 3, 5), ["no"; 2], "the others alone leave no room");
+    assert_eq!(how(weighed, 3, 2), ["ring", "word"], "there is room even for the oldest in full");
+    assert_eq!(how(weighed, 3, 3), ["ring"; 2], "there is room once the oldest weighs less");
+    assert_eq!(how(weighed, 3, 5), ["ring"; 2], "the others alone leave no room");
     assert_eq!(how(weighed, 4, 1), ["no"; 2], "the next sub-window has begun");
 }
 
