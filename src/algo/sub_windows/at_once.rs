@@ -54,25 +54,11 @@ impl SubWindowParams {
         let excess = total - before;
         let wait = match (excess..=self.count.max()).contains(&self.oldest(ring, last)) {
             true => 1,
-            // What was charged at once leaves at once.
-            false => self.sub_windows_until_left(ring, last, excess),
+            // A key that spends its limit within one sub-window has no cell in the oldest.
+            false => self.sub_windows_until_left(ring, last, self.older, excess),
         };
         let scale = self.grid.scale(current.now, current.floor);
         Some(SubWindowView { waits: Waits { idle: self.older + 1, wait, scale }, ..view })
-    }
-
-    /// Sub-windows until so many cells have left, for a word in the current one that counts as many.
-    #[inline(never)]
-    fn sub_windows_until_left<R: Ring>(&self, ring: R, last: u64, mut excess: u64) -> u64 {
-        let place = self.place(last);
-        for back in (1..=self.older).rev() {
-            let count = self.count_at(ring, place, last, back);
-            if count >= excess {
-                return self.older + 1 - back;
-            }
-            excess -= count;
-        }
-        self.older + 1
     }
 
     /// The decision where the oldest weighs by its overlap. `None`: no decision has left the word and the ring.

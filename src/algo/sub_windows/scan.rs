@@ -151,30 +151,30 @@ impl SubWindowParams {
                 < room.saturating_mul(self.grid.ratio().1.into())
     }
 
-    /// Sub-windows from the current one's beginning until the first that leaves room for `n`
-    /// more cells (at most the limit), where the oldest is not weighed.
-    #[inline(always)]
-    pub(super) fn sub_windows_until_room<R: Ring>(
+    /// Sub-windows from the current one's beginning until `excess` cells have left. The oldest that counts
+    /// lies `oldest` before `last`, the word's own.
+    #[inline(never)]
+    pub(super) fn sub_windows_until_left<R: Ring>(
         &self,
-        view: &View<R>,
-        counted: u64,
-        n: u64,
+        ring: R,
+        last: u64,
+        oldest: u64,
+        mut excess: u64,
     ) -> u64 {
-        let mut excess = counted.saturating_add(n) - self.limit;
-        // The oldest that counts lies so far before the word's own.
-        let oldest = self.older - view.passed.min(self.older);
+        let place = self.place(last);
         for back in (1..=oldest).rev() {
-            let count = self.older_count(view, back);
+            let count = self.count_at(ring, place, last, back);
             if count >= excess {
                 return oldest - back + 1;
             }
             excess -= count;
         }
         // Until the word's own has left.
-        self.older + 1 - view.passed
+        oldest + 1
     }
 
-    /// The same if the oldest is weighed, with the shares of that sub-window that have to pass.
+    /// Sub-windows from the current one's beginning until `n` more cells fit, where the oldest is weighed, and the
+    /// shares of that sub-window that have to pass.
     #[inline(always)]
     pub(super) fn shares_until_room<R: Ring>(
         &self,
@@ -214,7 +214,11 @@ impl SubWindowParams {
         }
         let wait = match unasked {
             true => NEVER,
-            false => view.ahead + self.sub_windows_until_room(&self.placed(view), counted, n),
+            false => {
+                let oldest = self.older - view.passed.min(self.older);
+                let excess = counted.saturating_add(n) - self.limit;
+                view.ahead + self.sub_windows_until_left(view.ring, view.last, oldest, excess)
+            }
         };
         Waits { idle, wait, scale: self.grid.scale(now, view.floor) }
     }
@@ -267,8 +271,8 @@ pub(super) fn remainder(index: u64, divisor: u32, reciprocal: u64) -> usize {
     ((u128::from(fraction) * u128::from(divisor)) >> 64) as usize
 }
 
-/// `whole * numerator / denominator` rounded down, for a fraction of at most 1. It cannot panic, so an answer
-/// that nobody reads is not computed.
+/// `whole * numerator / denominator` rounded down, for a fraction of at most 1. It cannot panic, so the compiler
+/// leaves it out where the result is not used.
 #[inline(always)]
 fn part(whole: u64, numerator: u64, denominator: u64) -> u64 {
     match whole.checked_mul(numerator) {
