@@ -1,4 +1,4 @@
-//! What a compact slot is worth to an absent key.
+//! The rank of a compact slot, for an absent key.
 
 use crate::algo::StateMachine;
 use crate::cell::{CompactWord, Fingerprint, StateWord};

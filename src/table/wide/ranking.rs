@@ -1,4 +1,4 @@
-//! What a wide slot is worth to an absent key.
+//! The rank of a wide slot, for an absent key.
 
 use super::slot::Owner;
 use super::{Slot, WideSlots};

@@ -22,7 +22,7 @@ const PRELUDE: &str = "#![feature(core_intrinsics, const_eval_select)] #![allow(
 /// A build seldom needs more than 10. Each takes out at least one mutant.
 const ROUNDS_MAX: u32 = 60;
 
-/// What is built, and where.
+/// A build of a package's copy, with its tests.
 #[derive(Debug)]
 pub struct Build<'a> {
     /// The repository's workspace.

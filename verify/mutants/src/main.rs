@@ -33,7 +33,7 @@ mutants [OPTIONS]: tries each change of a package's library, with all of them bu
   --lib                  builds the unit tests only
   --test NAME            builds the unit tests and this integration test only; may be repeated
   --skip TEST            leaves out tests whose name contains this; may be repeated
-  --longest-test SECONDS leaves out slower tests. What survives then meets them in a run without it
+  --longest-test SECONDS leaves out slower tests. Run the mutants that survive again without it
   --jobs N               how many run at a time (default: 1)
   --for SECONDS          stops after this time. The next run continues
   --trust-kills          what was killed before other tests were added is not tried again
@@ -178,7 +178,7 @@ fn run(options: &Options) -> io::Result<bool> {
     let chosen = format!("{:?} {:?}", options.exclude, options.tests);
     hashes.push_str(&format!("-{:016x}", fnv(&chosen)));
 
-    // 1. Build. What was not accepted before is left out from the beginning.
+    // 1. Build. Mutants that the compiler rejected before are left out from the beginning.
     let build = Build {
         workspace: &workspace,
         package: &package,

@@ -1,4 +1,4 @@
-//! What is found in a file: places, and the mutants of each.
+//! The places of a file, and the mutants of each.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::ops::Range;
 /// One change of the code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mutant {
-    /// What is done, with the function: `replace + with - in Grid::ceil`.
+    /// The change and the function: `replace + with - in Grid::ceil`.
     pub what: String,
     /// The line it is in, counted from 1.
     pub line: usize,
@@ -56,7 +56,7 @@ pub enum LeftOut {
     Macro,
     /// A macro's definition: each counts once.
     MacroDefinition,
-    /// Not compiled in this configuration, or only for tests. What depends on a mistake of the models.
+    /// Not compiled in this configuration, only for tests, or dependent on a planted mistake of the models.
     Configuration,
     /// `&&` that chains `let`s.
     LetChain,
@@ -86,7 +86,7 @@ impl LeftOut {
     }
 }
 
-/// What is found in one file.
+/// The places of one file.
 #[derive(Debug, Clone, Default)]
 pub struct Found {
     /// In order of their beginning; of two that begin together, the larger comes first.
@@ -102,7 +102,7 @@ pub struct SourceFile {
     pub path: String,
     /// As it is in the repository.
     pub source: String,
-    /// What is in it.
+    /// The places of the file.
     pub places: Vec<Place>,
     /// The number of its first mutant. Mutants are numbered from 1 through all files.
     pub first: u32,

@@ -54,7 +54,7 @@ struct Finder<'a> {
     found: Found,
     /// Why the code that is being visited is left as it is.
     reason: Option<LeftOut>,
-    /// What the functions that are being visited belong to: `SlotRing<'a>`, `<impl Drop for Guard>`.
+    /// The types and blocks around the function that is being visited: `SlotRing<'a>`, `<impl Drop for Guard>`.
     owner: Option<String>,
     /// The function that is being visited: its name and its bytes.
     function: (String, Range<usize>),

@@ -1,4 +1,4 @@
-//! What takes the place of operators, methods and returned values.
+//! The replacements of operators, methods and returned values.
 
 use syn::{BinOp, GenericArgument, PathArguments, ReturnType, Type};
 
