@@ -1,6 +1,6 @@
 //! Which part of `results/causes.md` explains a loss.
 
-use super::losses::Loss;
+use super::losses::{Loss, is_for_one_thread};
 
 /// The headings of `results/causes.md`.
 const GIVEN: &str = "Several times the fastest peer with the time given";
@@ -15,6 +15,7 @@ const TOLD: &str = "Reading the time to wait";
 const HOT: &str = "One hot key";
 const SLOWEST: &str = "Slowest calls";
 const COUNTING: &str = "Counting decisions";
+const ONE_THREAD: &str = "A meter for one thread";
 const COUNTER: &str = "A counter that a thread resets";
 
 /// The heading that explains a loss, if one does.
@@ -33,6 +34,7 @@ pub(super) fn cause(bench: &str, loss: &Loss) -> Option<&'static str> {
         () if unit.contains("byte") || unit == "MB" => BYTES,
         () if bench == "latency" || unit.contains("max") || unit.contains("p99") => SLOWEST,
         () if theirs.contains("thread resets") => COUNTER,
+        () if is_for_one_thread(theirs) => ONE_THREAD,
         () if ours.contains("count_decisions") => COUNTING,
         () if title.starts_with("flood") => NEW,
         () if ours.contains("reads retry_after") => TOLD,
@@ -79,6 +81,7 @@ mod tests {
             SLOWEST,
             COUNTER,
             COUNTING,
+            ONE_THREAD,
         ];
         for heading in headings {
             let line = format!("## {heading}");
@@ -100,6 +103,9 @@ mod tests {
         let lock =
             loss("log, one bucket, admitted", "log: tollgate, own clock", "log: std Mutex", "ns");
         assert_eq!(cause("versus_mutex", &lock), Some(LOCK));
+        let meter = "DPDK meter for one thread, time given";
+        let one_thread = loss("direct-deny-1: one bucket", "tollgate, time given", meter, "ns");
+        assert_eq!(cause("versus_crates", &one_thread), Some(ONE_THREAD));
         let bytes = loss("memory, resident", "tollgate", "governor", "bytes a key");
         assert_eq!(cause("memory", &bytes), Some(BYTES));
         let odd = loss("something new", "tollgate, own clock", "another", "ns");

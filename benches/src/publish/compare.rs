@@ -1,6 +1,6 @@
 //! Compares our rows with the fastest other row that does the same.
 
-use super::losses::{Side, algorithm, alike, sides, time};
+use super::losses::{Side, algorithm, alike, is_for_one_thread, sides, time};
 use crate::saved::TimedRow;
 
 /// The source of time by which rows are compared.
@@ -31,12 +31,14 @@ impl Pair<'_> {
     }
 }
 
-/// The pair of a table, by one clock, that is worst for us.
+/// The pair of a table, by one clock, that is worst for us. A limiter for one thread does not do the same:
+/// its row is in the tables and among the losses only.
 pub(super) fn worst(rows: &[TimedRow], by: By) -> Option<Pair<'_>> {
     let sides = sides(rows);
     let of =
         |side: Side| rows.iter().zip(&sides).filter(move |(row, is)| **is == side && by.is_of(row));
-    let others: Vec<&TimedRow> = of(Side::Theirs).map(|(row, _)| row).collect();
+    let others = of(Side::Theirs).map(|(row, _)| row);
+    let others: Vec<&TimedRow> = others.filter(|row| !is_for_one_thread(&row.name)).collect();
     let ours = plain(of(Side::Ours).map(|(row, _)| row));
     let pairs = ours.into_iter().filter_map(|ours| {
         let alike = others
@@ -101,6 +103,7 @@ pub(super) mod tests {
             row("tollgate batch of 16, own clock", 1, 2.0),
             row("governor, own clock", 1, 15.0),
             row("ratelimit, own clock", 1, 30.0),
+            row("DPDK meter for one thread, own clock", 1, 7.0),
             row("tollgate, time given", 1, 5.0),
         ];
         let pair = worst(&rows, By::OwnClock).expect("a pair");

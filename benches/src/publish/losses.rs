@@ -43,6 +43,11 @@ pub(super) fn is_ours(name: &str) -> bool {
     })
 }
 
+/// Whether a row is a limiter that threads cannot share, by its name.
+pub(super) fn is_for_one_thread(name: &str) -> bool {
+    name.contains("for one thread")
+}
+
 /// The owner of each row of a comparison. If no name is ours, all rows that decide are ours.
 pub(super) fn sides(rows: &[TimedRow]) -> Vec<Side> {
     let all_ours = !rows.iter().any(|row| is_ours(&row.name));
@@ -232,9 +237,11 @@ mod tests {
             row("governor, own clock", 1, 19.0),
             row("governor, FakeRelativeClock", 1, 11.0),
             row("governor, own clock, reads wait_time_from", 1, 26.0),
+            row("DPDK meter for one thread, own clock", 1, 7.0),
         ];
-        let loss = ("tollgate, own clock".to_owned(), "governor, own clock".to_owned());
-        assert_eq!(found(&rows), [loss]);
+        let loss = |theirs: &str| ("tollgate, own clock".to_owned(), theirs.to_owned());
+        let theirs = ["governor, own clock", "DPDK meter for one thread, own clock"];
+        assert_eq!(found(&rows), theirs.map(loss));
     }
 
     #[test]
