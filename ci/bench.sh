@@ -38,6 +38,12 @@ processor="$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -1 | tr '[:u
 folder="$results/${TOLLGATE_BENCH_PROCESSOR:-${processor:-unknown}}"
 mkdir -p "$folder"
 
+# The row of DPDK's meter needs its header.
+if [ -z "${DPDK_INCLUDE:-}" ]; then
+    DPDK_INCLUDE="$(ci/checks/dpdk.sh)"
+    export DPDK_INCLUDE
+fi
+
 # Every package of benchmarks: "manifest bench". A bench that is added to a package needs no line here.
 benches=()
 for manifest in benches/Cargo.toml benches/peers/Cargo.toml; do

@@ -54,7 +54,7 @@ target="${CARGO_TARGET_DIR:-target}"
 fmt() {
     cargo fmt --all --check
     local package
-    for package in fuzz verify/mutants verify/states benches/peers integrations/*/; do
+    for package in fuzz verify/mutants verify/states benches/peers benches/peers/dpdk integrations/*/; do
         (cd "$package" && cargo fmt --check)
     done
 }

@@ -2,10 +2,11 @@
 
 use std::hint::black_box;
 
+use parking_lot::Mutex;
 use tollgate_benches::options::Options;
-use tollgate_benches::report::table;
+use tollgate_benches::report::{note, table};
 use tollgate_benches::rounds::{Row, Turn, compare};
-use tollgate_peers::limiters::{BucketDirect, TollgateDirect, each_direct};
+use tollgate_peers::limiters::{BucketDirect, DpdkMeter, TollgateDirect, each_direct};
 use tollgate_peers::peer::{Direct, VisitDirect};
 use tollgate_peers::plan::Plan;
 
@@ -35,13 +36,46 @@ fn one(options: &Options, what: &str, threads: usize, plan: Plan, before: usize)
     if threads == 2 {
         rows.rows.extend(loops());
     }
+    let meter = if threads == 1 { meter_rows(plan, before) } else { Ok(vec![]) };
+    let skipped = meter.map(|meter| rows.rows.extend(meter)).err();
     let decisions = if threads == 1 { 50_000 } else { 200_000 };
     let figures = compare(options, decisions, &rows.rows);
     table(&format!("{what}: one bucket, {threads} thread(s)"), &figures);
+    if let Some(why) = skipped {
+        note(&format!("SKIPPED: {}: {why}", DpdkMeter::NAME));
+    }
     side_by_side(&figures);
     let exact = Exact { own: rows.exact, given: vec![name] };
     print_targets(what, &figures, &exact, Some(1.0));
     println!();
+}
+
+/// DPDK's meter: in a loop in C, where it is inlined, and called for each decision. A turn has its lock to
+/// itself.
+fn meter_rows<'a>(plan: Plan, before: usize) -> Result<Vec<Row<'a>>, &'static str> {
+    let name = DpdkMeter::NAME;
+    let mut own = DpdkMeter::own(plan)?;
+    assert_eq!(own.check_own(before), before, "{name}: its first cells");
+    let own = Mutex::new(own);
+    let emptied = || {
+        let mut meter = DpdkMeter::given(plan)?;
+        assert_eq!(meter.check_given(0, 0, before), before, "{name}: its first cells");
+        Ok::<_, &'static str>(Mutex::new(meter))
+    };
+    let (inlined, called) = (emptied()?, emptied()?);
+    let step = Turn::later(0);
+    Ok(vec![
+        Row::new(&format!("{name}, own clock"), 1, move |turn| {
+            own.lock().check_own(turn.decisions)
+        }),
+        Row::new(&format!("{name}, time given"), 1, move |turn| {
+            inlined.lock().check_given(turn.start_nanos(), step, turn.decisions)
+        }),
+        Row::new(&format!("{name}, called, time given"), 1, move |turn| {
+            let mut meter = called.lock();
+            given(turn, |now| meter.check_at(now))
+        }),
+    ])
 }
 
 /// A bucket from which `before` cells were taken. Both clocks begin near zero.

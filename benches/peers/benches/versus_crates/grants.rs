@@ -1,6 +1,7 @@
 //! The cells that each limiter grants in tests in which it should grant exactly the quota.
 
 use std::borrow::Borrow;
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +10,7 @@ use std::time::Duration;
 use quanta::Clock;
 use tollgate_benches::report::{Bound, note, text, verdict};
 use tollgate_peers::forms::Form;
-use tollgate_peers::limiters::{Tollgate, TollgateDirect, each, each_direct};
+use tollgate_peers::limiters::{DpdkMeter, Tollgate, TollgateDirect, each, each_direct};
 use tollgate_peers::peer::{Direct, Keyed, VisitDirect, Visitor};
 use tollgate_peers::plan::Plan;
 
@@ -32,6 +33,7 @@ pub(crate) fn run(choice: &Choice) {
     let mut seen = View { choice, rows: vec![], most: vec![] };
     each(&mut seen);
     each_direct(&mut seen);
+    let skipped = seen.meter().err();
     let [above, wrapping] = [ABOVE, WRAPPING].map(|cells| format!("(iii) {cells}"));
     let header = ["limiter", "(i)", "(ii) 2", "(ii) none", &above, &wrapping, "(iv)"];
     text(&format!("{NAME}: what was granted"), &header, seen.rows);
@@ -39,8 +41,13 @@ pub(crate) fn run(choice: &Choice) {
         "(i) 8 threads, one key, burst 100, 1 an hour: least and most granted of {HAMMERED} keys. \
          (ii) 2 threads ask for {FRESH} fresh keys of burst 1 at once: keys granted 2, and none. \
          (iii) {ABOVE}, and {WRAPPING}, cells at once of a burst of 10, 1 an hour. (iv) burst 5, \
-         100 a second, all spent, then idle for 65 ms: most granted at once."
+         100 a second, all spent, then idle for 65 ms: most granted at once. {} is asked by one thread in \
+         (i).",
+        DpdkMeter::NAME
     ));
+    if let Some(why) = skipped {
+        note(&format!("SKIPPED: {}: {why}", DpdkMeter::NAME));
+    }
     for (name, most) in seen.most {
         if [Tollgate::NAME.to_owned(), direct_name::<TollgateDirect>()].contains(&name) {
             let note = format!("{name}: the most granted of a burst of 100");
@@ -99,6 +106,25 @@ impl VisitDirect for View<'_> {
 }
 
 impl View<'_> {
+    /// DPDK's meter, which is not to be shared: test (i) with one thread.
+    fn meter(&mut self) -> Result<(), &'static str> {
+        if !self.choice.options.wants(DpdkMeter::NAME) {
+            return Ok(());
+        }
+        let hourly = |burst| DpdkMeter::own(Plan::hourly(burst));
+        let mut hammered = Vec::new();
+        for _ in 0..HAMMERED {
+            hammered.push(hourly(100)?.check_own(8_000));
+        }
+        let [mut above, mut wrapping] = [hourly(10)?, hourly(10)?];
+        let at_once = [above.check_n_own(ABOVE), wrapping.check_n_own(WRAPPING)];
+        let rested = RefCell::new(DpdkMeter::own(Plan::new(100, Duration::from_secs(1), 5))?);
+        let rested = rest(|| rested.borrow_mut().check_own(1) == 1);
+        let name = format!("{}, one bucket", DpdkMeter::NAME);
+        self.add_row(name, &hammered, None, at_once, rested);
+        Ok(())
+    }
+
     fn add_row(
         &mut self,
         name: String,

@@ -3,6 +3,7 @@
 mod atomic_token_bucket;
 mod crates;
 mod direct;
+mod dpdk;
 mod locked;
 mod maps;
 mod ours;
@@ -18,6 +19,7 @@ pub use crates::{
 pub use direct::{
     AerorateDirect, BucketDirect, GovernorDirect, LeakyBucket, Ratelimit, TollgateDirect,
 };
+pub use dpdk::DpdkMeter;
 pub use locked::{LockedBucket, LockedMaps};
 pub use maps::{InDashmap, InMoka, InPapaya, InScc};
 pub use ours::{Tollgate, TollgateDenying, quota};
