@@ -75,29 +75,34 @@ fn setups() -> impl Strategy<Value = Setup> {
 }
 
 fn costs() -> impl Strategy<Value = Cost> {
-    prop_oneof![
-        6 => (0_u64..4).prop_map(Cost::Few),
-        3 => Just(Cost::TheRest),
-        2 => Just(Cost::All),
-        1 => Just(Cost::OneTooMany),
-        1 => Just(Cost::Huge),
-        2 => any::<u8>().prop_map(Cost::Share),
-    ]
+    (0_u8..15, 0_u64..4, any::<u8>()).prop_map(|(kind, few, share)| match kind {
+        0..6 => Cost::Few(few),
+        6..9 => Cost::TheRest,
+        9..11 => Cost::All,
+        11 => Cost::OneTooMany,
+        12 => Cost::Huge,
+        _ => Cost::Share(share),
+    })
 }
 
+/// Each draws the numbers of all kinds. `prop_oneof!` would prepare a generator of its own for each kind, which takes
+/// longer than the operation.
 fn operations() -> impl Strategy<Value = Operation> {
-    prop_oneof![
-        20 => (0_u16..60, costs()).prop_map(|(key, cost)| Operation::Check { key, cost }),
-        4 => (0_u16..60, costs()).prop_map(|(key, cost)| Operation::Allow { key, cost }),
-        2 => (0_u16..60, costs()).prop_map(|(key, cost)| Operation::Peek { key, cost }),
-        1 => (0_u16..60).prop_map(|key| Operation::Reset { key }),
-        1 => Just(Operation::Count),
-        1 => (0_u8..3).prop_map(Operation::ToRetry),
-        1 => (0_u8..3).prop_map(Operation::ToReset),
-        1 => (0_u32..40, 0_u64..1 << 10).prop_map(|(bits, span)| Operation::Forward(span << bits)),
-        1 => (0_u8..10).prop_map(Operation::ForwardIntervals),
-        1 => (0_u32..30, 0_u64..1 << 10).prop_map(|(bits, span)| Operation::Back(span << bits)),
-    ]
+    let numbers = (0_u8..30, 0_u32..120, 0_u64..1 << 10);
+    (0_u8..33, 0_u16..60, costs(), numbers).prop_map(|(kind, key, cost, (few, bits, span))| {
+        match kind {
+            0..20 => Operation::Check { key, cost },
+            20..24 => Operation::Allow { key, cost },
+            24..26 => Operation::Peek { key, cost },
+            26 => Operation::Reset { key },
+            27 => Operation::Count,
+            28 => Operation::ToRetry(few % 3),
+            29 => Operation::ToReset(few % 3),
+            30 => Operation::Forward(span << (bits % 40)),
+            31 => Operation::ForwardIntervals(few % 10),
+            _ => Operation::Back(span << (bits % 30)),
+        }
+    })
 }
 
 /// Algorithms with a ring, and quotas whose rings wrap around.

@@ -164,29 +164,37 @@ pub(crate) fn any_quota() -> impl Strategy<Value = Quota> {
         .prop_filter("the quota is valid", |quota| quota.validate().is_ok())
 }
 
+/// Moves of the kinds that these numbers choose: 38 for moves forward, and 20 for others. Each draws the numbers of
+/// all kinds. `prop_oneof!` would prepare a generator of its own for each kind, which takes several times as long as
+/// the move.
+fn moves_of(kinds: std::ops::Range<u8>) -> impl Strategy<Value = Move> {
+    let (count, part, off) = (0_u64..12, (0_u32..20, 1_u32..20), -1..=1_i64);
+    (kinds, count, part, off, scales(62), any::<u64>()).prop_map(
+        |(kind, count, (n, of), off, span, random)| match kind {
+            0..8 => Move::Stay,
+            8..14 => Move::Forward(span),
+            14..18 => Move::Intervals(count % 4, off),
+            18..20 => Move::Periods(count % 3, off),
+            20..22 => Move::Bursts(count % 3, off),
+            22..26 => Move::Parts(n, of, off),
+            26..34 => Move::Retry(off),
+            34..38 => Move::Reset(off),
+            38..46 => Move::Back(span),
+            46..50 => Move::BackIntervals(count % 4, off),
+            50..54 => Move::Anywhere(random),
+            _ => Move::NearTheEnd(random % 1_000),
+        },
+    )
+}
+
 /// Moves that never go back.
 pub(crate) fn forward() -> impl Strategy<Value = Move> {
-    prop_oneof![
-        4 => Just(Move::Stay),
-        3 => scales(62).prop_map(Move::Forward),
-        2 => (0_u64..4, -1..=1_i64).prop_map(|(count, off)| Move::Intervals(count, off)),
-        1 => (0_u64..3, -1..=1_i64).prop_map(|(count, off)| Move::Periods(count, off)),
-        1 => (0_u64..3, -1..=1_i64).prop_map(|(count, off)| Move::Bursts(count, off)),
-        2 => (0_u32..20, 1_u32..20, -1..=1_i64).prop_map(|(n, of, off)| Move::Parts(n, of, off)),
-        4 => (-1..=1_i64).prop_map(Move::Retry),
-        2 => (-1..=1_i64).prop_map(Move::Reset),
-    ]
+    moves_of(0..38)
 }
 
 /// Moves anywhere.
 pub(crate) fn moves() -> impl Strategy<Value = Move> {
-    prop_oneof![
-        10 => forward(),
-        2 => scales(62).prop_map(Move::Back),
-        1 => (0_u64..4, -1..=1_i64).prop_map(|(count, off)| Move::BackIntervals(count, off)),
-        1 => any::<u64>().prop_map(Move::Anywhere),
-        1 => (0_u64..1_000).prop_map(Move::NearTheEnd),
-    ]
+    moves_of(0..58)
 }
 
 /// The instant at which a sequence begins.
@@ -200,12 +208,12 @@ pub(crate) fn starts() -> impl Strategy<Value = u64> {
 }
 
 pub(crate) fn costs() -> impl Strategy<Value = Cost> {
-    prop_oneof![
-        5 => (0_u64..4).prop_map(Cost::Few),
-        1 => Just(Cost::All),
-        1 => Just(Cost::OneTooMany),
-        2 => any::<u8>().prop_map(Cost::Share),
-        2 => Just(Cost::TheRest),
-        1 => Just(Cost::Huge),
-    ]
+    (0_u8..12, 0_u64..4, any::<u8>()).prop_map(|(kind, few, share)| match kind {
+        0..5 => Cost::Few(few),
+        5 => Cost::All,
+        6 => Cost::OneTooMany,
+        7..9 => Cost::Share(share),
+        9..11 => Cost::TheRest,
+        _ => Cost::Huge,
+    })
 }
