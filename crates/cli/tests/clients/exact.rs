@@ -80,5 +80,5 @@ pub(crate) fn hey() {
 }
 
 pub(crate) fn wrk() {
-    both("wrk", WRK_CONNECTIONS, |url| loads::wrk(url, 3));
+    both("wrk", WRK_CONNECTIONS, |url| loads::wrk(url, 1));
 }
