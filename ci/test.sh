@@ -33,6 +33,8 @@ background=$!
 trap 'kill -- -"$background" 2>/dev/null || true; rm -f "$models"' EXIT
 
 ci/check.sh programs
+# Many tests of servers sleep until a time-out, so more of them run at once than there are processors.
+export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * $(nproc)))}"
 # Lints cover the examples; the documentation tests what they show. The packages left out have no test
 # without their own flags.
 cargo test --workspace --all-features --locked --lib --bins --tests \
