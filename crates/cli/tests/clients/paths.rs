@@ -1,8 +1,8 @@
 //! No spelling of a path reaches `/login` of an upstream uncounted by the rule for it. Each upstream
 //! reports how it reads the path, and the headers of the response show what was counted.
 
-use std::io::{Read, Write};
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 
 use crate::nginx::Nginx;
@@ -96,15 +96,15 @@ impl Seen {
 
 /// Requests each path, over one connection as long as it is open.
 fn ask(proxy: &Proxy, paths: &[String]) -> Vec<Seen> {
-    let mut stream = connect(proxy.listen);
+    let mut stream = BufReader::new(connect(proxy.listen));
     paths
         .iter()
         .map(|path| {
             let head = format!("POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n");
-            stream.write_all(head.as_bytes()).expect("written");
+            stream.get_mut().write_all(head.as_bytes()).expect("written");
             let (head, upstream) = read_answer(&mut stream);
             if head.contains("connection: close") {
-                stream = connect(proxy.listen);
+                stream = BufReader::new(connect(proxy.listen));
             }
             let status = head[9..12].parse().expect("a status");
             Seen { status, is_counted: head.contains("ratelimit-policy: \"login\""), upstream }
@@ -113,14 +113,13 @@ fn ask(proxy: &Proxy, paths: &[String]) -> Vec<Seen> {
 }
 
 /// Reads a head, in lower case, and a body of its Content-Length.
-fn read_answer(stream: &mut std::net::TcpStream) -> (String, Vec<u8>) {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).expect("a head");
-        head.push(byte[0]);
+fn read_answer(stream: &mut BufReader<TcpStream>) -> (String, Vec<u8>) {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        let bytes = stream.read_line(&mut head).expect("a head in UTF-8");
+        assert!(bytes > 0, "the connection ends in a head: {head}");
     }
-    let head = String::from_utf8(head).expect("UTF-8").to_ascii_lowercase();
+    head.make_ascii_lowercase();
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
     let mut body = vec![0; length.expect("it is said").parse().expect("a number")];
     stream.read_exact(&mut body).expect("a body");
@@ -207,14 +206,10 @@ pub(crate) fn wsgi() {
     let python = Command::new("python3").args(["-c", WSGI]).stdout(Stdio::piped()).spawn();
     let mut python = Python(python.expect("it starts"));
     let mut line = String::new();
-    let stdout = python.0.stdout.as_mut().expect("it is piped");
-    while !line.ends_with('\n') {
-        let mut byte = [0];
-        stdout.read_exact(&mut byte).expect("it says its port");
-        line.push(char::from(byte[0]));
-    }
+    let stdout = python.0.stdout.take().expect("it is piped");
+    BufReader::new(stdout).read_line(&mut line).expect("it says its port");
     let address = SocketAddr::from(([127, 0, 0, 1], line.trim().parse().expect("a port")));
-    eventually("it listens", || std::net::TcpStream::connect(address).is_ok());
+    eventually("it listens", || TcpStream::connect(address).is_ok());
     for (name, lines) in [("wsgi-default", ""), ("wsgi-decode", "encoded_slash = \"decode\"")] {
         assert_eq!(uncounted(name, lines, address), Vec::<String>::new(), "{lines}");
     }
