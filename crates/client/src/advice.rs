@@ -5,7 +5,7 @@
 use core::time::Duration;
 use std::time::SystemTime;
 
-use http::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
+use http::header::{AGE, DATE, HeaderMap, HeaderName, RETRY_AFTER};
 
 use crate::structured::list;
 
@@ -25,7 +25,8 @@ const SPAN_MAX: Duration = Duration::from_secs(365 * 86_400);
 /// What the header fields of a response say: `Retry-After` (seconds or a date), `RateLimit` and
 /// `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-11), and `X-RateLimit-Remaining` and `-Reset`.
 ///
-/// A field that is malformed is ignored. Spans are at most a year.
+/// A field that is malformed is ignored. A response from a cache (its `Age` is above 0) says what was left when it was
+/// stored, so only its `Retry-After` is read. Spans are at most a year.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -59,13 +60,17 @@ impl Advice {
     /// `Date` if it has one.
     #[must_use]
     pub fn from_headers(headers: &HeaderMap, now: SystemTime) -> Self {
-        let exhausted = longest(ietf_exhausted(headers), x_exhausted(headers, now));
-        Self {
-            retry_after: retry_after(headers, now),
-            exhausted_for: exhausted,
-            max_rate: max_rate(headers),
+        let retry_after = retry_after(headers, now);
+        if is_from_a_cache(headers) {
+            return Self { retry_after, ..Self::default() };
         }
+        let exhausted_for = longest(ietf_exhausted(headers), x_exhausted(headers, now));
+        Self { retry_after, exhausted_for, max_rate: max_rate(headers) }
     }
+}
+
+fn is_from_a_cache(headers: &HeaderMap) -> bool {
+    text(headers, AGE).and_then(whole).is_some_and(|seconds| seconds > 0)
 }
 
 fn longest(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
@@ -205,6 +210,25 @@ mod tests {
         assert_eq!(of("1", "30"), None);
         assert_eq!(of("0", "soon"), None);
         assert_eq!(of("0", "99999999999999999999999"), Some(SPAN_MAX.as_secs()));
+    }
+
+    #[test]
+    fn what_is_left_is_not_read_from_a_cached_response() {
+        let fields = [
+            ("retry-after", "3"),
+            ("ratelimit-policy", r#""a";q=100;w=60"#),
+            ("ratelimit", r#""a";r=0;t=7"#),
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset", "9"),
+        ];
+        let retry_after = Some(Duration::from_secs(3));
+        let cached = advice(&[&fields[..], &[("age", "1")]].concat());
+        assert_eq!(cached, Advice { retry_after, ..Advice::default() });
+        for fresh in ["0", "soon"] {
+            let fresh = advice(&[&fields[..], &[("age", fresh)]].concat());
+            assert_eq!(fresh.exhausted_for, Some(Duration::from_secs(9)));
+            assert_eq!(fresh.max_rate, Some(100.0 / 60.0));
+        }
     }
 
     #[test]
