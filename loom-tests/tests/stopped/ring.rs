@@ -150,7 +150,7 @@ fn log() -> Arc<Keyed<SlidingLog>> {
 
 #[test]
 fn a_take_over_of_windows_that_is_left_is_finished_or_displaced() {
-    explore_stops("stopped: windows, take-over", To(2), 7, |steps| {
+    explore_stops("stopped: windows, take-over", To(2), 6, |steps| {
         a_take_over(&windows(), NEW, steps)
     });
 }
