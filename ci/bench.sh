@@ -32,10 +32,9 @@ else
     results="$PWD/target/bench-results" pages=(--no-readme)
     echo 'bench: not for the pages; `--keep` or `full` saves to benches/results'
 fi
-# "Intel(R) Xeon(R) Processor" becomes intel-xeon.
-processor="$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -1 | tr '[:upper:]' '[:lower:]' \
-    | sed -E 's/\((r|tm)\)//g; s/ @.*//; s/\b(processor|cpu)\b//g; s/[^a-z0-9]+/-/g; s/^-+|-+$//g')"
-folder="$results/${TOLLGATE_BENCH_PROCESSOR:-${processor:-unknown}}"
+report=(cargo run --release --locked --quiet -p tollgate-benches --bin report --)
+processor="${TOLLGATE_BENCH_PROCESSOR:-$("${report[@]}" --processor)}"
+folder="$results/$processor"
 mkdir -p "$folder"
 
 # The row of DPDK's meter needs its header.
@@ -79,5 +78,5 @@ for bench in "${benches[@]}"; do
         "${length[@]}" --save "$folder"
     usual_so_far=$((usual_so_far + ${took[$bench]})) left=$((left - ${took[$bench]}))
 done
-cargo run --release --locked --quiet -p tollgate-benches --bin report -- "$results" ${pages[@]+"${pages[@]}"}
+"${report[@]}" "$results" ${pages[@]+"${pages[@]}"}
 echo "bench: saved to $folder after $(((SECONDS - start) / 60)) min"

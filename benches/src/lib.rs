@@ -12,6 +12,7 @@ pub mod options;
 pub mod pace;
 pub mod peer;
 pub mod process;
+pub mod processor;
 pub mod publish;
 pub mod record;
 pub mod report;

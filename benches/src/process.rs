@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use crate::processor::Processor;
+
 /// The page size of Linux with the usual kernel.
 const PAGE_BYTES: u64 = 4_096;
 
@@ -140,15 +142,11 @@ fn output_of(program: &str, args: &[&str]) -> Option<String> {
 /// The machine in one line: processor, cores, compiler.
 #[must_use]
 pub fn machine() -> String {
-    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpuinfo
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"))
-        .map_or("unknown processor", |rest| rest.trim_start_matches([' ', '\t', ':']));
+    let Processor { name, is_virtual } = Processor::of_this_machine();
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZeroUsize::get);
     let compiler = output_of("rustc", &["--version"]).unwrap_or_else(|| "unknown rustc".to_owned());
-    let guest = if cpuinfo.contains(" hypervisor") { " (virtual)" } else { "" };
-    format!("{model}{guest}, {cores} cores, {compiler}")
+    let guest = if is_virtual { " (virtual)" } else { "" };
+    format!("{name}{guest}, {cores} cores, {compiler}")
 }
 
 #[cfg(test)]

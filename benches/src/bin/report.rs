@@ -1,19 +1,22 @@
 //! Makes the page and the plots of each processor's results, and the table of the README; or prints all
-//! tables of a bench.
+//! tables of a bench; or prints the name of the folder for this processor's results.
 //!
 //! ```sh
 //! cargo run --release -p tollgate-benches --bin report -- benches/results
 //! cargo run --release -p tollgate-benches --bin report -- benches/results --check
 //! cargo run --release -p tollgate-benches --bin report -- benches/results --tables intel-xeon/keyed
 //! cargo run --release -p tollgate-benches --bin report -- target/bench-results --no-readme
+//! cargo run --release -p tollgate-benches --bin report -- --processor
 //! ```
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use tollgate_benches::processor::Processor;
 use tollgate_benches::publish;
 
-const USAGE: &str = "usage: report DIR [--check] [--no-readme] [--tables PROCESSOR[/BENCH]]";
+const USAGE: &str =
+    "usage: report DIR [--check] [--no-readme] [--tables PROCESSOR[/BENCH]], or report --processor";
 
 fn main() -> ExitCode {
     match run() {
@@ -32,6 +35,10 @@ fn run() -> Result<(), String> {
         match arg.as_str() {
             "--check" => check = true,
             "--no-readme" => with_readme = false,
+            "--processor" => {
+                println!("{}", Processor::of_this_machine().folder());
+                return Ok(());
+            }
             "--tables" => tables = Some(args.next().ok_or(USAGE)?),
             name if name.starts_with('-') || dir.is_some() => return Err(USAGE.to_owned()),
             name => dir = Some(PathBuf::from(name)),

@@ -4,6 +4,7 @@
 use super::compare::{By, limiter_of, worst};
 use crate::markdown::table;
 use crate::peer::GOVERNOR;
+use crate::processor::short;
 use crate::saved::{Item, Saved, TimedRow};
 
 /// The marks around the part.
@@ -15,43 +16,35 @@ struct Line {
     label: &'static str,
     bench: &'static str,
     title: &'static str,
-    /// The name of governor's row; empty where governor has no such limiter.
-    governor: &'static str,
 }
 
 const CRATES: &str = "versus_crates";
-const KEYED: &str = "governor, ahash, own clock";
 
 const LINES: [Line; 5] = [
     Line {
         label: "one bucket, 1 thread",
         bench: CRATES,
         title: "direct-admit-1: one bucket, 1 thread(s)",
-        governor: "governor, own clock",
     },
     Line {
         label: "1,000 keys, zipf 0.99, 1 thread",
         bench: CRATES,
         title: "1k-zipf-admit, 1000 keys, zipf 0.99, 1 thread(s)",
-        governor: KEYED,
     },
     Line {
         label: "100,000 keys, uniform, 2 threads",
         bench: CRATES,
         title: "100k-uniform-admit, 100000 keys, uniform, 2 thread(s)",
-        governor: KEYED,
     },
     Line {
         label: "denials, 100,000 keys, zipf 0.99, 2 threads",
         bench: CRATES,
         title: "100k-zipf-deny, 100000 keys, zipf 0.99, 2 thread(s)",
-        governor: KEYED,
     },
     Line {
         label: "sliding log, one bucket, 2 threads",
         bench: "versus_mutex",
         title: "log, one bucket, admitted, 2 thread(s)",
-        governor: "",
     },
 ];
 
@@ -69,19 +62,15 @@ pub(super) fn part(processors: &[Measured<'_>]) -> Result<String, String> {
     let mut sources = Vec::new();
     for (folder, all) in processors {
         let name = short_name(&find(all, CRATES)?.machine);
-        header.extend([
-            format!("{name}: tollgate"),
-            "governor".to_owned(),
-            "fastest other".to_owned(),
-        ]);
+        header.extend([format!("{name}: tollgate"), "fastest other".to_owned()]);
         for (row, line) in rows.iter_mut().zip(&LINES) {
             row.extend(cells(all, line)?);
         }
         sources.push(source(folder, &name, all)?);
     }
     let sentence = format!(
-        "Nanoseconds a decision by each limiter's own clock, medians, beside {GOVERNOR} and the fastest other \
-         crate, map or lock. The fastest is bold. {}. [Method](benches/README.md).",
+        "Nanoseconds a decision by each limiter's own clock on 2 cores, medians, beside the fastest of {GOVERNOR}, other \
+         crates, maps and locks. The faster is bold. {}. [Method](benches/README.md).",
         sources.join("; ")
     );
     let (_, first) = processors.first().ok_or("there are no results")?;
@@ -91,18 +80,13 @@ pub(super) fn part(processors: &[Measured<'_>]) -> Result<String, String> {
 
 /// A link to a processor's page, with the date.
 fn source(folder: &str, name: &str, all: &[Saved]) -> Result<String, String> {
-    let Saved { machine, date, rounds, .. } = find(all, CRATES)?;
-    let cores = machine.split(", ").nth(1).unwrap_or_default();
-    let day = date.split(' ').next().unwrap_or_default();
-    Ok(format!("[{name}](benches/results/{folder}/README.md), {cores}, {rounds} rounds, {day}"))
+    let day = find(all, CRATES)?.date.split(' ').next().unwrap_or_default();
+    Ok(format!("[{name}](benches/results/{folder}/README.md), {day}"))
 }
 
-/// The processor's name in a few words: "Intel(R) Xeon(R) Processor (virtual), 2 cores" is "Intel Xeon".
+/// The processor's name in a few words.
 fn short_name(machine: &str) -> String {
-    let model = machine.split(',').next().unwrap_or_default();
-    let words = model.split_whitespace().map(|word| word.replace("(R)", "").replace("(TM)", ""));
-    let words = words.filter(|word| !["Processor", "CPU", "(virtual)"].contains(&word.as_str()));
-    words.collect::<Vec<_>>().join(" ")
+    short(machine.split(',').next().unwrap_or_default())
 }
 
 fn find<'a>(all: &'a [Saved], bench: &str) -> Result<&'a Saved, String> {
@@ -110,7 +94,7 @@ fn find<'a>(all: &'a [Saved], bench: &str) -> Result<&'a Saved, String> {
     saved.ok_or_else(|| format!("there are no results of {bench}; run it with --save"))
 }
 
-fn cells(all: &[Saved], line: &Line) -> Result<[String; 3], String> {
+fn cells(all: &[Saved], line: &Line) -> Result<[String; 2], String> {
     let missing = |what: &str| format!("{}: no {what:?} in {:?}", line.bench, line.title);
     let rows = find(all, line.bench)?.items().find_map(|item| match item {
         Item::Timed { title, rows } if title == line.title => Some(rows),
@@ -119,21 +103,12 @@ fn cells(all: &[Saved], line: &Line) -> Result<[String; 3], String> {
     let rows: &[TimedRow] = rows.ok_or_else(|| missing("table"))?;
     let pair = worst(rows, By::OwnClock).ok_or_else(|| missing("pair"))?;
     let (ours, theirs) = (pair.ours.median_nanos, pair.theirs.median_nanos);
-    let governor = match line.governor {
-        "" => None,
-        name => Some(rows.iter().find(|row| row.name == name).ok_or_else(|| missing(name))?),
-    };
-    let governor = governor.map(|row| row.median_nanos);
     let least = ours.min(theirs);
     let cell = |nanos: f64| match nanos <= least {
         true => format!("**{nanos:.1}**"),
         false => format!("{nanos:.1}"),
     };
-    Ok([
-        cell(ours),
-        governor.map_or_else(String::new, cell),
-        format!("{}, {}", cell(theirs), described(limiter_of(&pair.theirs.name))),
-    ])
+    Ok([cell(ours), format!("{}, {}", cell(theirs), described(limiter_of(&pair.theirs.name)))])
 }
 
 /// Describes another limiter's row to a reader who has not seen the method.
@@ -251,13 +226,6 @@ mod tests {
         let text = wrapped(&"word ".repeat(50));
         assert!(text.lines().all(|line| line.len() <= 100) && text.lines().count() == 3, "{text}");
         assert_eq!(text.split_whitespace().count(), 50);
-    }
-
-    #[test]
-    fn a_processor_is_named_in_a_few_words() {
-        let intel = "Intel(R) Xeon(R) Processor (virtual), 2 cores, rustc 1";
-        assert_eq!(short_name(intel), "Intel Xeon");
-        assert_eq!(short_name("AMD EPYC (virtual), 2 cores, rustc 1"), "AMD EPYC");
     }
 
     #[test]
