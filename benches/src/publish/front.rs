@@ -48,40 +48,32 @@ const LINES: [Line; 5] = [
     },
 ];
 
-/// The results of a processor: the name of their folder, and every bench.
-pub(super) type Measured<'a> = (&'a str, &'a [Saved]);
-
-/// Makes the part of the README from the results of each processor.
+/// Makes the part of the README from every bench of each processor.
 ///
 /// # Errors
 ///
 /// A figure is not among the results.
-pub(super) fn part(processors: &[Measured<'_>]) -> Result<String, String> {
+pub(super) fn part(processors: &[&[Saved]]) -> Result<String, String> {
     let mut header = vec![String::new()];
     let mut rows: Vec<Vec<String>> = LINES.iter().map(|line| vec![line.label.to_owned()]).collect();
-    let mut sources = Vec::new();
-    for (folder, all) in processors {
+    for all in processors {
         let name = short_name(&find(all, CRATES)?.machine);
-        header.extend([format!("{name}: tollgate"), "fastest other".to_owned()]);
+        header.extend([
+            format!("{}: tollgate", name.trim_start_matches("AMD ")),
+            "fastest other".to_owned(),
+        ]);
         for (row, line) in rows.iter_mut().zip(&LINES) {
             row.extend(cells(all, line)?);
         }
-        sources.push(source(folder, &name, all)?);
     }
     let sentence = format!(
-        "Nanoseconds a decision by each limiter's own clock on 2 cores, medians, beside the fastest of {GOVERNOR}, other \
-         crates, maps and locks. The faster is bold. {}. [Method](benches/README.md).",
-        sources.join("; ")
+        "Median nanoseconds a decision by each limiter's own clock on 2 cores, beside the fastest of {GOVERNOR}, \
+         other crates, maps and locks. The faster is bold. [Pages by processor](benches/results/README.md), \
+         [method](benches/README.md)."
     );
-    let (_, first) = processors.first().ok_or("there are no results")?;
+    let first = processors.first().ok_or("there are no results")?;
     let table = table("", &header, &rows);
     Ok(format!("{}\n\n{table}{}\n", wrapped(&sentence), wrapped(&flooded(find(first, "flood")?)?)))
-}
-
-/// A link to a processor's page, with the date.
-fn source(folder: &str, name: &str, all: &[Saved]) -> Result<String, String> {
-    let day = find(all, CRATES)?.date.split(' ').next().unwrap_or_default();
-    Ok(format!("[{name}](benches/results/{folder}/README.md), {day}"))
 }
 
 /// The processor's name in a few words.
@@ -114,15 +106,16 @@ fn cells(all: &[Saved], line: &Line) -> Result<[String; 2], String> {
 /// Describes another limiter's row to a reader who has not seen the method.
 fn described(limiter: &str) -> &str {
     match limiter {
-        "bucket" => "a bare atomic word",
-        "bucket in papaya" => "a bare word in papaya's map",
+        "bucket" => "an atomic word",
+        "bucket in dashmap" => "a word in dashmap",
+        "bucket in papaya" => "a word in papaya's map",
         "governor, ahash" => "governor",
         "parking_lot Mutex" => "parking_lot's mutex",
         limiter => limiter,
     }
 }
 
-/// Reports how the flood changed memory, and how many requests of well-behaved keys it denied.
+/// Reports how the flood changed memory, and how many requests of steady keys it denied.
 fn flooded(flood: &Saved) -> Result<String, String> {
     let last = flood.items().find_map(|item| match item {
         Item::Text { rows, .. } => rows.last(),
@@ -139,7 +132,7 @@ fn flooded(flood: &Saved) -> Result<String, String> {
     let [keys, asked, denied] = [keys, asked, &format!("{:.0}", steady.figure)].map(thousands);
     Ok(format!(
         "A flood of {keys} new keys through a table of a million leaves memory at {megabytes} MB. Of \
-         {asked} requests of well-behaved keys, {denied} are denied meanwhile."
+         {asked} requests of steady keys, {denied} are denied meanwhile."
     ))
 }
 
@@ -230,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_missing_figure_is_an_error_and_no_empty_cell() {
-        assert!(part(&[("a", &[])]).is_err_and(|error| error.contains("versus_crates")));
+        assert!(part(&[&[]]).is_err_and(|error| error.contains("versus_crates")));
         assert!(part(&[]).is_err());
     }
 }

@@ -54,8 +54,7 @@ pub fn generate(root: &Path, readme: Option<&Path>) -> Result<Vec<Generated>, St
     files.push(Generated { path: root.join("README.md"), text: index(&processors) });
     if let Some(readme) = readme {
         let text = fs::read_to_string(readme).map_err(|error| format!("{readme:?}: {error}"))?;
-        let measured: Vec<_> =
-            processors.iter().map(|one| (one.name.as_str(), &one.all[..])).collect();
+        let measured: Vec<_> = processors.iter().map(|one| &one.all[..]).collect();
         let text = front::replaced(&text, &front::part(&measured)?)?;
         files.push(Generated { path: readme.to_owned(), text });
     }
