@@ -28,8 +28,15 @@ version = "0.0.0"
 edition = "2024"
 
 [profile.dev] # as the library's, so that the standard library is built once
-opt-level = 1
+opt-level = 2
 debug = "line-tables-only"
+lto = "off"
+codegen-units = 4
+
+[profile.dev.package."*"]
+opt-level = 0
+debug-assertions = false
+overflow-checks = false
 TOML
 cat >"$work/src/main.rs" <<'RUST'
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -1,8 +1,8 @@
 //! Slack: more slots in a small table than its capacity needs.
 //!
 //! With slack nearly every key is in the slot it prefers: 93 of 100 with four times the slots, 96 with
-//! eight times. So that slot is looked at first, and the branch is predicted. A table without slack reads the slots of a cache line without a branch, which
-//! takes two to four times the instructions.
+//! eight times. So that slot is looked at first, and the branch is predicted. A table without slack reads
+//! the slots of a cache line without a branch, which takes two to four times the instructions.
 
 /// The largest table that has slack, a part of a core's second cache.
 const SLACK_BYTES_MAX: usize = 128 << 10;
