@@ -7,6 +7,7 @@
 #   ci/full.sh --list       the stages
 #   ci/full.sh --again      forgets what has passed
 #   ci/full.sh --for 60     ends each stage after 60 seconds, which only shows that it starts
+#   ci/full.sh --keep       writes the outcome of each stage to docs/verification.md as well
 #   ci/full.sh --help       prints this
 #
 # A stage that lacks a tool is SKIPPED, which does not count as passed.
@@ -42,6 +43,7 @@ state="${CARGO_TARGET_DIR:-target}/full"
 mkdir -p "$state"
 only=()
 limit=()
+keep=no
 while [ $# -gt 0 ]; do
     arg="$1"
     shift
@@ -54,6 +56,7 @@ while [ $# -gt 0 ]; do
             exit 0
             ;;
         --again) rm -f "$state"/*.passed ;;
+        --keep) keep=yes ;;
         --for)
             if ! [[ "${1:-}" =~ ^[1-9][0-9]*$ ]]; then
                 echo 'full: --for takes a number of seconds' >&2
@@ -67,7 +70,7 @@ while [ $# -gt 0 ]; do
             exit 0
             ;;
         -*)
-            sed -n '5,10s/^# *//p' "$0" >&2
+            sed -n '5,11s/^# *//p' "$0" >&2
             exit 2
             ;;
         *) only+=("$arg") ;;
@@ -81,10 +84,29 @@ for name in ${only[@]+"${only[@]}"}; do
 done
 
 # The files that are verified: all except those that hold results.
-verified=(-- . ':!CHANGELOG.md' ':!docs/model-checking.md')
-revision="$( (git ls-tree -r HEAD | grep -vE '\s(CHANGELOG|docs/model-checking)\.md$'
+verified=(-- . ':!CHANGELOG.md' ':!docs/model-checking.md' ':!docs/verification.md')
+revision="$( (git ls-tree -r HEAD | grep -vE '\s(CHANGELOG|docs/model-checking|docs/verification)\.md$'
     git diff HEAD "${verified[@]}"
     git status --porcelain "${verified[@]}") | sha256sum | cut -c1-32)"
+
+# Writes the row of a stage to docs/verification.md, in the order of the stages. The other rows stay.
+keep_row() {
+    local page=docs/verification.md new commit machine stage rows
+    commit="$(git rev-parse --short HEAD)$(git diff --quiet HEAD "${verified[@]}" || echo +)"
+    machine="$(awk -F '[ \t]*: *' '{ field[$1] = $2 }
+        END { printf "%s, family %s, model %s", field["model name"], field["cpu family"], field["model"] }' \
+        /proc/cpuinfo), $(nproc) cores"
+    new="| $1 | $2 | $3 | ${4//|/\\|} | $(date -u +%F) | $commit | $machine |"
+    rows="$(grep -v "^| $1 |" "$page"; printf '%s\n' "$new")"
+    {
+        sed '/^|---/q' "$page"
+        for stage in "${stages[@]}"; do
+            grep "^| ${stage%%|*} |" <<<"$rows" || echo "| ${stage%%|*} | not run | | | | | |"
+        done
+    } >"$state/page.md"
+    mv "$state/page.md" "$page"
+}
+
 table="$state/table.txt"
 : >"$table"
 failed=0
@@ -115,9 +137,14 @@ for stage in "${stages[@]}"; do
         outcome=SKIPPED note="$skipped left out: $(grep -m1 SKIPPED "$log")"
     else
         outcome=passed note="$(grep -E '^(oracles|fuzz|miri|races|shared-memory|packages|newcomers|mutants|pingora|actix|reqwest|python|soak|prove|shuttle|loom|states|faults): ' "$log" | tail -1)"
+        # A stage without such a line has test results.
+        [ -n "$note" ] || note="$(awk '/^test result: ok/ { sum += $4 } END { if (sum) print sum, "tests passed" }' "$log")"
         printf '%s\n%s\n' "$revision" "$took" >"$state/$name.passed"
     fi
     printf '%-13s %-8s %8s  %s\n' "$name" "$outcome" "$took" "$note" >>"$table"
+    if [ $keep = yes ] && [ $outcome != stopped ]; then
+        keep_row "$name" "$outcome" "$took" "${note#"$name: "}"
+    fi
 done
 echo
 cat "$table"
