@@ -180,8 +180,14 @@ impl Grid {
     #[inline]
     #[must_use]
     pub fn ahead(&self, instant: u64, now: u64) -> u64 {
+        self.distance_ahead(instant, now).unwrap_or(0)
+    }
+
+    /// The same; `None` where it is behind.
+    #[inline(always)]
+    pub(super) fn distance_ahead(&self, instant: u64, now: u64) -> Option<u64> {
         let distance = instant.wrapping_sub(now) & self.mask;
-        if distance <= self.ahead_max { distance } else { 0 }
+        (distance <= self.ahead_max).then_some(distance)
     }
 
     /// The units, but no more than can be told from an instant that is behind.

@@ -220,6 +220,11 @@ impl StateMachine for LeakyQueueParams {
     }
 
     #[inline(always)]
+    fn step_by_branch(&self, word: u64, now: Tick, n: u64) -> Step {
+        self.bucket.step_by_branch(word, now, n)
+    }
+
+    #[inline(always)]
     fn permit(&self, word: u64, now: Tick, n: u64) -> Permit {
         let floor = self.bucket.grid().floor(now);
         let debt = self.bucket.debt(word, floor);

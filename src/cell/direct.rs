@@ -10,7 +10,7 @@ use super::receipt::ChargeReceipt;
 use super::ring::SlotRing;
 use super::ruling::{Request, Ruling};
 use super::state_cell::MaxAhead;
-use super::state_word::StateWord;
+use super::state_word::{Seen, StateWord};
 use crate::algo::{Refund, StateMachine, Step, Visitor};
 use crate::decision::{Decision, Denied, OutOfLine, Permit};
 use crate::sync::AtomicU64;
@@ -43,6 +43,13 @@ impl<'a> DirectCell<'a> {
         if M::RINGED { SlotRing::new(self.ring) } else { SlotRing::NONE }
     }
 
+    /// The word, if it is committed and the bucket was never reset. The bits above the state are then known: they
+    /// are zeros, and have to be neither masked out nor put back.
+    #[inline(always)]
+    fn see(self) -> Option<Seen<Head>> {
+        self.head.see_in(0)
+    }
+
     #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
     pub(crate) fn check<M: StateMachine>(self, machine: &M, now: Tick, n: u64) -> Decision {
         machine.dispatch(Check { cell: self, now, n })
@@ -50,12 +57,13 @@ impl<'a> DirectCell<'a> {
 
     #[inline(always)]
     fn decide<M: StateMachine>(self, machine: &M, request: Request) -> Decision {
-        if let Some(seen) = self.head.see()
-            && let Some(decision) = self.head.decide(seen, || self.ring::<M>(), machine, request)
+        let ring = || self.ring::<M>();
+        if let Some(seen) = self.see()
+            && let Some(decision) = self.head.decide_alone(seen, ring, machine, request)
         {
             return decision;
         }
-        let OutOfLine(ruling) = self.charge_unused(machine, request);
+        let OutOfLine(ruling) = self.charge_out_of_line(machine, request);
         ruling.explain(machine, request)
     }
 
@@ -124,10 +132,10 @@ impl<'a> DirectCell<'a> {
         self.head.revise_in(paid.generation, next);
     }
 
-    /// The bucket has not been used, or has just been reset.
+    /// The bucket has not been used, or has been reset.
     #[cold]
     #[inline(never)]
-    fn charge_unused<M: StateMachine>(
+    fn charge_out_of_line<M: StateMachine>(
         self,
         machine: &M,
         request: Request,
@@ -144,7 +152,8 @@ impl<'a> DirectCell<'a> {
             } else if M::RINGED {
                 self.stamp(seen, machine, request)
             } else {
-                self.head.commit(seen, ring, machine.fresh(request.now), machine, request)
+                let OutOfLine(ruling) = commit(self.head, seen, machine, request);
+                ruling
             };
             if let Some(ruling) = ruling {
                 return (ruling, seen.generation());
@@ -225,6 +234,20 @@ impl<'a> DirectCell<'a> {
     }
 }
 
+/// Commits an unused word that has no ring, with the request's charge. `None`: another thread has written the word.
+///
+/// Out of line: a bucket that was reset is decided in the loop around it.
+#[cold]
+#[inline(never)]
+fn commit<M: StateMachine>(
+    head: &HeadCell,
+    unused: Head,
+    machine: &M,
+    request: Request,
+) -> OutOfLine<Option<Ruling<M::View>>> {
+    OutOfLine(head.commit(unused, SlotRing::NONE, machine.fresh(request.now), machine, request))
+}
+
 /// A request for `n` cells, to be decided by the machine that is visited.
 struct Check<'a> {
     cell: DirectCell<'a>,
@@ -251,12 +274,13 @@ impl Visitor for Allow<'_> {
     fn visit<M: StateMachine>(self, machine: &M) -> bool {
         let Check { cell, now, n } = self.0;
         let request = Request { now, cells: n };
-        if let Some(seen) = cell.head.see()
-            && let Some(allowed) = cell.head.allow(seen, || cell.ring::<M>(), machine, request)
+        let ring = || cell.ring::<M>();
+        if let Some(seen) = cell.see()
+            && let Some(allowed) = cell.head.allow_alone(seen, ring, machine, request)
         {
             return allowed;
         }
-        let OutOfLine(ruling) = cell.charge_unused(machine, request);
+        let OutOfLine(ruling) = cell.charge_out_of_line(machine, request);
         ruling.is_admitted()
     }
 }

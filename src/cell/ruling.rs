@@ -1,5 +1,7 @@
 //! A request to a cell, the ruling, and the answer that is made of it.
 
+use core::marker::PhantomData;
+
 use crate::algo::{NoRing, StateMachine, Step};
 use crate::decision::Decision;
 use crate::sync::{Fault, planted};
@@ -41,8 +43,14 @@ impl Request {
         state: u64,
         view: M::View,
     ) -> (Option<u64>, Ruling<M::View>) {
+        self.rule_by(machine.step(view, self.now, self.cells), state, view)
+    }
+
+    /// The same by a step that was made on the view.
+    #[inline(always)]
+    pub(super) fn rule_by<V>(self, step: Step, state: u64, view: V) -> (Option<u64>, Ruling<V>) {
         let written = |next| (next != state).then_some(next);
-        match machine.step(view, self.now, self.cells) {
+        match step {
             Step::Admit { next } if self.cells > 0 => (Some(next), Ruling::Admitted(view)),
             Step::Admit { next } => (written(next), Ruling::Admitted(view)),
             Step::DenyCounted { next } => (written(next), Ruling::Denied(view)),
@@ -86,6 +94,8 @@ impl<V> Ruling<V> {
 pub(super) trait Answer {
     /// A first try reads only what decides, not what a decision tells.
     const BRIEF: bool;
+    /// Whether all requests ask for one state: then branches on it are predicted.
+    const OF_ONE_STATE: bool = false;
     type Out;
 
     fn of<M: StateMachine>(ruling: Ruling<M::View>, machine: &M, request: Request) -> Self::Out;
@@ -114,5 +124,19 @@ impl Answer for YesOrNo {
     #[inline(always)]
     fn of<M: StateMachine>(ruling: Ruling<M::View>, _: &M, _: Request) -> bool {
         ruling.is_admitted()
+    }
+}
+
+/// An answer about the only state that there is.
+pub(super) struct OfOneState<A>(PhantomData<A>);
+
+impl<A: Answer> Answer for OfOneState<A> {
+    const BRIEF: bool = A::BRIEF;
+    const OF_ONE_STATE: bool = true;
+    type Out = A::Out;
+
+    #[inline(always)]
+    fn of<M: StateMachine>(ruling: Ruling<M::View>, machine: &M, request: Request) -> A::Out {
+        A::of(ruling, machine, request)
     }
 }

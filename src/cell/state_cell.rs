@@ -22,7 +22,7 @@ use core::marker::PhantomData;
 
 use super::backoff::Backoff;
 use super::ring::SlotRing;
-use super::ruling::{Answer, InFull, Request, Ruling, YesOrNo};
+use super::ruling::{Answer, InFull, OfOneState, Request, Ruling, YesOrNo};
 use super::state_word::{Seen, StateWord};
 use crate::algo::{NoRing, StateMachine, Step};
 use crate::decision::{Decision, OutOfLine, Permit};
@@ -57,16 +57,6 @@ impl<W: StateWord> StateCell<W> {
     #[inline(always)]
     pub(crate) fn load(&self) -> W {
         W::from_bits(self.0.load(Ordering::Acquire))
-    }
-
-    /// The word, if it is committed.
-    #[inline(always)]
-    pub(super) fn see(&self) -> Option<Seen<W>> {
-        let word = self.load();
-        if word.is_provisional() {
-            return None;
-        }
-        Some(Seen::of(word))
     }
 
     /// The word, if its bits above the state are these.
@@ -125,6 +115,30 @@ impl<W: StateWord> StateCell<W> {
         self.answer::<M, YesOrNo>(seen, ring, machine, request)
     }
 
+    /// As [`decide`](Self::decide), where all requests ask for this word.
+    #[inline(always)]
+    pub(super) fn decide_alone<'r, M: StateMachine>(
+        &self,
+        seen: Seen<W>,
+        ring: impl Fn() -> SlotRing<'r>,
+        machine: &M,
+        request: Request,
+    ) -> Option<Decision> {
+        self.answer::<M, OfOneState<InFull>>(seen, ring, machine, request)
+    }
+
+    /// As [`allow`](Self::allow), where all requests ask for this word.
+    #[inline(always)]
+    pub(super) fn allow_alone<'r, M: StateMachine>(
+        &self,
+        seen: Seen<W>,
+        ring: impl Fn() -> SlotRing<'r>,
+        machine: &M,
+        request: Request,
+    ) -> Option<bool> {
+        self.answer::<M, OfOneState<YesOrNo>>(seen, ring, machine, request)
+    }
+
     /// Decides a request, and answers. Each path makes its answer by itself, so that the view of a first try
     /// stays in registers.
     #[inline(always)]
@@ -136,7 +150,7 @@ impl<W: StateWord> StateCell<W> {
         request: Request,
     ) -> Option<A::Out> {
         if !M::RINGED {
-            return match self.try_ringless(seen, machine, request) {
+            return match self.try_ringless::<M, A>(seen, machine, request) {
                 Ok(ruling) => Some(A::of(ruling, machine, request)),
                 Err(actual) => {
                     let (word, ring) = (seen.word(), SlotRing::NONE);
@@ -227,7 +241,7 @@ impl<W: StateWord> StateCell<W> {
 
     /// One try, where there is no ring. `Err` holds the word that another thread has written.
     #[inline(always)]
-    fn try_ringless<M: StateMachine>(
+    fn try_ringless<M: StateMachine, A: Answer>(
         &self,
         seen: Seen<W>,
         machine: &M,
@@ -235,7 +249,7 @@ impl<W: StateWord> StateCell<W> {
     ) -> Result<Ruling<M::View>, W> {
         let request = request.or_planted();
         let view = request.read(machine, seen.state);
-        self.try_view(seen, machine, request, view)
+        self.try_view::<M, A>(seen, machine, request, view)
     }
 
     /// One try to decide as most requests are decided, by little or nothing of the ring. `None`: that does not
@@ -253,7 +267,7 @@ impl<W: StateWord> StateCell<W> {
         let live = || ring_read.insert(ring()).of_generation(word.generation());
         let view = machine.read_at_once(seen.state, live, now, cells, A::BRIEF)?;
         let Some(ring) = ring_read else {
-            return Some(self.try_view(seen, machine, request, view));
+            return Some(self.try_view::<M, A>(seen, machine, request, view));
         };
         let (next, ruling) = request.rule(machine, seen.state, view);
         let note = (!A::BRIEF).then_some(cells);
@@ -263,14 +277,19 @@ impl<W: StateWord> StateCell<W> {
 
     /// Rules by a view that needed no ring, and writes the next state.
     #[inline(always)]
-    fn try_view<M: StateMachine>(
+    fn try_view<M: StateMachine, A: Answer>(
         &self,
         seen: Seen<W>,
         machine: &M,
         request: Request,
         view: M::View,
     ) -> Result<Ruling<M::View>, W> {
-        let (next, ruling) = request.rule(machine, seen.state, view);
+        let Request { now, cells } = request;
+        let step = match A::OF_ONE_STATE {
+            true => machine.step_by_branch(view, now, cells),
+            false => machine.step(view, now, cells),
+        };
+        let (next, ruling) = request.rule_by(step, seen.state, view);
         if let Some(next) = next {
             self.swap(seen.word(), seen.with_state(next))?;
         }

@@ -64,7 +64,8 @@ impl<W: StateWord> Seen<W> {
         Self { life, state, word: PhantomData }
     }
 
-    #[inline(always)]
+    /// A committed word, of which nothing was known.
+    #[cfg(test)]
     pub(super) fn of(word: W) -> Self {
         let state = word.state();
         Self::in_life(word.bits() ^ state, state)

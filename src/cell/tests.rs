@@ -151,6 +151,11 @@ fn the_loser_of_a_race_is_decided_by_the_state_that_the_winner_left() {
             cell.allow(Seen::of(first), || SlotRing::NONE, &machine, request(n))
         });
         assert_eq!((allowed, head), (Some(remaining.is_some()), after));
+        let (allowed, head) = beside(theirs, |cell, first, meanwhile| {
+            let machine = Interrupted { machine: bucket(), meanwhile };
+            cell.allow_alone(Seen::of(first), || SlotRing::NONE, &machine, request(n))
+        });
+        assert_eq!((allowed, head), (Some(remaining.is_some()), after));
         let (charge, head) = beside(theirs, |cell, first, meanwhile| {
             let machine = Interrupted { machine: bucket(), meanwhile };
             let ruling = cell.charge(first, SlotRing::NONE, &machine, request(n));
@@ -185,7 +190,9 @@ fn a_word_that_changed_hands_is_charged_no_more() {
 #[test]
 fn the_first_try_without_a_race_is_an_answer() {
     let (cell, machine) = (HeadCell::new(Head::committed(3, bucket().fresh(NOW))), bucket());
-    let decided = cell.decide(Seen::of(cell.load()), || SlotRing::NONE, &machine, request(4));
+    let decided = cell.decide(Seen::of(cell.load()), || SlotRing::NONE, &machine, request(3));
+    assert_eq!(decided.expect("no other thread").expect("free").remaining(), 2);
+    let decided = cell.decide_alone(Seen::of(cell.load()), || SlotRing::NONE, &machine, request(1));
     assert_eq!(decided.expect("no other thread").expect("free").remaining(), 1);
     assert_eq!(
         cell.allow(Seen::of(cell.load()), || SlotRing::NONE, &machine, request(2)),

@@ -63,6 +63,7 @@ impl State {
         let seen = params.read(self.word, Read(self), now, n);
         self.check_brief_read(params, seen, now, n);
         self.check_read_at_once(params, seen, now, n);
+        assert_eq!(params.step_by_branch(seen, now, n), params.step(seen, now, n));
         seen
     }
 

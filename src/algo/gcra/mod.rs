@@ -360,6 +360,36 @@ impl GcraParams {
         Self { capacity, room_for_one, burst, ..self }
     }
 
+    /// The step for `n` cells. `later` returns the TAT that they leave, for the one there is, the largest debt with
+    /// which they are left, and their cost in units; or `None`, if the debt is larger.
+    #[inline(always)]
+    fn step_from(
+        &self,
+        word: u64,
+        n: u64,
+        later: impl FnOnce(u64, u64, u64) -> Option<u64>,
+    ) -> Step {
+        let tat = TAT.of(word);
+        if n == 0 {
+            return Step::Admit { next: tat };
+        }
+        // The type says that the burst is not zero, so a request for one cell needs no comparison
+        // here.
+        if n > self.burst.get() {
+            return Step::Deny;
+        }
+        // At most the capacity, since n is at most the burst.
+        let cost = n * self.cell.get();
+        let room = if n == 1 { self.room_for_one } else { self.capacity - cost };
+        match later(tat, room, cost) {
+            None => Step::Deny,
+            Some(next) => {
+                debug_assert_eq!(next, TAT.of(next), "the TAT fits its field");
+                Step::Admit { next }
+            }
+        }
+    }
+
     /// The measurements at `now`, whose floor is `floor`, with `debt` units to drain.
     #[inline(always)]
     pub(super) fn reading(&self, now: Tick, floor: u64, debt: u64) -> Reading {
@@ -418,25 +448,24 @@ impl StateMachine for GcraParams {
 
     #[inline(always)]
     fn step(&self, word: u64, now: Tick, n: u64) -> Step {
-        let floor = self.grid.floor(now);
-        let debt = self.debt(word, floor);
-        if n == 0 {
-            return Step::Admit { next: TAT.of(word) };
-        }
-        // The type says that the burst is not zero, so a request for one cell needs no comparison
-        // here.
-        if n > self.burst.get() {
-            return Step::Deny;
-        }
-        // At most the capacity, since n is at most the burst.
-        let cost = n * self.cell.get();
-        let room = if n == 1 { self.room_for_one } else { self.capacity - cost };
-        if debt > room {
-            return Step::Deny;
-        }
-        let next = self.grid.later(floor, debt + cost);
-        debug_assert_eq!(next, TAT.of(next), "the TAT fits its field");
-        Step::Admit { next }
+        self.step_from(word, n, |tat, room, cost| {
+            let floor = self.grid.floor(now);
+            let debt = self.grid.ahead(tat, floor);
+            (debt <= room).then(|| self.grid.later(floor, debt + cost))
+        })
+    }
+
+    /// The next state of a bucket in debt does not wait for what places `now` on the grid.
+    #[inline(always)]
+    fn step_by_branch(&self, word: u64, now: Tick, n: u64) -> Step {
+        self.step_from(word, n, |tat, room, cost| {
+            let floor = self.grid.floor(now);
+            match self.grid.distance_ahead(tat, floor) {
+                Some(debt) if debt > room => None,
+                Some(_) => Some(self.grid.later(tat, cost)),
+                None => Some(self.grid.later(floor, cost)),
+            }
+        })
     }
 
     #[inline(always)]

@@ -160,6 +160,17 @@ class Gcra:
             kit.CONTEXT.require(next <= TAT.max, "the TAT fits its field")
         return Step(Or(n == 0, Not(denies)), If(n == 0, TAT.of(word), next))
 
+    def step_by_branch(self, word, now, n):
+        tat, floor = TAT.of(word), self.grid.floor(now)
+        with where(And(n != 0, n <= self.burst)):
+            cost = n * self.cell
+            room = self.capacity - cost
+        distance = tat.wrapping_sub(floor) & self.grid.mask
+        ahead = distance <= self.grid.ahead_max
+        denies = Or(n > self.burst, And(ahead, distance > room))
+        next = self.grid.later(If(ahead, tat, floor), cost)
+        return Step(Or(n == 0, Not(denies)), If(n == 0, tat, next))
+
     def debt_after(self, word, now, n):
         """The debt that a permit reports."""
         floor = self.grid.floor(now)
@@ -286,6 +297,14 @@ def any_word_grants_at_most_the_burst(at):
     idle = at.bucket.step(in_word(at.bucket.fresh(at.floor)), at.floor, at.n)
     debt = at.bucket.debt(in_word(step.next), at.floor)
     return Implies(And(step.admits, at.n != 0), And(debt.v >= at.n.v * at.bucket.cell.v, idle.admits))
+
+
+def by_branch_is_the_same(at):
+    """From any word, as above."""
+    held = number("held", 0, at.grid.field_max)
+    word = Packed({(0, PAYLOAD_BITS): held}, number("above", 0, at.bucket.above).v)
+    step, by_branch = (step(word, at.floor, at.n) for step in (at.bucket.step, at.bucket.step_by_branch))
+    return And(Iff(step.admits, by_branch.admits), Implies(step.admits, step.next == by_branch.next))
 
 
 def idle_is_absent(at):
@@ -482,6 +501,7 @@ PROPERTIES = [
     Property("writes the exact level, which never moves back and is at most the burst", each(writes_the_level)),
     Property("a charge of no cells writes the same state", each(no_cells_change_nothing)),
     Property("any word grants at most the burst", each(any_word_grants_at_most_the_burst)),
+    Property("a step by branches is the same step", each(by_branch_is_the_same)),
     Property("idle is the same as absent", each(idle_is_absent)),
     Property("whether and how long a state is idle is exact", each(idle_is_exact)),
     Property("retry_after is sufficient and minimal", each(waits_are_sufficient_and_minimal)),
@@ -519,6 +539,8 @@ FAULTS = [
           "If(n == 0, TAT.of(word), next)", "If(n == 0, self.grid.later(floor, U(0)), next)"),
     Fault("a charge that saturates below the cost", "any word grants at most the burst",
           "next = self.grid.later(floor, debt + cost)", "next = self.grid.later(floor, (debt + cost).min(self.cell))"),
+    Fault("a step by branches adds to an old TAT", "a step by branches is the same step",
+          "self.grid.later(If(ahead, tat, floor), cost)", "self.grid.later(tat, cost)"),
     Fault("a charge is added to an old TAT", "idle is the same as absent",
           "next = self.grid.later(floor, debt + cost)", "next = self.grid.later(TAT.of(word), cost)"),
     Fault("one unit of debt counts as idle", "whether and how long a state is idle is exact",

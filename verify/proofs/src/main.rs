@@ -139,7 +139,9 @@ fn stepped<M: StateMachine>(params: &M, request: &Request) -> String {
     let fresh = params.fresh(now);
     let mut published = Vec::new();
     let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
-    match params.step(view, now, n) {
+    let step = params.step(view, now, n);
+    assert_eq!(params.step_by_branch(view, now, n), step);
+    match step {
         Step::Admit { next } => {
             params.publish(view, ring, |place, content| {
                 published.push(format!("{place}:{content}"));
