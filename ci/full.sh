@@ -136,7 +136,7 @@ for stage in "${stages[@]}"; do
     elif [ "$skipped" -gt 0 ]; then
         outcome=SKIPPED note="$skipped left out: $(grep -m1 SKIPPED "$log")"
     else
-        outcome=passed note="$(grep -E '^(oracles|fuzz|miri|races|shared-memory|packages|newcomers|mutants|pingora|actix|reqwest|python|soak|prove|shuttle|loom|states|faults): ' "$log" | tail -1)"
+        outcome=passed note="$(grep -E '^(oracles|fuzz|miri|races|shared-memory|packages|newcomers|mutants|pingora|actix|reqwest|python|soak|proofs|shuttle|loom|states|faults): ' "$log" | tail -1)"
         # A stage without such a line has test results.
         [ -n "$note" ] || note="$(awk '/^test result: ok/ { sum += $4 } END { if (sum) print sum, "tests passed" }' "$log")"
         printf '%s\n%s\n' "$revision" "$took" >"$state/$name.passed"
