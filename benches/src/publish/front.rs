@@ -68,7 +68,7 @@ pub(super) fn part(processors: &[&[Saved]]) -> Result<String, String> {
     }
     let sentence = format!(
         "Median nanoseconds a decision by each limiter's own clock on 2 cores, beside the fastest of {GOVERNOR}, \
-         other crates, maps and locks. The faster is bold. [Pages by processor](benches/results/README.md), \
+         other crates, maps and locks. The faster is bold. [By processor](benches/results/README.md), \
          [method](benches/README.md)."
     );
     let first = processors.first().ok_or("there are no results")?;
@@ -108,6 +108,7 @@ fn described(limiter: &str) -> &str {
     match limiter {
         "bucket" => "an atomic word",
         "bucket in dashmap" => "a word in dashmap",
+        "bucket in scc" => "a word in scc",
         "bucket in papaya" => "a word in papaya's map",
         "governor, ahash" => "governor",
         "parking_lot Mutex" => "parking_lot's mutex",
