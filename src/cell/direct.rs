@@ -8,7 +8,7 @@
 use super::head::{Head, HeadCell};
 use super::receipt::ChargeReceipt;
 use super::ring::SlotRing;
-use super::ruling::{Request, Ruling};
+use super::ruling::{Answer, InFull, OfOneState, Request, Ruling, YesOrNo};
 use super::state_cell::MaxAhead;
 use super::state_word::{Seen, StateWord};
 use crate::algo::{Refund, StateMachine, Step, Visitor};
@@ -56,15 +56,15 @@ impl<'a> DirectCell<'a> {
     }
 
     #[inline(always)]
-    fn decide<M: StateMachine>(self, machine: &M, request: Request) -> Decision {
+    fn answer<M: StateMachine, A: Answer>(self, machine: &M, request: Request) -> A::Out {
         let ring = || self.ring::<M>();
         if let Some(seen) = self.see()
-            && let Some(decision) = self.head.decide_alone(seen, ring, machine, request)
+            && let Some(answer) = self.head.answer::<M, OfOneState<A>>(seen, ring, machine, request)
         {
-            return decision;
+            return answer;
         }
         let OutOfLine(ruling) = self.charge_out_of_line(machine, request);
-        ruling.explain(machine, request)
+        A::of(ruling, machine, request)
     }
 
     /// Admits `n` cells if a first try does; `None`: the caller decides anew.
@@ -260,7 +260,7 @@ impl Visitor for Check<'_> {
 
     #[inline(always)]
     fn visit<M: StateMachine>(self, machine: &M) -> Decision {
-        self.cell.decide(machine, Request { now: self.now, cells: self.n })
+        self.cell.answer::<M, InFull>(machine, Request { now: self.now, cells: self.n })
     }
 }
 
@@ -273,15 +273,7 @@ impl Visitor for Allow<'_> {
     #[inline(always)]
     fn visit<M: StateMachine>(self, machine: &M) -> bool {
         let Check { cell, now, n } = self.0;
-        let request = Request { now, cells: n };
-        let ring = || cell.ring::<M>();
-        if let Some(seen) = cell.see()
-            && let Some(allowed) = cell.head.allow_alone(seen, ring, machine, request)
-        {
-            return allowed;
-        }
-        let OutOfLine(ruling) = cell.charge_out_of_line(machine, request);
-        ruling.is_admitted()
+        cell.answer::<M, YesOrNo>(machine, Request { now, cells: n })
     }
 }
 

@@ -22,7 +22,7 @@ use core::marker::PhantomData;
 
 use super::backoff::Backoff;
 use super::ring::SlotRing;
-use super::ruling::{Answer, InFull, OfOneState, Request, Ruling, YesOrNo};
+use super::ruling::{Answer, InFull, Request, Ruling, YesOrNo};
 use super::state_word::{Seen, StateWord};
 use crate::algo::{NoRing, StateMachine, Step};
 use crate::decision::{Decision, OutOfLine, Permit};
@@ -115,34 +115,10 @@ impl<W: StateWord> StateCell<W> {
         self.answer::<M, YesOrNo>(seen, ring, machine, request)
     }
 
-    /// As [`decide`](Self::decide), where all requests ask for this word.
-    #[inline(always)]
-    pub(super) fn decide_alone<'r, M: StateMachine>(
-        &self,
-        seen: Seen<W>,
-        ring: impl Fn() -> SlotRing<'r>,
-        machine: &M,
-        request: Request,
-    ) -> Option<Decision> {
-        self.answer::<M, OfOneState<InFull>>(seen, ring, machine, request)
-    }
-
-    /// As [`allow`](Self::allow), where all requests ask for this word.
-    #[inline(always)]
-    pub(super) fn allow_alone<'r, M: StateMachine>(
-        &self,
-        seen: Seen<W>,
-        ring: impl Fn() -> SlotRing<'r>,
-        machine: &M,
-        request: Request,
-    ) -> Option<bool> {
-        self.answer::<M, OfOneState<YesOrNo>>(seen, ring, machine, request)
-    }
-
     /// Decides a request, and answers. Each path makes its answer by itself, so that the view of a first try
     /// stays in registers.
     #[inline(always)]
-    fn answer<'r, M: StateMachine, A: Answer>(
+    pub(super) fn answer<'r, M: StateMachine, A: Answer>(
         &self,
         seen: Seen<W>,
         ring: impl Fn() -> SlotRing<'r>,

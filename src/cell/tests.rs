@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::fmt;
 
+use super::ruling::{InFull, OfOneState, YesOrNo};
 use super::{CompactCell, CompactWord, Fingerprint, Head, HeadCell};
 use super::{MaxAhead, Request, Seen, SlotRing, StateWord};
 use crate::algo::sealed::Sealed;
@@ -153,7 +154,8 @@ fn the_loser_of_a_race_is_decided_by_the_state_that_the_winner_left() {
         assert_eq!((allowed, head), (Some(remaining.is_some()), after));
         let (allowed, head) = beside(theirs, |cell, first, meanwhile| {
             let machine = Interrupted { machine: bucket(), meanwhile };
-            cell.allow_alone(Seen::of(first), || SlotRing::NONE, &machine, request(n))
+            let seen = Seen::of(first);
+            cell.answer::<_, OfOneState<YesOrNo>>(seen, || SlotRing::NONE, &machine, request(n))
         });
         assert_eq!((allowed, head), (Some(remaining.is_some()), after));
         let (charge, head) = beside(theirs, |cell, first, meanwhile| {
@@ -192,7 +194,9 @@ fn the_first_try_without_a_race_is_an_answer() {
     let (cell, machine) = (HeadCell::new(Head::committed(3, bucket().fresh(NOW))), bucket());
     let decided = cell.decide(Seen::of(cell.load()), || SlotRing::NONE, &machine, request(3));
     assert_eq!(decided.expect("no other thread").expect("free").remaining(), 2);
-    let decided = cell.decide_alone(Seen::of(cell.load()), || SlotRing::NONE, &machine, request(1));
+    let seen = Seen::of(cell.load());
+    let decided =
+        cell.answer::<_, OfOneState<InFull>>(seen, || SlotRing::NONE, &machine, request(1));
     assert_eq!(decided.expect("no other thread").expect("free").remaining(), 1);
     assert_eq!(
         cell.allow(Seen::of(cell.load()), || SlotRing::NONE, &machine, request(2)),
