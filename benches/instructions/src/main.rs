@@ -22,12 +22,14 @@ use tollgate::{
 /// A kind of decision, and the function that makes `count` of them.
 type Kind = (&'static str, fn(usize));
 
-const KINDS: [Kind; 37] = [
+const KINDS: [Kind; 39] = [
     ("loop-alone", |count| decide(count, KEYS, STEP_NANOS, START_NANOS, |_, _| true)),
     ("direct-gcra-admit", direct_admit),
     ("direct-gcra-deny", direct_deny),
+    ("direct-gcra-call", direct_call),
     ("keyed-gcra-admit", keyed_admit),
     ("keyed-gcra-deny", keyed_deny),
+    ("keyed-gcra-call", keyed_call),
     ("keyed-gcra-peek", keyed_peek),
     ("keyed-gcra-claim", keyed_claim),
     ("keyed-gcra-batch", keyed_batch),
@@ -125,6 +127,16 @@ fn direct_deny(count: usize) {
     decide(count, KEYS, STEP_NANOS, START_NANOS, |_, now| gate.ask().at(now).check().is_ok());
 }
 
+/// A function of a program that decides at one place. It is called, and has to save the registers that it uses.
+fn direct_call(count: usize) {
+    #[inline(never)]
+    fn is_admitted(gate: &Direct<Gcra, ManualClock>, now: Tick) -> bool {
+        gate.ask().at(now).check().is_ok()
+    }
+    let gate = direct(roomy());
+    decide(count, KEYS, STEP_NANOS, START_NANOS, |_, now| is_admitted(&gate, now));
+}
+
 fn keyed<A: Algorithm>(quota: Quota, algorithm: A, keys: usize) -> Limiter<u64, A, ManualClock> {
     let builder = Limiter::builder(quota).algorithm(algorithm).clock(ManualClock::new());
     builder.capacity(keys as u64).hash_seed(7).build().expect("in range")
@@ -155,6 +167,16 @@ fn keyed_admit(count: usize) {
 fn keyed_deny(count: usize) {
     let gate = filled(black_box(Quota::per_hour(1)));
     checked(&gate, count);
+}
+
+/// As [`direct_call`], with keys.
+fn keyed_call(count: usize) {
+    #[inline(never)]
+    fn is_admitted(gate: &Limiter<u64, Gcra, ManualClock>, key: &u64, now: Tick) -> bool {
+        gate.ask(key).at(now).check().is_ok()
+    }
+    let gate = filled(roomy());
+    decide(count, KEYS, STEP_NANOS, START_NANOS, |key, now| is_admitted(&gate, key, now));
 }
 
 fn keyed_peek(count: usize) {
