@@ -109,7 +109,7 @@ fn described(limiter: &str) -> &str {
         "bucket" => "an atomic word",
         "bucket in dashmap" => "a word in dashmap",
         "bucket in scc" => "a word in scc",
-        "bucket in papaya" => "a word in papaya's map",
+        "bucket in papaya" => "a word in papaya",
         "governor, ahash" => "governor",
         "parking_lot Mutex" => "parking_lot's mutex",
         limiter => limiter,
