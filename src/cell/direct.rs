@@ -5,14 +5,16 @@
 //! `loom-tests/tests/decide.rs` and `windows.rs`, run by `ci/check.sh loom`: these models share a bucket
 //! without keys between threads.
 
+use core::marker::PhantomData;
+
 use super::head::{Head, HeadCell};
 use super::receipt::ChargeReceipt;
 use super::ring::SlotRing;
-use super::ruling::{Answer, InFull, OfOneState, Request, Ruling, YesOrNo};
+use super::ruling::{Answer, OfOneState, Request, Ruling};
 use super::state_cell::MaxAhead;
 use super::state_word::{Seen, StateWord};
 use crate::algo::{Refund, StateMachine, Step, Visitor};
-use crate::decision::{Decision, Denied, OutOfLine, Permit};
+use crate::decision::{Decision, Denied, Permit};
 use crate::sync::AtomicU64;
 use crate::time::Tick;
 
@@ -50,33 +52,31 @@ impl<'a> DirectCell<'a> {
         self.head.see_in(0)
     }
 
-    #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
-    pub(crate) fn check<M: StateMachine>(self, machine: &M, now: Tick, n: u64) -> Decision {
-        machine.dispatch(Check { cell: self, now, n })
+    /// Answers a request for `n` cells.
+    pub(crate) fn answer<M: StateMachine, A: Answer>(
+        self,
+        machine: &M,
+        now: Tick,
+        n: u64,
+    ) -> A::Out {
+        machine.dispatch(Charge { cell: self, now, n, answer: PhantomData::<A> })
     }
 
-    #[inline(always)]
-    fn answer<M: StateMachine, A: Answer>(self, machine: &M, request: Request) -> A::Out {
-        let ring = || self.ring::<M>();
-        if let Some(seen) = self.see()
-            && let Some(answer) = self.head.answer::<M, OfOneState<A>>(seen, ring, machine, request)
-        {
-            return answer;
-        }
-        let OutOfLine(ruling) = self.charge_out_of_line(machine, request);
-        A::of(ruling, machine, request)
+    /// The same, by one try. `None`: nothing was decided, and the caller decides anew.
+    #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
+    pub(crate) fn answer_at_once<M: StateMachine, A: Answer>(
+        self,
+        machine: &M,
+        now: Tick,
+        n: u64,
+    ) -> Option<A::Out> {
+        machine.dispatch(AtOnce(Charge { cell: self, now, n, answer: PhantomData::<A> }))
     }
 
     /// Admits `n` cells if a first try does; `None`: the caller decides anew.
     #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
     pub(crate) fn admit<M: StateMachine>(self, machine: &M, now: Tick, n: u64) -> Option<Permit> {
-        machine.dispatch(Admit(Check { cell: self, now, n }))
-    }
-
-    /// As [`check`](Self::check), for a caller that needs only yes or no.
-    #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
-    pub(crate) fn allow<M: StateMachine>(self, machine: &M, now: Tick, n: u64) -> bool {
-        machine.dispatch(Allow(Check { cell: self, now, n }))
+        machine.dispatch(Admit { cell: self, now, n })
     }
 
     /// Charges `n` cells so that they can be refunded.
@@ -132,17 +132,6 @@ impl<'a> DirectCell<'a> {
         self.head.revise_in(paid.generation, next);
     }
 
-    /// The bucket has not been used, or has been reset.
-    #[cold]
-    #[inline(never)]
-    fn charge_out_of_line<M: StateMachine>(
-        self,
-        machine: &M,
-        request: Request,
-    ) -> OutOfLine<Ruling<M::View>> {
-        OutOfLine(self.rule(machine, request).0)
-    }
-
     /// The ruling, and the generation of the word that it was made on.
     fn rule<M: StateMachine>(self, machine: &M, request: Request) -> (Ruling<M::View>, u64) {
         loop {
@@ -152,8 +141,8 @@ impl<'a> DirectCell<'a> {
             } else if M::RINGED {
                 self.stamp(seen, machine, request)
             } else {
-                let OutOfLine(ruling) = commit(self.head, seen, machine, request);
-                ruling
+                let fresh = machine.fresh(request.now);
+                self.head.commit(seen, SlotRing::NONE, fresh, machine, request)
             };
             if let Some(ruling) = ruling {
                 return (ruling, seen.generation());
@@ -234,58 +223,53 @@ impl<'a> DirectCell<'a> {
     }
 }
 
-/// Commits an unused word that has no ring, with the request's charge. `None`: another thread has written the word.
-///
-/// Out of line: a bucket that was reset is decided in the loop around it.
-#[cold]
-#[inline(never)]
-fn commit<M: StateMachine>(
-    head: &HeadCell,
-    unused: Head,
-    machine: &M,
-    request: Request,
-) -> OutOfLine<Option<Ruling<M::View>>> {
-    OutOfLine(head.commit(unused, SlotRing::NONE, machine.fresh(request.now), machine, request))
+/// A request for `n` cells, to be answered by the machine that is visited.
+struct Charge<'a, A> {
+    cell: DirectCell<'a>,
+    now: Tick,
+    n: u64,
+    answer: PhantomData<A>,
 }
 
-/// A request for `n` cells, to be decided by the machine that is visited.
-struct Check<'a> {
+impl<A: Answer> Visitor for Charge<'_, A> {
+    type Out = A::Out;
+
+    #[inline(always)]
+    fn visit<M: StateMachine>(self, machine: &M) -> A::Out {
+        let request = Request { now: self.now, cells: self.n };
+        let (ruling, _) = self.cell.rule(machine, request);
+        A::of(ruling, machine, request)
+    }
+}
+
+/// The same, answered by a first try or not at all.
+struct AtOnce<'a, A>(Charge<'a, A>);
+
+impl<A: Answer> Visitor for AtOnce<'_, A> {
+    type Out = Option<A::Out>;
+
+    #[inline(always)]
+    fn visit<M: StateMachine>(self, machine: &M) -> Option<A::Out> {
+        let Charge { cell, now, n, .. } = self.0;
+        let (seen, ring) = (cell.see()?, || cell.ring::<M>());
+        let request = Request { now, cells: n };
+        cell.head.answer_at_once::<M, OfOneState<A>>(seen, ring, machine, request)
+    }
+}
+
+/// A request for `n` cells, to be admitted by a first try or not at all.
+struct Admit<'a> {
     cell: DirectCell<'a>,
     now: Tick,
     n: u64,
 }
-
-impl Visitor for Check<'_> {
-    type Out = Decision;
-
-    #[inline(always)]
-    fn visit<M: StateMachine>(self, machine: &M) -> Decision {
-        self.cell.answer::<M, InFull>(machine, Request { now: self.now, cells: self.n })
-    }
-}
-
-/// The same, answered by yes or no.
-struct Allow<'a>(Check<'a>);
-
-impl Visitor for Allow<'_> {
-    type Out = bool;
-
-    #[inline(always)]
-    fn visit<M: StateMachine>(self, machine: &M) -> bool {
-        let Check { cell, now, n } = self.0;
-        cell.answer::<M, YesOrNo>(machine, Request { now, cells: n })
-    }
-}
-
-/// The same, admitted by a first try or not at all.
-struct Admit<'a>(Check<'a>);
 
 impl Visitor for Admit<'_> {
     type Out = Option<Permit>;
 
     #[inline(always)]
     fn visit<M: StateMachine>(self, machine: &M) -> Option<Permit> {
-        let Check { cell, now, n } = self.0;
+        let Self { cell, now, n } = self;
         let seen = cell.head.load();
         match seen.is_provisional() {
             true => None,

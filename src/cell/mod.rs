@@ -26,6 +26,6 @@ pub(crate) use direct::DirectCell;
 pub(crate) use head::{GENERATION_BITS, Head, HeadCell};
 pub(crate) use receipt::ChargeReceipt;
 pub(crate) use ring::SlotRing;
-pub(crate) use ruling::{Request, Ruling};
+pub(crate) use ruling::{Answer, InFull, Request, Ruling, YesOrNo};
 pub(crate) use state_cell::{MaxAhead, StateCell};
 pub(crate) use state_word::{Seen, StateWord};

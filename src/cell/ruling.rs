@@ -90,8 +90,8 @@ impl<V> Ruling<V> {
     }
 }
 
-/// An answer that is made of a ruling.
-pub(super) trait Answer {
+/// How a request is answered: by a [whole decision](InFull), or by [yes or no](YesOrNo).
+pub(crate) trait Answer {
     /// A first try reads only what decides, not what a decision tells.
     const BRIEF: bool;
     /// Whether all requests ask for one state: then branches on it are predicted.
@@ -99,10 +99,14 @@ pub(super) trait Answer {
     type Out;
 
     fn of<M: StateMachine>(ruling: Ruling<M::View>, machine: &M, request: Request) -> Self::Out;
+
+    fn of_decision(decision: Decision) -> Self::Out;
+
+    fn is_admitted(answer: &Self::Out) -> bool;
 }
 
 /// The whole decision.
-pub(super) struct InFull;
+pub(crate) struct InFull;
 
 impl Answer for InFull {
     const BRIEF: bool = false;
@@ -112,10 +116,20 @@ impl Answer for InFull {
     fn of<M: StateMachine>(ruling: Ruling<M::View>, machine: &M, request: Request) -> Decision {
         ruling.explain(machine, request)
     }
+
+    #[inline(always)]
+    fn of_decision(decision: Decision) -> Decision {
+        decision
+    }
+
+    #[inline(always)]
+    fn is_admitted(answer: &Decision) -> bool {
+        answer.is_ok()
+    }
 }
 
 /// Whether it is admitted.
-pub(super) struct YesOrNo;
+pub(crate) struct YesOrNo;
 
 impl Answer for YesOrNo {
     const BRIEF: bool = true;
@@ -124,6 +138,16 @@ impl Answer for YesOrNo {
     #[inline(always)]
     fn of<M: StateMachine>(ruling: Ruling<M::View>, _: &M, _: Request) -> bool {
         ruling.is_admitted()
+    }
+
+    #[inline(always)]
+    fn of_decision(decision: Decision) -> bool {
+        decision.is_ok()
+    }
+
+    #[inline(always)]
+    fn is_admitted(answer: &bool) -> bool {
+        *answer
     }
 }
 
@@ -138,5 +162,15 @@ impl<A: Answer> Answer for OfOneState<A> {
     #[inline(always)]
     fn of<M: StateMachine>(ruling: Ruling<M::View>, machine: &M, request: Request) -> A::Out {
         A::of(ruling, machine, request)
+    }
+
+    #[inline(always)]
+    fn of_decision(decision: Decision) -> A::Out {
+        A::of_decision(decision)
+    }
+
+    #[inline(always)]
+    fn is_admitted(answer: &A::Out) -> bool {
+        A::is_admitted(answer)
     }
 }

@@ -22,10 +22,10 @@ use core::marker::PhantomData;
 
 use super::backoff::Backoff;
 use super::ring::SlotRing;
-use super::ruling::{Answer, InFull, Request, Ruling, YesOrNo};
+use super::ruling::{Answer, InFull, Request, Ruling};
 use super::state_word::{Seen, StateWord};
 use crate::algo::{NoRing, StateMachine, Step};
-use crate::decision::{Decision, OutOfLine, Permit};
+use crate::decision::{OutOfLine, Permit};
 use crate::sync::{AtomicU64, Fault, Ordering, planted};
 
 /// How many cells may be charged ahead.
@@ -86,64 +86,50 @@ impl<W: StateWord> StateCell<W> {
         }
     }
 
-    /// Decides a request on a committed word, as last seen, and its ring. `None`: the word has
-    /// changed hands.
+    /// Answers a request on a committed word, as last seen, and its ring, by a first try. `Ok(None)`: the word
+    /// has changed hands. `Err` holds the word that another thread has written, for
+    /// [`charge_again`](Self::charge_again).
     ///
     /// A denial, and a charge of nothing, write nothing. Lock-free, not wait-free: a lost race
     /// means that another thread's charge succeeded.
+    ///
+    /// Each path makes its answer by itself, so that the view of a first try stays in registers.
     #[inline(always)]
-    pub(crate) fn decide<'r, M: StateMachine>(
+    pub(crate) fn try_answer<'r, M: StateMachine, A: Answer>(
         &self,
         seen: Seen<W>,
         ring: impl Fn() -> SlotRing<'r>,
         machine: &M,
         request: Request,
-    ) -> Option<Decision> {
-        self.answer::<M, InFull>(seen, ring, machine, request)
+    ) -> Result<Option<A::Out>, W> {
+        let ruling = match M::RINGED {
+            false => Some(self.try_ringless::<M, A>(seen, machine, request)?),
+            true => self.try_at_once::<M, A>(seen, &ring, machine, request).transpose()?,
+        };
+        if let Some(ruling) = ruling {
+            return Ok(Some(A::of(ruling, machine, request)));
+        }
+        let OutOfLine(answer) =
+            self.answer_out_of_line::<M, A>(seen.word(), ring(), machine, request);
+        Ok(answer)
     }
 
-    /// As [`decide`](Self::decide), for a caller that needs only yes or no: a first try reads only
-    /// what decides.
+    /// The same for a caller that decides anew, out of line, if this is `None`: another thread has written the
+    /// word.
     #[inline(always)]
-    pub(crate) fn allow<'r, M: StateMachine>(
-        &self,
-        seen: Seen<W>,
-        ring: impl Fn() -> SlotRing<'r>,
-        machine: &M,
-        request: Request,
-    ) -> Option<bool> {
-        self.answer::<M, YesOrNo>(seen, ring, machine, request)
-    }
-
-    /// Decides a request, and answers. Each path makes its answer by itself, so that the view of a first try
-    /// stays in registers.
-    #[inline(always)]
-    pub(super) fn answer<'r, M: StateMachine, A: Answer>(
+    pub(super) fn answer_at_once<'r, M: StateMachine, A: Answer>(
         &self,
         seen: Seen<W>,
         ring: impl Fn() -> SlotRing<'r>,
         machine: &M,
         request: Request,
     ) -> Option<A::Out> {
-        if !M::RINGED {
-            return match self.try_ringless::<M, A>(seen, machine, request) {
-                Ok(ruling) => Some(A::of(ruling, machine, request)),
-                Err(actual) => {
-                    let (word, ring) = (seen.word(), SlotRing::NONE);
-                    self.answer_again::<M, A>(word, actual, ring, machine, request)
-                }
-            };
+        let answer = self.try_answer::<M, A>(seen, ring, machine, request);
+        if answer.is_err() {
+            let mut backoff = Backoff::FIRST;
+            backoff.pause();
         }
-        let word = seen.word();
-        match self.try_at_once::<M, A>(seen, &ring, machine, request) {
-            Some(Ok(ruling)) => Some(A::of(ruling, machine, request)),
-            Some(Err(actual)) => self.answer_again::<M, A>(word, actual, ring(), machine, request),
-            None => {
-                let OutOfLine(answer) =
-                    self.answer_out_of_line::<M, A>(word, ring(), machine, request);
-                answer
-            }
-        }
+        answer.ok()?
     }
 
     /// Answers by all of the ring that counts. Out of line: the usual decisions have the registers to
@@ -158,25 +144,14 @@ impl<W: StateWord> StateCell<W> {
     ) -> OutOfLine<Option<A::Out>> {
         OutOfLine(match self.try_charge::<M, A>(word, ring, machine, request) {
             Ok(ruling) => Some(A::of(ruling, machine, request)),
-            Err(actual) => self.answer_again::<M, A>(word, actual, ring, machine, request),
+            Err(actual) => {
+                let OutOfLine(ruling) = self.charge_again(word, actual, ring, machine, request);
+                ruling.map(|ruling| A::of(ruling, machine, request))
+            }
         })
     }
 
-    /// Answers after a lost race.
-    #[inline(always)]
-    fn answer_again<M: StateMachine, A: Answer>(
-        &self,
-        first: W,
-        actual: W,
-        ring: SlotRing<'_>,
-        machine: &M,
-        request: Request,
-    ) -> Option<A::Out> {
-        let OutOfLine(ruling) = self.charge_again(first, actual, ring, machine, request);
-        ruling.map(|ruling| A::of(ruling, machine, request))
-    }
-
-    /// As [`decide`](Self::decide), for a caller that explains the ruling itself.
+    /// Decides a request on a committed word, as last seen, and its ring. `None`: the word has changed hands.
     #[inline(always)]
     pub(crate) fn charge<M: StateMachine>(
         &self,
@@ -413,7 +388,7 @@ impl<W: StateWord> StateCell<W> {
     /// The retry loop, after a first try on `first` has lost a race to `word`.
     #[cold]
     #[inline(never)]
-    fn charge_again<M: StateMachine>(
+    pub(crate) fn charge_again<M: StateMachine>(
         &self,
         first: W,
         mut word: W,

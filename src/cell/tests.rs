@@ -3,12 +3,12 @@
 use core::time::Duration;
 use std::fmt;
 
-use super::ruling::{InFull, OfOneState, YesOrNo};
+use super::ruling::{Answer, InFull, OfOneState, YesOrNo};
 use super::{CompactCell, CompactWord, Fingerprint, Head, HeadCell};
 use super::{MaxAhead, Request, Seen, SlotRing, StateWord};
 use crate::algo::sealed::Sealed;
 use crate::algo::{Algorithm, Grid, Liveness, NoRing, Ring, StateMachine, Step};
-use crate::decision::{Denied, Permit};
+use crate::decision::{Denied, OutOfLine, Permit};
 use crate::sync::AtomicU64;
 use crate::time::Tick;
 use crate::{Gcra, Quota, SlidingLog};
@@ -126,6 +126,23 @@ fn request(cells: u64) -> Request {
     Request { now: NOW, cells }
 }
 
+/// Answers by a first try, and after a lost race by the next ones.
+fn answer<A: Answer>(
+    cell: &HeadCell,
+    first: Head,
+    ring: SlotRing<'_>,
+    machine: &impl StateMachine,
+    request: Request,
+) -> Option<A::Out> {
+    match cell.try_answer::<_, A>(Seen::of(first), || ring, machine, request) {
+        Ok(answer) => answer,
+        Err(actual) => {
+            let OutOfLine(ruling) = cell.charge_again(first, actual, ring, machine, request);
+            ruling.map(|ruling| A::of(ruling, machine, request))
+        }
+    }
+}
+
 /// A head in generation 3, which another thread replaces by `theirs` as soon as it was read.
 fn beside<T>(theirs: Head, decide: impl Fn(&HeadCell, Head, &(dyn Fn() + Sync)) -> T) -> (T, Head) {
     let first = Head::committed(3, bucket().fresh(NOW));
@@ -143,19 +160,18 @@ fn the_loser_of_a_race_is_decided_by_the_state_that_the_winner_left() {
     for (n, remaining, after) in [(1, Some(0), both), (2, None, theirs)] {
         let (decided, head) = beside(theirs, |cell, first, meanwhile| {
             let machine = Interrupted { machine: bucket(), meanwhile };
-            cell.decide(Seen::of(first), || SlotRing::NONE, &machine, request(n))
+            answer::<InFull>(cell, first, SlotRing::NONE, &machine, request(n))
         });
         let decided = decided.expect("the key is still there");
         assert_eq!((decided.ok().map(|permit| permit.remaining()), head), (remaining, after));
         let (allowed, head) = beside(theirs, |cell, first, meanwhile| {
             let machine = Interrupted { machine: bucket(), meanwhile };
-            cell.allow(Seen::of(first), || SlotRing::NONE, &machine, request(n))
+            answer::<YesOrNo>(cell, first, SlotRing::NONE, &machine, request(n))
         });
         assert_eq!((allowed, head), (Some(remaining.is_some()), after));
         let (allowed, head) = beside(theirs, |cell, first, meanwhile| {
             let machine = Interrupted { machine: bucket(), meanwhile };
-            let seen = Seen::of(first);
-            cell.answer::<_, OfOneState<YesOrNo>>(seen, || SlotRing::NONE, &machine, request(n))
+            answer::<OfOneState<YesOrNo>>(cell, first, SlotRing::NONE, &machine, request(n))
         });
         assert_eq!((allowed, head), (Some(remaining.is_some()), after));
         let (charge, head) = beside(theirs, |cell, first, meanwhile| {
@@ -182,8 +198,8 @@ fn a_word_that_changed_hands_is_charged_no_more() {
         let (decided, head) = beside(theirs, |cell, first, meanwhile| {
             let machine = Interrupted { machine: bucket(), meanwhile };
             let decided =
-                cell.decide(Seen::of(first), || SlotRing::NONE, &machine, request(1)).is_some();
-            (decided, cell.allow(Seen::of(first), || SlotRing::NONE, &machine, request(1)))
+                answer::<InFull>(cell, first, SlotRing::NONE, &machine, request(1)).is_some();
+            (decided, answer::<YesOrNo>(cell, first, SlotRing::NONE, &machine, request(1)))
         });
         assert_eq!((decided, head), ((false, None), theirs));
     }
@@ -192,18 +208,17 @@ fn a_word_that_changed_hands_is_charged_no_more() {
 #[test]
 fn the_first_try_without_a_race_is_an_answer() {
     let (cell, machine) = (HeadCell::new(Head::committed(3, bucket().fresh(NOW))), bucket());
-    let decided = cell.decide(Seen::of(cell.load()), || SlotRing::NONE, &machine, request(3));
+    let decided = answer::<InFull>(&cell, cell.load(), SlotRing::NONE, &machine, request(3));
     assert_eq!(decided.expect("no other thread").expect("free").remaining(), 2);
-    let seen = Seen::of(cell.load());
     let decided =
-        cell.answer::<_, OfOneState<InFull>>(seen, || SlotRing::NONE, &machine, request(1));
+        answer::<OfOneState<InFull>>(&cell, cell.load(), SlotRing::NONE, &machine, request(1));
     assert_eq!(decided.expect("no other thread").expect("free").remaining(), 1);
     assert_eq!(
-        cell.allow(Seen::of(cell.load()), || SlotRing::NONE, &machine, request(2)),
+        answer::<YesOrNo>(&cell, cell.load(), SlotRing::NONE, &machine, request(2)),
         Some(false)
     );
     assert_eq!(
-        cell.allow(Seen::of(cell.load()), || SlotRing::NONE, &machine, request(1)),
+        answer::<YesOrNo>(&cell, cell.load(), SlotRing::NONE, &machine, request(1)),
         Some(true)
     );
     assert_eq!(cell.load(), Head::committed(3, charged(&bucket(), 5)));
@@ -254,7 +269,7 @@ fn a_ring_that_was_read_beside_a_head_that_advanced_is_read_again() {
     let cell = HeadCell::new(fresh);
     let theirs = || {
         if cell.load() == fresh {
-            assert_eq!(cell.allow(Seen::of(fresh), || ring, &log, request(2)), Some(true));
+            assert_eq!(answer::<YesOrNo>(&cell, fresh, ring, &log, request(2)), Some(true));
         }
     };
     let machine = Interrupted { machine: log.clone(), meanwhile: &theirs };
@@ -265,13 +280,12 @@ fn a_ring_that_was_read_beside_a_head_that_advanced_is_read_again() {
     let (ring, cell) = (SlotRing::new(&words), HeadCell::new(fresh));
     let theirs = || {
         if cell.load() == fresh {
-            assert_eq!(cell.allow(Seen::of(fresh), || ring, &log, request(2)), Some(true));
+            assert_eq!(answer::<YesOrNo>(&cell, fresh, ring, &log, request(2)), Some(true));
         }
     };
     let machine = Interrupted { machine: log.clone(), meanwhile: &theirs };
-    let decided = cell
-        .decide(Seen::of(fresh), || ring, &machine, request(0))
-        .expect("the key is still there");
+    let decided =
+        answer::<InFull>(&cell, fresh, ring, &machine, request(0)).expect("the key is still there");
     assert_eq!(decided.expect("nothing was asked for").remaining(), 0);
 }
 
@@ -280,14 +294,14 @@ fn a_denial_on_a_ring_that_changed_hands_is_no_answer() {
     let (log, words) = log();
     let ring = SlotRing::new(&words);
     let cell = HeadCell::new(Head::committed(3, log.fresh(NOW)));
-    assert_eq!(cell.allow(Seen::of(cell.load()), || ring, &log, request(2)), Some(true));
+    assert_eq!(answer::<YesOrNo>(&cell, cell.load(), ring, &log, request(2)), Some(true));
     let full = cell.load();
     let others = Head::committed(4, log.fresh(NOW));
     let theirs = || {
         let _ = cell.swap(full, others);
     };
     let machine = Interrupted { machine: log.clone(), meanwhile: &theirs };
-    assert!(cell.decide(Seen::of(full), || ring, &machine, request(1)).is_none());
+    assert!(answer::<InFull>(&cell, full, ring, &machine, request(1)).is_none());
     assert_eq!(cell.load(), others);
 }
 

@@ -4,7 +4,7 @@ use core::hash::Hash;
 use core::time::Duration;
 
 use crate::algo::{Algorithm, StateMachine};
-use crate::cell::Request;
+use crate::cell::{InFull, Request, YesOrNo};
 use crate::decision::Decision;
 use crate::limiter::Limiter;
 use crate::limiter::direct::Direct;
@@ -187,8 +187,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
             return gate.decide_within(gate.or_own(plan), probe, request, max_delay);
         }
         match at {
-            None => gate.decide_now(plan, key, cells),
-            Some(now) => gate.decide_at(plan, key, cells, now),
+            None => gate.answer_now::<InFull>(plan, key, cells),
+            Some(now) => gate.answer_at::<InFull>(plan, key, cells, now),
         }
     }
 
@@ -210,8 +210,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
             return self.check().is_ok();
         }
         match at {
-            None => gate.allow_now(plan, key, cells),
-            Some(now) => gate.allow_at(plan, key, cells, now),
+            None => gate.answer_now::<YesOrNo>(plan, key, cells),
+            Some(now) => gate.answer_at::<YesOrNo>(plan, key, cells, now),
         }
     }
 
@@ -289,8 +289,8 @@ impl<A: Algorithm, C: Clock> Ask<'_, '_, Direct<A, C>> {
             return gate.decide_within(cells, gate.or_now(at), max_delay);
         }
         match at {
-            None => gate.decide_now(cells),
-            Some(now) => gate.decide_at(cells, now),
+            None => gate.answer_now::<InFull>(cells),
+            Some(now) => gate.answer_at::<InFull>(cells, now),
         }
     }
 
@@ -310,8 +310,8 @@ impl<A: Algorithm, C: Clock> Ask<'_, '_, Direct<A, C>> {
             return self.check().is_ok();
         }
         match at {
-            None => gate.allow_now(cells),
-            Some(now) => gate.allows_at(cells, now),
+            None => gate.answer_now::<YesOrNo>(cells),
+            Some(now) => gate.answer_at::<YesOrNo>(cells, now),
         }
     }
 
@@ -332,8 +332,8 @@ impl<A: Algorithm, C: Clock> Ask<'_, '_, Direct<A, C>> {
         let Self { gate, cells, at, max_delay, .. } = self;
         let now = gate.or_now(at);
         match max_delay {
-            Some(max_delay) if A::Params::MAY_DELAY => gate.answer_within(cells, now, max_delay),
-            _ => gate.answer_at(cells, now),
+            Some(max_delay) if A::Params::MAY_DELAY => gate.peek_within(cells, now, max_delay),
+            _ => gate.peek_at(cells, now),
         }
     }
 }

@@ -3,6 +3,7 @@
 use core::hash::Hash;
 
 use crate::algo::Algorithm;
+use crate::cell::InFull;
 use crate::decision::Decision;
 use crate::limiter::Limiter;
 use crate::limiter::plan::{Plan, Plannable};
@@ -99,7 +100,7 @@ where
         let plan_of = |item| plan.map(|plan| plan(item).params_for(gate.params()));
         if !gate.begins_ahead() {
             for (index, item) in items.iter().enumerate() {
-                each(index, gate.decide_at(plan_of(item), key(item), cells, now));
+                each(index, gate.answer_at::<InFull>(plan_of(item), key(item), cells, now));
             }
             return;
         }

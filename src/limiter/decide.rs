@@ -9,46 +9,68 @@
 //! would be compiled for minutes; so builds with assertions, and models, keep some of it out of line.
 
 use core::hash::Hash;
+use core::marker::PhantomData;
 use core::time::Duration;
 
 use crate::algo::{Algorithm, StateMachine, Still, Visitor};
-use crate::cell::Request;
-use crate::decision::{Decision, OutOfLine};
+use crate::cell::{Answer, Request};
+use crate::decision::OutOfLine;
 use crate::limiter::Limiter;
 use crate::table::{Full, KeyRequest, Lookup, Probe};
 use crate::time::{Clock, Tick};
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
-    /// Decides by the limiter's clock, and by the plan's algorithm if there is a plan. Leases and coarse
+    /// Answers by the limiter's clock, and by the plan's algorithm if there is a plan. Leases and coarse
     /// times serve the limiter's own algorithm only.
     #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
-    pub(super) fn decide_now(&self, plan: Option<&A::Params>, key: &K, n: u64) -> Decision {
+    pub(super) fn answer_now<R: Answer>(
+        &self,
+        plan: Option<&A::Params>,
+        key: &K,
+        n: u64,
+    ) -> R::Out {
         let probe = self.probe(key);
         if let (None, Some(coarse)) = (plan, self.clock.coarse())
             && self.is_plain
         {
-            return self.by_coarse_time(probe, n, coarse);
+            return R::of_decision(self.by_coarse_time(probe, n, coarse));
         }
         let Some((lookup, now)) = self.look_up_now(probe) else {
-            return self.with_extras(plan, probe, n, None);
+            let OutOfLine(answer) = self.answer_out_of_line::<R>(plan, probe, n);
+            return answer;
         };
-        self.or_own(plan).dispatch(self.found((probe, lookup), n, now))
+        self.or_own(plan).dispatch(self.found::<R>((probe, lookup), n, now))
     }
 
-    /// Decides by a time that the caller gives.
+    /// Answers where the limiter is not plain, or where the clock is not read at once.
+    #[inline(never)]
+    fn answer_out_of_line<R: Answer>(
+        &self,
+        plan: Option<&A::Params>,
+        probe: Probe,
+        n: u64,
+    ) -> OutOfLine<R::Out> {
+        if !self.is_plain {
+            return OutOfLine(self.with_extras::<R>(plan, probe, n, None));
+        }
+        let (lookup, now) = (self.table.find_at_once(probe), self.clock.now());
+        OutOfLine(self.or_own(plan).dispatch(self.found::<R>((probe, lookup), n, now)))
+    }
+
+    /// Answers by a time that the caller gives.
     #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
-    pub(super) fn decide_at(
+    pub(super) fn answer_at<R: Answer>(
         &self,
         plan: Option<&A::Params>,
         key: &K,
         n: u64,
         now: Tick,
-    ) -> Decision {
+    ) -> R::Out {
         let probe = self.probe(key);
         let Some(lookup) = self.look_up(probe) else {
-            return self.with_extras(plan, probe, n, Some(now));
+            return self.with_extras::<R>(plan, probe, n, Some(now));
         };
-        self.or_own(plan).dispatch(self.found((probe, lookup), n, now))
+        self.or_own(plan).dispatch(self.found::<R>((probe, lookup), n, now))
     }
 
     /// Looks at the slot that the key prefers, if that comes first.
@@ -72,7 +94,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         }
     }
 
-    /// As [`look_up`](Self::look_up), and reads the clock.
+    /// As [`look_up`](Self::look_up), and reads the clock. `None` also if that takes a call.
     ///
     /// On some processors a clock read waits for the loads before it, and the longer it waits, the
     /// less it hides of what comes after it. So a slot that is likely to be far away is prefetched
@@ -80,53 +102,31 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     #[inline(always)]
     fn look_up_now(&self, probe: Probe) -> Option<(Lookup<'_>, Tick)> {
         if let Some(lookup) = self.look_at_preferred(probe) {
-            return Some((lookup, self.clock.now()));
+            return Some((lookup, self.clock.now_at_once()?));
         }
         if !self.is_plain {
             return None;
         }
         if self.table.is_far() {
             self.table.prefetch(probe);
-            let now = self.clock.now();
+            let now = self.clock.now_at_once()?;
             return Some((self.table.find_in_line(probe), now));
         }
         let lookup = self.table.find_in_line(probe);
-        Some((lookup, self.clock.now()))
+        Some((lookup, self.clock.now_at_once()?))
     }
 
     /// A request of a key that was looked up.
     #[inline(always)]
-    pub(super) fn found<'a>(
+    pub(super) fn found<'a, R: Answer>(
         &'a self,
         found: (Probe, Lookup<'a>),
         n: u64,
         now: Tick,
-    ) -> Decide<'a, K, A, C> {
+    ) -> Decide<'a, K, A, C, R> {
         let (probe, lookup) = found;
-        Decide { limiter: self, probe, lookup, now, as_built: now, n, max_delay: None }
-    }
-
-    /// Answers yes or no by the limiter's clock.
-    #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
-    pub(super) fn allow_now(&self, plan: Option<&A::Params>, key: &K, n: u64) -> bool {
-        if self.clock.coarse().is_some() {
-            return self.decide_now(plan, key, n).is_ok();
-        }
-        let probe = self.probe(key);
-        let Some((lookup, now)) = self.look_up_now(probe) else {
-            return self.allow_with_extras(plan, probe, n, None);
-        };
-        self.or_own(plan).dispatch(Allow(self.found((probe, lookup), n, now)))
-    }
-
-    /// Answers yes or no by a time that the caller gives.
-    #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
-    pub(super) fn allow_at(&self, plan: Option<&A::Params>, key: &K, n: u64, now: Tick) -> bool {
-        let probe = self.probe(key);
-        let Some(lookup) = self.look_up(probe) else {
-            return self.allow_with_extras(plan, probe, n, Some(now));
-        };
-        self.or_own(plan).dispatch(Allow(self.found((probe, lookup), n, now)))
+        let answer = PhantomData;
+        Decide { limiter: self, probe, lookup, now, as_built: now, n, max_delay: None, answer }
     }
 
     /// The time given, or that of the limiter's clock.
@@ -155,8 +155,8 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     }
 }
 
-/// A request for cells, to be decided by an algorithm.
-pub(super) struct Decide<'a, K: ?Sized, A: Algorithm, C> {
+/// A request for cells, to be answered by an algorithm.
+pub(super) struct Decide<'a, K: ?Sized, A: Algorithm, C, R> {
     limiter: &'a Limiter<K, A, C>,
     probe: Probe,
     lookup: Lookup<'a>,
@@ -166,9 +166,10 @@ pub(super) struct Decide<'a, K: ?Sized, A: Algorithm, C> {
     n: u64,
     /// The bound of `algo`, for a key that finds no slot.
     max_delay: Option<Duration>,
+    answer: PhantomData<R>,
 }
 
-impl<K: ?Sized, A: Algorithm, C> Decide<'_, K, A, C> {
+impl<K: ?Sized, A: Algorithm, C, R> Decide<'_, K, A, C, R> {
     /// For a machine that decides as it was built, if the decision is made at another instant.
     #[inline(always)]
     pub(super) fn decided_at(self, instant: Tick) -> Self {
@@ -181,40 +182,19 @@ impl<K: ?Sized, A: Algorithm, C> Decide<'_, K, A, C> {
     }
 }
 
-impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Decide<'_, K, A, C> {
-    type Out = Decision;
+impl<K: Hash + ?Sized, A: Algorithm, C: Clock, R: Answer> Visitor for Decide<'_, K, A, C, R> {
+    type Out = R::Out;
 
     #[inline(always)]
-    fn visit<M: StateMachine>(self, algo: &M) -> Decision {
-        let Self { limiter, probe, lookup, now, as_built, n, max_delay } = self;
+    fn visit<M: StateMachine>(self, algo: &M) -> R::Out {
+        let Self { limiter, probe, lookup, now, as_built, n, max_delay, .. } = self;
         let request = Request { now: as_built, cells: n };
         let asked = KeyRequest { probe, machine: algo, request };
-        match lookup.decide(asked) {
-            Ok(decision) => decision,
+        match lookup.answer::<M, R>(asked) {
+            Ok(answer) => answer,
             Err(Full { nearest_idle }) => {
                 let OutOfLine(decision) = limiter.at_full_table(nearest_idle, n, now, max_delay);
-                decision
-            }
-        }
-    }
-}
-
-/// A request to be answered by yes or no.
-pub(super) struct Allow<'a, K: ?Sized, A: Algorithm, C>(pub(super) Decide<'a, K, A, C>);
-
-impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Visitor for Allow<'_, K, A, C> {
-    type Out = bool;
-
-    #[inline(always)]
-    fn visit<M: StateMachine>(self, algo: &M) -> bool {
-        let Decide { limiter, probe, lookup, now, as_built, n, .. } = self.0;
-        let request = Request { now: as_built, cells: n };
-        let asked = KeyRequest { probe, machine: algo, request };
-        match lookup.allow(asked) {
-            Ok(allowed) => allowed,
-            Err(Full { nearest_idle }) => {
-                let OutOfLine(decision) = limiter.at_full_table(nearest_idle, n, now, None);
-                decision.is_ok()
+                R::of_decision(decision)
             }
         }
     }

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use crate::algo::gcra::Gcra;
 use crate::algo::{Algorithm, StateMachine, Still, WithinDelay};
-use crate::cell::DirectCell;
+use crate::cell::{Answer, DirectCell, InFull};
 use crate::decision::{Decision, OutOfLine};
 use crate::limiter::ask::Ask;
 use crate::limiter::builder::ClockSource;
@@ -150,38 +150,51 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
         self.ask().peek()
     }
 
-    /// Decides by the limiter's clock.
+    /// Answers by the limiter's clock.
     #[inline(always)]
-    pub(super) fn decide_now(&self, n: u64) -> Decision {
+    pub(super) fn answer_now<R: Answer>(&self, n: u64) -> R::Out {
         // Where windows follow the wall clock, the precise time decides.
         if self.params.is_still()
             && let Some(coarse) = self.clock.coarse()
             && let Some(permit) = self.cell().admit(&self.params, coarse, n)
         {
-            return Ok(permit);
+            return R::of_decision(Ok(permit));
         }
-        self.decide_at(n, self.clock.now())
-    }
-
-    /// Decides by a time that the caller gives.
-    #[inline(always)]
-    pub(crate) fn decide_at(&self, n: u64, now: Tick) -> Decision {
-        match self.params.is_still() {
-            true => self.cell().check(&self.params, now, n),
-            false => {
-                let OutOfLine(decision) = self.at_instant(n, now);
-                decision
+        match self.clock.now_at_once() {
+            Some(now) => self.answer_at::<R>(n, now),
+            None => {
+                let OutOfLine(answer) = self.answer_out_of_line::<R>(n, None);
+                answer
             }
         }
     }
 
-    /// The same by windows that follow the wall clock.
-    #[inline(never)]
-    fn at_instant(&self, n: u64, now: Tick) -> OutOfLine<Decision> {
-        if let Some(as_built) = self.params.as_built_at(now, &self.clock) {
-            return OutOfLine(self.cell().check(&self.params, as_built, n));
+    /// Answers by a time that the caller gives.
+    #[inline(always)]
+    pub(crate) fn answer_at<R: Answer>(&self, n: u64, now: Tick) -> R::Out {
+        if self.params.is_still()
+            && let Some(answer) = self.cell().answer_at_once::<_, R>(&self.params, now, n)
+        {
+            return answer;
         }
-        OutOfLine(self.cell().check(&*self.still(now), now, n))
+        let OutOfLine(answer) = self.answer_out_of_line::<R>(n, Some(now));
+        answer
+    }
+
+    /// Decides by a time that the caller gives.
+    pub(crate) fn decide_at(&self, n: u64, now: Tick) -> Decision {
+        self.answer_at::<InFull>(n, now)
+    }
+
+    /// Answers after a lost race, after a reset, by windows that follow the wall clock, or by a clock that is not
+    /// read at once.
+    #[inline(never)]
+    fn answer_out_of_line<R: Answer>(&self, n: u64, at: Option<Tick>) -> OutOfLine<R::Out> {
+        let now = self.or_now(at);
+        OutOfLine(match self.params.as_built_at(now, &self.clock) {
+            Some(as_built) => self.cell().answer::<_, R>(&self.params, as_built, n),
+            None => self.cell().answer::<_, R>(&*self.still(now), now, n),
+        })
     }
 
     /// The algorithm for a decision at an instant.
@@ -192,42 +205,16 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
 
     /// Decides where a request accepts no longer delay than `max_delay`.
     pub(crate) fn decide_within(&self, n: u64, now: Tick, max_delay: Duration) -> Decision {
-        self.cell().check(&WithinDelay::new(&*self.still(now), max_delay), now, n)
-    }
-
-    /// Answers yes or no by the limiter's clock.
-    #[inline(always)]
-    pub(super) fn allow_now(&self, n: u64) -> bool {
-        match self.clock.coarse() {
-            Some(_) => self.decide_now(n).is_ok(),
-            None => self.allows_at(n, self.clock.now()),
-        }
-    }
-
-    /// Answers yes or no by a time that the caller gives.
-    #[inline(always)]
-    pub(super) fn allows_at(&self, n: u64, now: Tick) -> bool {
-        match self.params.is_still() {
-            true => self.cell().allow(&self.params, now, n),
-            false => self.allow_following(n, now),
-        }
-    }
-
-    #[inline(never)]
-    fn allow_following(&self, n: u64, now: Tick) -> bool {
-        if let Some(as_built) = self.params.as_built_at(now, &self.clock) {
-            return self.cell().allow(&self.params, as_built, n);
-        }
-        self.cell().allow(&*self.still(now), now, n)
+        self.cell().answer::<_, InFull>(&WithinDelay::new(&*self.still(now), max_delay), now, n)
     }
 
     /// The answer to `n` cells with nothing charged.
-    pub(super) fn answer_at(&self, n: u64, now: Tick) -> Decision {
+    pub(super) fn peek_at(&self, n: u64, now: Tick) -> Decision {
         self.cell().peek(&*self.still(now), now, n)
     }
 
     /// The same, where a request accepts no longer delay than `max_delay`.
-    pub(crate) fn answer_within(&self, n: u64, now: Tick, max_delay: Duration) -> Decision {
+    pub(crate) fn peek_within(&self, n: u64, now: Tick, max_delay: Duration) -> Decision {
         self.cell().peek(&WithinDelay::new(&*self.still(now), max_delay), now, n)
     }
 

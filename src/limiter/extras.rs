@@ -4,73 +4,46 @@
 use core::hash::Hash;
 use core::time::Duration;
 
-use super::decide::Allow;
 use crate::algo::{Algorithm, StateMachine, Visitor, WithinDelay};
-use crate::cell::Request;
+use crate::cell::{Answer, InFull, Request};
 use crate::decision::{Decision, OutOfLine, Permit};
 use crate::limiter::Limiter;
 use crate::table::{Lookup, Probe};
 use crate::time::{Clock, Tick};
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
-    /// Decides where the limiter is not plain.
+    /// Answers where the limiter is not plain.
     #[inline(always)]
-    pub(super) fn with_extras(
+    pub(super) fn with_extras<R: Answer>(
         &self,
         plan: Option<&A::Params>,
         probe: Probe,
         n: u64,
         at: Option<Tick>,
-    ) -> Decision {
+    ) -> R::Out {
         if plan.is_none() && self.shares.is_some() {
             // The end of a lease is judged by a time that is not behind.
-            return self.leasing(probe, n, || self.or_now(at));
+            let OutOfLine(decision) = self.leasing(probe, n, || self.or_now(at));
+            return R::of_decision(decision);
         }
-        self.counted(plan, probe, n, at)
+        let OutOfLine(answer) = self.counted::<R>(plan, probe, n, at);
+        answer
     }
 
-    /// Decides by no lease, and counts the decision.
+    /// Answers by no lease, and counts the decision.
     #[inline(never)]
-    fn counted(
+    fn counted<R: Answer>(
         &self,
         plan: Option<&A::Params>,
         probe: Probe,
         n: u64,
         at: Option<Tick>,
-    ) -> Decision {
+    ) -> OutOfLine<R::Out> {
         if let (None, None, Some(coarse)) = (plan, at, self.clock.coarse()) {
-            return self.by_coarse_time(probe, n, coarse);
+            return OutOfLine(R::of_decision(self.by_coarse_time(probe, n, coarse)));
         }
         let found = (probe, self.table.find_at_once(probe));
-        self.decide_found(self.or_own(plan), found, n, self.or_now(at))
-    }
-
-    /// Answers yes or no where the limiter is not plain.
-    #[inline(never)]
-    pub(super) fn allow_with_extras(
-        &self,
-        plan: Option<&A::Params>,
-        probe: Probe,
-        n: u64,
-        at: Option<Tick>,
-    ) -> bool {
-        if plan.is_none() && self.shares.is_some() {
-            return self.leasing(probe, n, || self.or_now(at)).is_ok();
-        }
-        let now = self.or_now(at);
-        let algo = self.or_own(plan);
-        let allowed = match algo.as_built_at(now, &self.clock) {
-            Some(as_built) => {
-                let found = (probe, self.table.find_at_once(probe));
-                algo.dispatch(Allow(self.found(found, n, now).decided_at(as_built)))
-            }
-            None => {
-                let OutOfLine(decision) = self.at_instant(algo, probe, n, now);
-                decision.is_ok()
-            }
-        };
-        self.count(allowed);
-        allowed
+        OutOfLine(self.answer_counted::<R>(self.or_own(plan), found, n, self.or_now(at)))
     }
 
     /// Admits by a coarse time if that suffices; otherwise the precise time decides.
@@ -84,7 +57,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             self.count(true);
             return Ok(permit);
         }
-        self.decide_found(&self.params, (probe, lookup), n, self.clock.now())
+        self.answer_counted::<InFull>(&self.params, (probe, lookup), n, self.clock.now())
     }
 
     /// Counts a decision, if the limiter counts them.
@@ -95,25 +68,25 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         }
     }
 
-    /// Decides about a key that was looked up, by an algorithm that works on the same states as the
-    /// limiter's own.
+    /// Answers about a key that was looked up, by an algorithm that works on the same states as the
+    /// limiter's own, and counts the decision.
     #[inline(always)]
-    pub(super) fn decide_found(
+    fn answer_counted<R: Answer>(
         &self,
         algo: &A::Params,
         found: (Probe, Lookup<'_>),
         n: u64,
         now: Tick,
-    ) -> Decision {
-        let decision = match algo.as_built_at(now, &self.clock) {
-            Some(as_built) => algo.dispatch(self.found(found, n, now).decided_at(as_built)),
+    ) -> R::Out {
+        let answer = match algo.as_built_at(now, &self.clock) {
+            Some(as_built) => algo.dispatch(self.found::<R>(found, n, now).decided_at(as_built)),
             None => {
                 let OutOfLine(decision) = self.at_instant(algo, found.0, n, now);
-                decision
+                R::of_decision(decision)
             }
         };
-        self.count(decision.is_ok());
-        decision
+        self.count(R::is_admitted(&answer));
+        answer
     }
 
     /// Decides by the algorithm of an instant, and counts nothing.
@@ -121,7 +94,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     #[inline(never)]
     fn at_instant(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) -> OutOfLine<Decision> {
         let found = (probe, self.table.find_at_once(probe));
-        OutOfLine(self.still(algo, now).dispatch(self.found(found, n, now)))
+        OutOfLine(self.still(algo, now).dispatch(self.found::<InFull>(found, n, now)))
     }
 
     /// Decides about a key whose lookup may have [begun](Self::begin), by an algorithm that works on the same
@@ -134,7 +107,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         n: u64,
         now: Tick,
     ) -> Decision {
-        self.decide_found(algo, (probe, self.table.find_at_once(probe)), n, now)
+        self.answer_counted::<InFull>(algo, (probe, self.table.find_at_once(probe)), n, now)
     }
 
     /// Decides where a request accepts no longer delay than `max_delay`.
@@ -147,7 +120,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     ) -> Decision {
         let Request { now, cells: n } = request;
         let algo = self.still(algo, now);
-        let found = self.found((probe, self.table.find_at_once(probe)), n, now);
+        let found = self.found::<InFull>((probe, self.table.find_at_once(probe)), n, now);
         let decide = found.within(max_delay);
         let decision = WithinDelay::new(&*algo, max_delay).dispatch(decide);
         self.count(decision.is_ok());

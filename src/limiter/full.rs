@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use super::peek::unseen;
 use crate::algo::{Algorithm, StateMachine, WithinDelay};
+use crate::cell::InFull;
 use crate::decision::{Decision, OutOfLine, Permit};
 use crate::limiter::{Limiter, WhenFull};
 use crate::table::Event;
@@ -44,8 +45,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
                 let cell = bucket.cell();
                 let algo = self.still(params, now);
                 match max_delay {
-                    Some(bound) => cell.check(&WithinDelay::new(&*algo, bound), now, n),
-                    None => cell.check(&*algo, now, n),
+                    Some(bound) => {
+                        cell.answer::<_, InFull>(&WithinDelay::new(&*algo, bound), now, n)
+                    }
+                    None => cell.answer::<_, InFull>(&*algo, now, n),
                 }
             }
         })

@@ -67,14 +67,19 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// Decides by this thread's lease of the key, if it has one. Otherwise it decides as usual, except
     /// that a thread that loses a race takes a lease. The clock is read after the lease is looked up.
     #[inline(never)]
-    pub(crate) fn leasing(&self, probe: Probe, n: u64, now: impl Fn() -> Tick) -> Decision {
-        match &self.shares {
+    pub(crate) fn leasing(
+        &self,
+        probe: Probe,
+        n: u64,
+        now: impl Fn() -> Tick,
+    ) -> OutOfLine<Decision> {
+        OutOfLine(match &self.shares {
             Some(shares) => {
                 let algo = self.params.still(&now, &self.clock);
                 algo.dispatch(DecideLeasing { limiter: self, shares, probe, n, now })
             }
             None => self.decide_probed(&self.params, probe, n, now()),
-        }
+        })
     }
 }
 

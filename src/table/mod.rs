@@ -62,8 +62,8 @@ pub(crate) use wide::RingLayout;
 use wide::WideSlots;
 
 use crate::algo::{Refund, StateMachine};
-use crate::cell::{ChargeReceipt, CompactWord, Head, MaxAhead, Request};
-use crate::decision::{Decision, Permit};
+use crate::cell::{Answer, ChargeReceipt, CompactWord, Head, MaxAhead, Request};
+use crate::decision::Permit;
 use crate::sync::MODEL;
 use crate::time::Tick;
 
@@ -427,29 +427,17 @@ fn assert_may_be_compact<M: StateMachine>() {
 }
 
 impl Lookup<'_> {
-    /// Decides a request of the key that was looked for.
+    /// Answers a request of the key that was looked for.
     #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
-    pub(crate) fn decide<M: StateMachine>(
+    pub(crate) fn answer<M: StateMachine, A: Answer>(
         self,
         asked: KeyRequest<'_, M>,
-    ) -> Result<Decision, Full> {
+    ) -> Result<A::Out, Full> {
         match self.0 {
-            Found::Wide(table, found) => table.answer(found, asked),
+            Found::Wide(table, found) => table.answer::<M, A>(found, asked),
             Found::Compact(table, found) => {
                 assert_may_be_compact::<M>();
-                table.answer(found, asked)
-            }
-        }
-    }
-
-    /// As [`decide`](Self::decide), for a caller that needs only yes or no.
-    #[cfg_attr(not(any(debug_assertions, tollgate_loom)), inline(always))]
-    pub(crate) fn allow<M: StateMachine>(self, asked: KeyRequest<'_, M>) -> Result<bool, Full> {
-        match self.0 {
-            Found::Wide(table, found) => table.allow(found, asked),
-            Found::Compact(table, found) => {
-                assert_may_be_compact::<M>();
-                table.allow(found, asked)
+                table.answer::<M, A>(found, asked)
             }
         }
     }

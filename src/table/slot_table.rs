@@ -8,8 +8,8 @@ use super::probe::Probe;
 use super::request::{Charged, Full, KeyRequest};
 use super::slot_kind::{FoundSlot, SlotKind, SlotRef};
 use crate::algo::{Liveness, Receipt, Refund, StateMachine};
-use crate::cell::{ChargeReceipt, Request, StateWord};
-use crate::decision::{Decision, OutOfLine};
+use crate::cell::{Answer, ChargeReceipt, Request, StateCell, StateWord};
+use crate::decision::OutOfLine;
 use crate::time::Tick;
 
 /// Slots, and what the [claim protocol](super::claim) needs besides.
@@ -34,39 +34,49 @@ impl<K: SlotKind> SlotTable<K> {
         Self { slots, take_over, counters }
     }
 
-    /// Decides a request of a key, of which a first look has found `found`.
+    /// Answers a request of a key, of which a first look has found `found`.
+    ///
+    /// What is out of line decides in full and returns the ruling in registers. The hot path has nothing to keep
+    /// for it but what the answer needs.
     #[inline(always)]
-    pub(super) fn answer<M: StateMachine>(
+    pub(super) fn answer<M: StateMachine, A: Answer>(
         &self,
         found: Option<FoundSlot<'_, K::Word>>,
         asked: KeyRequest<'_, M>,
-    ) -> Result<Decision, Full> {
+    ) -> Result<A::Out, Full> {
         let KeyRequest { probe, machine, request } = asked;
-        if let Some(FoundSlot { cell, seen }) = found
-            && let Some(decision) =
-                cell.decide(seen, || self.slots.ring::<M>(cell), machine, request)
-        {
-            return Ok(decision);
-        }
-        let OutOfLine(outcome) = self.charge_elsewhere(probe, machine, request);
-        outcome.map(|ruling| ruling.explain(machine, request))
+        let OutOfLine(outcome) = match found {
+            None => self.charge_elsewhere(probe, machine, request),
+            Some(FoundSlot { cell, seen }) => {
+                let ring = || self.slots.ring::<M>(cell);
+                match cell.try_answer::<M, A>(seen, ring, machine, request) {
+                    Ok(Some(answer)) => return Ok(answer),
+                    Ok(None) => self.charge_elsewhere(probe, machine, request),
+                    Err(actual) => {
+                        self.charge_after_race(probe, machine, request, (cell, seen.word(), actual))
+                    }
+                }
+            }
+        };
+        outcome.map(|ruling| A::of(ruling, machine, request))
     }
 
-    /// As [`answer`](Self::answer), for a caller that needs only yes or no.
-    #[inline(always)]
-    pub(super) fn allow<M: StateMachine>(
+    /// A first try has lost a race for the slot's word: it was the first of two, and is the second.
+    #[cold]
+    #[inline(never)]
+    fn charge_after_race<M: StateMachine>(
         &self,
-        found: Option<FoundSlot<'_, K::Word>>,
-        asked: KeyRequest<'_, M>,
-    ) -> Result<bool, Full> {
-        let KeyRequest { probe, machine, request } = asked;
-        if let Some(FoundSlot { cell, seen }) = found
-            && let Some(allowed) = cell.allow(seen, || self.slots.ring::<M>(cell), machine, request)
-        {
-            return Ok(allowed);
+        probe: Probe,
+        machine: &M,
+        request: Request,
+        (cell, first, actual): (&StateCell<K::Word>, K::Word, K::Word),
+    ) -> OutOfLine<Outcome<M::View>> {
+        let ring = self.slots.ring::<M>(cell);
+        let OutOfLine(ruling) = cell.charge_again(first, actual, ring, machine, request);
+        match ruling {
+            Some(ruling) => OutOfLine(Ok(ruling)),
+            None => self.charge_elsewhere(probe, machine, request),
         }
-        let OutOfLine(outcome) = self.charge_elsewhere(probe, machine, request);
-        outcome.map(|ruling| ruling.is_admitted())
     }
 
     /// A first look has not found the key, or its slot has changed hands.

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::algo::{Algorithm, NoRing, PAYLOAD_BITS, StateMachine, Step};
 use crate::cell::tests::Interrupted;
-use crate::cell::{CompactWord, Request, StateWord};
+use crate::cell::{CompactWord, InFull, Request, StateWord};
 use crate::decision::Decision;
 use crate::time::Tick;
 use crate::{Gcra, Quota, SlidingLog};
@@ -60,7 +60,8 @@ fn an_attempt_distinguishes_a_lost_race_from_a_denial() {
     let table = wide(&machine);
     let probe = Probe::new(0xabc);
     assert!(matches!(table.attempt(probe, &machine, NOW, 1), Attempt::Undecided), "no slot yet");
-    let decide = |n: u64| table.find_at_once(probe).decide(request(probe, &machine, n));
+    let decide =
+        |n: u64| table.find_at_once(probe).answer::<_, InFull>(request(probe, &machine, n));
     assert!(decide(40).expect("a place").is_ok());
     assert!(matches!(table.attempt(probe, &machine, NOW, 61), Attempt::Undecided));
     let Attempt::Admitted(permit) = table.attempt(probe, &machine, NOW, 10) else {
@@ -86,7 +87,7 @@ fn a_first_try_of_a_key_that_was_found_admits() {
 fn admits_at_once(table: &Table, machine: &impl StateMachine) {
     let probe = Probe::new(0xabc);
     assert!(table.find_at_once(probe).admit(machine, NOW, 1).is_none(), "no slot yet");
-    let decided = table.find_at_once(probe).decide(request(probe, machine, 40));
+    let decided = table.find_at_once(probe).answer::<_, InFull>(request(probe, machine, 40));
     assert!(decided.expect("a place").is_ok());
     let permit = table.find_at_once(probe).admit(machine, NOW, 10).expect("it fits");
     assert_eq!(permit.remaining(), 50);
@@ -108,14 +109,14 @@ fn a_key_with_a_fingerprint_of_zero_has_one_slot() {
         let probe = Probe::new(hash);
         let table = wide(&machine);
         has_one_slot(&table, &|n| {
-            left(table.find_at_once(probe).decide(request(probe, &machine, n)))
+            left(table.find_at_once(probe).answer::<_, InFull>(request(probe, &machine, n)))
         });
         assert!(table.peek(probe, &machine, NOW, 1).is_some());
         table.forget(probe);
         assert!(table.peek(probe, &machine, NOW, 1).is_none());
         let table = Table::compact(2, DENY, &Source::Own(HugePages(false))).expect("memory");
         has_one_slot(&table, &|n| {
-            left(table.find_at_once(probe).decide(request(probe, &narrow, n)))
+            left(table.find_at_once(probe).answer::<_, InFull>(request(probe, &narrow, n)))
         });
     }
 }
@@ -197,7 +198,7 @@ fn a_key_is_put_where_its_hash_prefers() {
     for place in 0..8 {
         let table = wide(&wide_bucket());
         let (probe, machine) = (Probe::new(1 << 63 | place << 60 | 0xabc), wide_bucket());
-        let decided = table.find_at_once(probe).decide(request(probe, &machine, 1));
+        let decided = table.find_at_once(probe).answer::<_, InFull>(request(probe, &machine, 1));
         assert!(decided.expect("a place").is_ok());
         let row = table.rows(&machine, machine.instant(NOW)).nth(1).expect("two buckets");
         assert_eq!(u64::from(row.places), 1 << place);

@@ -6,6 +6,8 @@
 #[cfg(feature = "std")]
 pub(crate) mod clocks;
 #[cfg(feature = "std")]
+mod counter;
+#[cfg(feature = "std")]
 pub(crate) mod disciplined;
 #[cfg(feature = "shared-memory")]
 pub(crate) mod monotonic_clock;
@@ -168,6 +170,14 @@ pub trait Clock {
         None
     }
 
+    /// The present time, if it takes no call of a function that is not inlined. If it is `None`, a limiter reads
+    /// [`now`](Self::now) in a function that is not inlined either.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn now_at_once(&self) -> Option<Tick> {
+        Some(self.now())
+    }
+
     /// Nanoseconds from the Unix epoch to this clock's [`Tick::ZERO`]; by default 0.
     ///
     /// It is read when a limiter is built or saved, for windows aligned to the wall clock.
@@ -198,6 +208,11 @@ macro_rules! clock_behind {
             #[inline]
             fn coarse(&self) -> Option<Tick> {
                 (**self).coarse()
+            }
+
+            #[inline(always)]
+            fn now_at_once(&self) -> Option<Tick> {
+                (**self).now_at_once()
             }
 
             fn unix_origin_nanos(&self) -> u64 {

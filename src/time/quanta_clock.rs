@@ -1,8 +1,9 @@
-//! The default clock. The only file that names quanta.
+//! The default clock.
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use crate::time::counter::Counter;
 use crate::time::disciplined::{Disciplined, Sample, TimeSource};
 use crate::time::{Clock, Tick, saturating_nanos};
 
@@ -69,7 +70,7 @@ impl QuantaClock {
     #[must_use]
     pub fn new() -> Self {
         let source = System::new();
-        let disciplined = Disciplined::new(source.sample(), source.frequency());
+        let disciplined = Disciplined::new(source.sample(), source.counter.frequency());
         Self { source, disciplined: Arc::new(disciplined), unix_origin_nanos: system_unix_nanos() }
     }
 }
@@ -78,7 +79,7 @@ impl QuantaClock {
 #[derive(Clone, Debug)]
 #[allow(clippy::disallowed_types, reason = "the system's clock is read here only")]
 struct System {
-    counter: quanta::Clock,
+    counter: Counter,
     origin: std::time::Instant,
 }
 
@@ -88,19 +89,14 @@ const ATTEMPTS: usize = 3;
 #[allow(clippy::disallowed_types, reason = "the system's clock is read here only")]
 impl System {
     fn new() -> Self {
-        Self { counter: quanta::Clock::new(), origin: std::time::Instant::now() }
-    }
-
-    /// About how many nanoseconds a tick has, in 2^-32.
-    fn frequency(&self) -> u64 {
-        self.counter.delta_as_nanos(0, 1 << 32)
+        Self { counter: Counter::new(), origin: std::time::Instant::now() }
     }
 
     /// The ticks that it took to take a sample, and the sample.
     fn attempt(&self) -> (u64, Sample) {
-        let before = self.counter.raw();
+        let before = self.counter.ticks();
         let nanos = saturating_nanos(self.origin.elapsed());
-        let took = self.counter.raw().wrapping_sub(before);
+        let took = self.counter.ticks().wrapping_sub(before);
         (took, Sample { ticks: before.wrapping_add(took / 2), nanos })
     }
 }
@@ -108,7 +104,7 @@ impl System {
 impl TimeSource for System {
     #[inline]
     fn ticks(&self) -> u64 {
-        self.counter.raw()
+        self.counter.ticks()
     }
 
     fn sample(&self) -> Sample {
@@ -136,6 +132,11 @@ impl Clock for QuantaClock {
     #[inline]
     fn now(&self) -> Tick {
         Tick::from_nanos(self.disciplined.now(&self.source))
+    }
+
+    #[inline(always)]
+    fn now_at_once(&self) -> Option<Tick> {
+        self.disciplined.reading(self.source.counter.ticks_at_once()?).map(Tick::from_nanos)
     }
 
     fn unix_origin_nanos(&self) -> u64 {

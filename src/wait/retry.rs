@@ -111,7 +111,7 @@ impl<K: Hash + ?Sized, A: AsksAgain, C: Clock> Limiter<K, A, C> {
 
 impl<A: AsksAgain, C: Clock> Direct<A, C> {
     fn peek_at_once(&self, _: KeyProbe, n: u64, now: Tick) -> Decision {
-        self.answer_within(n, now, Duration::ZERO)
+        self.peek_within(n, now, Duration::ZERO)
     }
 }
 

@@ -7,7 +7,7 @@ use core::marker::PhantomData;
 use crate::algo::{Algorithm, PerKey, PlanParams, StateMachine};
 use crate::cell::Request;
 use crate::charge::refund::{IsRefundable, RefundableCharge};
-use crate::decision::{Decision, Denied, Permit};
+use crate::decision::{Decision, Denied, OutOfLine, Permit};
 use crate::limiter::Limiter;
 use crate::limiter::direct::Direct;
 use crate::limiter::plan::{Plan, Plannable};
@@ -221,7 +221,10 @@ where
         let decision = match (P::params(plan), limiter.shares()) {
             (Some(plan), _) => limiter.decide_probed(plan, probe, n, now),
             // The expiry of a lease needs a time that is not behind: read the clock again.
-            (None, Some(_)) => limiter.leasing(probe, n, || limiter.or_now(given)),
+            (None, Some(_)) => {
+                let OutOfLine(decision) = limiter.leasing(probe, n, || limiter.or_now(given));
+                decision
+            }
             (None, None) => limiter.decide_probed(limiter.params(), probe, n, now),
         };
         final_charge(decision)

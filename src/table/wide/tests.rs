@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::*;
 use crate::algo::{Algorithm, NoRing, Step};
-use crate::cell::Request;
+use crate::cell::{InFull, Request, YesOrNo};
 use crate::table::choice::Choice;
 use crate::table::claim::Patience;
 use crate::table::memory::{HugePages, TableCounters};
@@ -269,8 +269,8 @@ fn a_claim_that_its_thread_left_is_committed_by_the_next_request() {
     let machine = Gcra::new().params(&Quota::per_second(1).burst(100), 0).expect("in range");
     type Ask<'a> = &'a dyn Fn(&Table) -> bool;
     let asks: [Ask<'_>; 3] = [
-        &|table| table.answer(None, request(&machine, 2)).expect("a place").is_ok(),
-        &|table| table.allow(None, request(&machine, 2)).expect("a place"),
+        &|table| table.answer::<_, InFull>(None, request(&machine, 2)).expect("a place").is_ok(),
+        &|table| table.answer::<_, YesOrNo>(None, request(&machine, 2)).expect("a place"),
         &|table| matches!(table.charge(&request(&machine, 2)), Charged::Admitted(_)),
     ];
     for place in [(0, 0), (1, 5)] {

@@ -62,12 +62,16 @@ impl Disciplined {
     /// The present time in nanoseconds of the source's system clock.
     #[inline]
     pub fn now(&self, source: &impl TimeSource) -> u64 {
-        let ticks = source.ticks();
-        let covered = self.line.read().and_then(|(from, words)| reading(from, &words, ticks));
-        match covered {
+        match self.reading(source.ticks()) {
             Some(nanos) => nanos,
             None => self.correct(source),
         }
+    }
+
+    /// The time at a reading of the counter, if the line in force covers that.
+    #[inline(always)]
+    pub fn reading(&self, ticks: u64) -> Option<u64> {
+        self.line.read().and_then(|(from, words)| reading(from, &words, ticks))
     }
 
     /// Replaces a line that does not cover the present, or finds that another thread has done so.

@@ -1,0 +1,77 @@
+//! The processor's counter, read without a branch to a system call where that can be known.
+//!
+//! quanta decides when a clock is made whether the processor has a counter that runs at one rate, and asks at each
+//! reading what it has decided: a function that reads it has the system call for the other case inlined, and
+//! saves six registers for that. So this asks once, and reads the counter itself.
+
+/// The counter that a [`quanta::Clock`] reads.
+#[derive(Clone, Debug)]
+pub(super) struct Counter {
+    clock: quanta::Clock,
+    /// It is the processor's time stamp counter.
+    is_tsc: bool,
+}
+
+/// Readings that have to agree before the counter is taken for the processor's.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const READINGS: usize = 8;
+
+impl Counter {
+    pub(super) fn new() -> Self {
+        let clock = quanta::Clock::new();
+        let is_tsc = is_tsc(&clock);
+        Self { clock, is_tsc }
+    }
+
+    /// About how many nanoseconds a tick has, in 2^-32.
+    pub(super) fn frequency(&self) -> u64 {
+        self.clock.delta_as_nanos(0, 1 << 32)
+    }
+
+    /// The counter.
+    #[inline]
+    pub(super) fn ticks(&self) -> u64 {
+        self.clock.raw()
+    }
+
+    /// The same, if no system call is needed.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[inline(always)]
+    pub(super) fn ticks_at_once(&self) -> Option<u64> {
+        self.is_tsc.then(time_stamp)
+    }
+
+    /// The same, if no system call is needed.
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    #[inline(always)]
+    pub(super) fn ticks_at_once(&self) -> Option<u64> {
+        self.is_tsc.then(|| self.clock.raw())
+    }
+}
+
+/// The processor's time stamp counter.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+fn time_stamp() -> u64 {
+    // SAFETY: every x86-64 processor has the instruction, and it touches no memory. A system that forbids it ends
+    // the process, as it would have when quanta calibrated the counter by the same instruction.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Whether the clock reads the time stamp counter: its readings are then between two readings of that.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn is_tsc(clock: &quanta::Clock) -> bool {
+    // Without a counter quanta counts nanoseconds.
+    let counts_nanos = clock.delta_as_nanos(0, 1 << 32) == 1 << 32;
+    let is_between = || {
+        let (before, read, after) = (time_stamp(), clock.raw(), time_stamp());
+        before <= read && read <= after
+    };
+    !counts_nanos && (0..READINGS).all(|_| is_between())
+}
+
+/// Elsewhere a reading needs no system call, or nothing is known of it.
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+fn is_tsc(_: &quanta::Clock) -> bool {
+    true
+}
