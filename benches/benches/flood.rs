@@ -60,21 +60,27 @@ fn flood(title: &str, quota: Quota, chunks: u64) {
     let counter = Counter::new();
     let mut filling = Calls::new("flood, the first 5 M (the table becomes resident)");
     let mut flood = Calls::new("flood, the rest");
-    let mut control = Calls::new("control, nothing but the timer, for as long");
+    let mut timer = Calls::new("control, nothing but the timer, for as long");
+    let mut misses = Calls::new("control, two words of as much memory, for as long");
+    // Not zeros, so that every page is resident.
+    let mut memory = vec![1_u64; gate.memory_bytes() / size_of::<u64>()];
+    let besides = gate.memory_bytes() as u64;
     let mut resident = Vec::new();
     let mut samples = Vec::new();
     for chunk in 0..chunks {
         let calls = if chunk == 0 { &mut filling } else { &mut flood };
         let spent = pour(&gate, &counter, calls, &mut steady, chunk * CHUNK);
-        resident.push(resident_bytes());
-        samples.push(sample(&gate, (chunk + 1) * CHUNK, spent));
+        let bytes = resident_bytes() - besides;
+        resident.push(bytes);
+        samples.push(sample(&gate, (chunk + 1) * CHUNK, bytes, spent));
         if chunk > 0 {
-            control.idle(&counter, spent);
+            timer.idle(&counter, spent);
+            random_accesses(&mut memory, &counter, &mut misses, spent);
         }
     }
     report::text(title, &["unique keys", "RSS MB", "live", "evicted", "M/s"], samples);
-    report::calls(&format!("{title}: calls"), &[&filling, &flood, &control]);
-    print_targets(&resident, &flood, &control);
+    report::calls(&format!("{title}: calls"), &[&filling, &flood, &misses, &timer]);
+    print_targets(&resident, &flood, &misses, &timer);
     steady.print_target();
     println!();
 }
@@ -100,11 +106,33 @@ fn pour(
     })
 }
 
+/// Adds words at random to others, for `span_nanos` nanoseconds. Each call misses the caches twice, as one of the
+/// flood does that looks into two buckets, and does nothing else.
+fn random_accesses(memory: &mut [u64], counter: &Counter, calls: &mut Calls, span_nanos: u64) {
+    let words = memory.len() as u64;
+    let place = |key: u64| usize::try_from(key % words).expect("below a length");
+    calls.watch(counter, |calls| {
+        let begin = counter.raw();
+        for index in 0.. {
+            let key = keys::key(index);
+            let (from, to) = (place(key), place(key.rotate_left(32)));
+            let start = read_alone(counter);
+            memory[to] += memory[from];
+            let end = read_alone(counter);
+            calls.record(counter.delta_as_nanos(start, end));
+            if counter.delta_as_nanos(begin, end) > span_nanos {
+                break;
+            }
+        }
+    });
+    black_box(memory);
+}
+
 #[allow(clippy::cast_precision_loss, reason = "megabytes and microseconds")]
-fn sample(gate: &Limiter<u64>, keys: u64, spent: u64) -> Vec<String> {
+fn sample(gate: &Limiter<u64>, keys: u64, resident: u64, spent: u64) -> Vec<String> {
     vec![
         keys.to_string(),
-        format!("{:.1}", resident_bytes() as f64 / 1e6),
+        format!("{:.1}", resident as f64 / 1e6),
         gate.len().to_string(),
         gate.stats().evicted.to_string(),
         format!("{:.1}", CHUNK as f64 * 1e3 / spent as f64),
@@ -112,18 +140,20 @@ fn sample(gate: &Limiter<u64>, keys: u64, spent: u64) -> Vec<String> {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "megabytes and counts")]
-fn print_targets(resident: &[u64], flood: &Calls, control: &Calls) {
+fn print_targets(resident: &[u64], flood: &Calls, misses: &Calls, timer: &Calls) {
     let (Some(&first), Some(&last)) = (resident.first(), resident.last()) else { return };
     let growth = last as f64 / first as f64;
     let note = "the last sample over the first";
     verdict("flood: resident memory", growth, Bound::AtMost(1.01), note);
-    let slow = (flood.slow() as f64 + 1.0) / (control.slow() as f64 + 1.0);
-    let note = format!(
-        "one more than the {} calls over 100 us, over one more than the control's {}",
-        flood.slow(),
-        control.slow()
-    );
-    report::verdict("flood: slow calls beside the scheduler's", slow, Bound::AtMost(1.3), &note);
+    for (of_what, control) in [("the scheduler's", timer), ("those of memory", misses)] {
+        let slow = (flood.slow() as f64 + 1.0) / (control.slow() as f64 + 1.0);
+        let note = format!(
+            "one more than the {} calls over 100 us, over one more than the control's {}",
+            flood.slow(),
+            control.slow()
+        );
+        verdict(&format!("flood: slow calls beside {of_what}"), slow, Bound::AtMost(1.3), &note);
+    }
 }
 
 /// Keys that ask for less than their quota during the flood.

@@ -59,7 +59,7 @@ const RING_LOGS: &str = "rings beside std's mutex, log, admitted";
 const HOT_RINGS: &str = "rings beside std's mutex, one hot key or bucket, denied, 2 threads";
 
 /// Ours compared with others, as the line says.
-const LINES: [Line; 38] = [
+const LINES: [Line; 39] = [
     line(
         "one bucket, admitted, 1 thread",
         USUAL,
@@ -175,6 +175,12 @@ const LINES: [Line; 38] = [
         "slow calls beside the scheduler's",
         "flood",
         "flood: slow calls beside the scheduler's",
+    ),
+    line(
+        FLOOD,
+        "slow calls beside those of memory",
+        "flood",
+        "flood: slow calls beside those of memory",
     ),
     line(FLOOD, "steady keys denied", "flood", "flood: steady keys denied"),
     line(FLOOD, "memory at the end over that after 5 M", "flood", "flood: resident memory"),
