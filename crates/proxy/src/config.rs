@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tollgate_http::Dialect;
 use tollgate_http::key::Trust;
 
 use crate::upstream::{BodyRate, Upstream};
@@ -39,6 +40,8 @@ pub struct Config {
     pub max_connections_per_client: u32,
     /// Requests that may wait for their turn at one time.
     pub max_waiting: usize,
+    /// Another form of the rate limit fields.
+    pub dialect: Option<Dialect>,
 }
 
 impl Config {

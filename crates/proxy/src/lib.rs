@@ -35,5 +35,6 @@ mod upstream;
 
 pub use config::{Config, Timeouts};
 pub use run::run;
+pub use tollgate_http::Dialect;
 pub use tollgate_http::key::Trust;
 pub use upstream::{BodyRate, Upstream};

@@ -97,8 +97,11 @@ async fn serve(config: Config, announce: impl FnOnce(&str) -> Result<()>) -> Res
 
     let layer = RateLimitLayer::builder(Arc::clone(&gate))
         .wait(tokio::time::sleep)
-        .max_waiting(config.max_waiting)
-        .build();
+        .max_waiting(config.max_waiting);
+    let layer = match config.dialect {
+        Some(dialect) => layer.dialect(dialect).build(),
+        None => layer.build(),
+    };
     let service = layer.layer(forward);
     let is_stopping = Arc::new(AtomicBool::new(false));
     let admin = Admin {

@@ -15,6 +15,8 @@ pub(crate) struct RuleAlgorithm {
     pub(crate) algorithm: AnyAlgorithm,
     /// Whether a store can count by it.
     pub(crate) in_stores: bool,
+    /// The most cells that a key can spend at once.
+    pub(crate) at_once: fn(&Quota) -> u64,
     bound: fn(&Bound) -> String,
 }
 
@@ -37,6 +39,7 @@ pub(crate) static ALGORITHMS: [RuleAlgorithm; AnyAlgorithm::NAMES.len()] = [
         name: "gcra",
         algorithm: AnyAlgorithm::Gcra(Gcra::new()),
         in_stores: true,
+        at_once: Quota::burst_cells,
         bound: |Bound { burst, rate, any, burst_and_limit, .. }| {
             format!("at most {burst} at once and {rate}; in any {any} at most {burst_and_limit}")
         },
@@ -45,6 +48,7 @@ pub(crate) static ALGORITHMS: [RuleAlgorithm; AnyAlgorithm::NAMES.len()] = [
         name: "fixed-window",
         algorithm: AnyAlgorithm::FixedWindow(FixedWindow::anchored()),
         in_stores: true,
+        at_once: Quota::limit,
         bound: |Bound { limit, any, twice, .. }| {
             format!(
                 "at most {limit} in the {any} that begins with a key's first request; across the \
@@ -56,6 +60,7 @@ pub(crate) static ALGORITHMS: [RuleAlgorithm; AnyAlgorithm::NAMES.len()] = [
         name: "fixed-window-aligned",
         algorithm: AnyAlgorithm::FixedWindow(FixedWindow::aligned()),
         in_stores: true,
+        at_once: Quota::limit,
         bound: |Bound { limit, any, twice, .. }| {
             format!(
                 "at most {limit} in each {any} of the wall clock (UTC); across the edge of two, \
@@ -67,6 +72,7 @@ pub(crate) static ALGORITHMS: [RuleAlgorithm; AnyAlgorithm::NAMES.len()] = [
         name: "leaky-queue",
         algorithm: AnyAlgorithm::LeakyQueue(LeakyQueue::new()),
         in_stores: false,
+        at_once: Quota::burst_cells,
         bound: |Bound { quota, limit, burst, rate, .. }| {
             let last = quota.period().mul_f64((burst - 1) as f64 / *limit as f64);
             let last = span(last);
@@ -77,6 +83,7 @@ pub(crate) static ALGORITHMS: [RuleAlgorithm; AnyAlgorithm::NAMES.len()] = [
         name: "sub-windows",
         algorithm: AnyAlgorithm::SubWindows(SubWindows::new()),
         in_stores: false,
+        at_once: Quota::limit,
         bound: |Bound { limit, any, twice, .. }| {
             format!(
                 "at most {limit} in the latest sub-windows of the {any}; in any {any} at most \
@@ -88,6 +95,7 @@ pub(crate) static ALGORITHMS: [RuleAlgorithm; AnyAlgorithm::NAMES.len()] = [
         name: "sliding-counter",
         algorithm: AnyAlgorithm::SlidingCounter(SlidingCounter::new()),
         in_stores: true,
+        at_once: Quota::limit,
         bound: |Bound { limit, any, twice, .. }| {
             format!("about {limit} in any {any}, by an estimate; at most {twice}")
         },
@@ -96,6 +104,7 @@ pub(crate) static ALGORITHMS: [RuleAlgorithm; AnyAlgorithm::NAMES.len()] = [
         name: "sliding-log",
         algorithm: AnyAlgorithm::SlidingLog(SlidingLog::new()),
         in_stores: true,
+        at_once: Quota::limit,
         bound: |Bound { limit, any, .. }| format!("at most {limit} in any {any}"),
     },
 ];

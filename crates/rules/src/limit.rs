@@ -41,6 +41,22 @@ impl RuleLimit {
         self.quota
     }
 
+    /// The most cells that a key can spend at once: the quota's burst, or its limit where the algorithm counts in
+    /// windows.
+    ///
+    /// ```
+    /// # use tollgate_rules::Rules;
+    /// # let text = r#"rule = [{ name = "a", limits = ["2/s burst 5", { quota = "9/h", algorithm = "sliding-log" }] }]"#;
+    /// let rules = Rules::parse("rules.toml", text)?;
+    /// assert_eq!(rules.rules()[0].limits()[0].at_once(), 5);
+    /// assert_eq!(rules.rules()[0].limits()[1].at_once(), 9);
+    /// # Ok::<(), tollgate_rules::RulesError>(())
+    /// ```
+    #[must_use]
+    pub fn at_once(&self) -> u64 {
+        (self.algorithm.at_once)(&self.quota)
+    }
+
     /// The algorithm that keeps the quota.
     #[must_use]
     pub fn algorithm(&self) -> AnyAlgorithm {

@@ -25,7 +25,7 @@ pub(crate) fn report(decision: &RulesDecision<'_>) -> (Report, Option<Reason>) {
         Outcome::Admitted(permit) => {
             let limit = permit.limit();
             let policy = policy(permit.rule(), limit);
-            let mut reading = Reading::new(policy, limit.quota().limit(), permit.remaining());
+            let mut reading = Reading::new(policy, limit.at_once(), permit.remaining());
             reading.reset_after = permit.reset_after();
             reading.delay = permit.delay();
             report.note(reading);
@@ -80,7 +80,7 @@ fn denial(denied: &RuleDenial<'_>) -> Option<Reading> {
     }
     let limit = denied.limit().or(denied.rule().limits().first())?;
     let policy = policy(denied.rule(), limit);
-    let mut reading = Reading::new(policy, limit.quota().limit(), denied.remaining());
+    let mut reading = Reading::new(policy, limit.at_once(), denied.remaining());
     reading.reset_after = denied.reset_after();
     reading.retry_after = denied.retry_after();
     reading.denied = true;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, value_parser};
-use tollgate_proxy::{BodyRate, Config, Timeouts, Trust, Upstream};
+use tollgate_proxy::{BodyRate, Config, Dialect, Timeouts, Trust, Upstream};
 
 pub(super) const HELP: &str = "\
 Headers:
@@ -192,6 +192,11 @@ pub(crate) struct ProxyArgs {
     /// Requests that may wait for their turn (algorithm leaky-queue) at one time, at most 128 per key
     #[arg(long, value_name = "N", default_value_t = 1_024)]
     max_waiting: usize,
+
+    /// Another form of the rate limit fields: draft-7 in place of that of the newest draft, or
+    /// X-RateLimit-* besides, as envoy or github writes them
+    #[arg(long, value_name = "NAME", value_parser = dialect)]
+    dialect: Option<Dialect>,
 }
 
 impl ProxyArgs {
@@ -221,6 +226,7 @@ impl ProxyArgs {
             max_connections: self.max_connections,
             max_connections_per_client,
             max_waiting: self.max_waiting,
+            dialect: self.dialect,
         }
     }
 
@@ -229,6 +235,16 @@ impl ProxyArgs {
     fn max_connections_per_client(&self) -> u32 {
         let half = (self.max_connections / 2).max(CLIENT_CONNECTIONS_MIN);
         self.max_connections_per_client.unwrap_or(half)
+    }
+}
+
+/// `draft-7`, `envoy` or `github`.
+fn dialect(text: &str) -> Result<Dialect, String> {
+    match text {
+        "draft-7" => Ok(Dialect::Draft7),
+        "envoy" => Ok(Dialect::Envoy),
+        "github" => Ok(Dialect::GitHub),
+        _ => Err("write draft-7, envoy or github".to_owned()),
     }
 }
 

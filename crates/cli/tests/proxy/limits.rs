@@ -120,6 +120,32 @@ fn a_rule_in_shadow_denies_nothing_and_is_counted() {
 }
 
 #[test]
+fn the_fields_have_the_form_that_the_dialect_names() {
+    let rules = r#"rule = [{ name = "a", limits = "2/s burst 5", penalty = "1 h" }]"#;
+    let file = crate::support::scratch("dialect.toml", rules);
+    let file = file.to_str().expect("UTF-8");
+    let newest = ("ratelimit", r#""a";r=4;t=1"#);
+    for (dialect, fields) in [
+        ("draft-7", [("ratelimit", "limit=5, remaining=4, reset=1"), ("x-ratelimit-limit", "")]),
+        ("envoy", [newest, ("x-ratelimit-limit", r#"5, 2;w=1;name="a""#)]),
+        ("github", [newest, ("x-ratelimit-limit", "5")]),
+    ] {
+        let proxy = Proxy::start(dialect, &["--rules", file, "--dialect", dialect]);
+        let answer = get(proxy.listen, "/", "");
+        for (name, value) in fields {
+            assert_eq!(answer.header(name), value, "{dialect}: {}", answer.head);
+        }
+        // A denial, and then a ban, are of the same limit.
+        let denied =
+            (0..8).map(|_| get(proxy.listen, "/", "")).filter(|answer| answer.status == 429);
+        let starts = if dialect == "draft-7" { "limit=5, remaining=0" } else { "\"a\";r=0" };
+        assert!(denied.count() >= 2);
+        let banned = get(proxy.listen, "/", "");
+        assert!(banned.header("ratelimit").starts_with(starts), "{dialect}: {}", banned.head);
+    }
+}
+
+#[test]
 fn a_queue_makes_requests_wait() {
     let rules = r#"rule = [{ name = "q", algorithm = "leaky-queue", limits = "5/s burst 3" }]"#;
     let proxy = Proxy::with_rules("queue", rules);

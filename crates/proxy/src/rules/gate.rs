@@ -339,8 +339,7 @@ fn extend_report(report: &mut Report, answers: &Report) {
 /// The reading of an admitted request, for the headers of the response.
 fn admitted(counters: &RuleCounters, permit: &RulePermit<'_>) -> Reading {
     let policy = counters.policy(permit.rule(), permit.limit());
-    let limit = permit.limit().quota().limit();
-    let mut reading = Reading::new(policy, limit, permit.remaining());
+    let mut reading = Reading::new(policy, permit.limit().at_once(), permit.remaining());
     (reading.reset_after, reading.delay) = (permit.reset_after(), permit.delay());
     reading
 }
@@ -366,7 +365,7 @@ fn denial(counters: &RuleCounters, denied: &RuleDenial<'_>) -> Option<Reading> {
     }
     let limit = denied.limit().or(denied.rule().limits().first())?;
     let policy = counters.policy(denied.rule(), limit);
-    let mut reading = Reading::new(policy, limit.quota().limit(), denied.remaining());
+    let mut reading = Reading::new(policy, limit.at_once(), denied.remaining());
     reading.reset_after = denied.reset_after();
     reading.retry_after = denied.retry_after();
     reading.denied = true;
