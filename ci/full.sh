@@ -107,6 +107,9 @@ keep_row() {
     mv "$state/page.md" "$page"
 }
 
+# Servers and clients that some stages run.
+ci/check.sh programs
+
 table="$state/table.txt"
 : >"$table"
 failed=0
