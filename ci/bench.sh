@@ -11,7 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-length=(--rounds 25 --millions 20) keep=no
+length=(--rounds 15 --millions 20) keep=no
 for arg in "$@"; do
     case "$arg" in
         full) length=(--rounds 25 --millions 50 --full) keep=yes ;;
