@@ -155,6 +155,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_time_read_at_once_is_the_time() {
+        let clock = QuantaClock::new();
+        let slack = Duration::from_millis(1);
+        let mut count = 0;
+        for _ in 0..1_000 {
+            let before = clock.now();
+            let Some(at_once) = clock.now_at_once() else { continue };
+            let after = clock.now();
+            assert!(
+                before.saturating_sub(slack) <= at_once && at_once <= after.saturating_add(slack)
+            );
+            count += 1;
+        }
+        // A line covers a millisecond at least, and thousands of readings.
+        let is_read = clock.source.counter.ticks_at_once().is_some();
+        assert_eq!(count > 500, is_read, "{count} of 1,000 were read at once");
+    }
+
+    #[test]
     fn the_wall_clock_is_this_century() {
         let origin = Duration::from_nanos(QuantaClock::new().unix_origin_nanos());
         assert!(origin > Duration::from_secs(1_600_000_000), "{origin:?}");
