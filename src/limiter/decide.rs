@@ -36,25 +36,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             return R::of_decision(self.by_coarse_time(probe, n, coarse));
         }
         let Some((lookup, now)) = self.look_up_now(probe) else {
-            let OutOfLine(answer) = self.answer_out_of_line::<R>(plan, probe, n);
-            return answer;
+            return self.with_extras::<R>(plan, probe, n, None);
         };
         self.or_own(plan).dispatch(self.found::<R>((probe, lookup), n, now))
-    }
-
-    /// Answers where the limiter is not plain, or where the clock is not read at once.
-    #[inline(never)]
-    fn answer_out_of_line<R: Answer>(
-        &self,
-        plan: Option<&A::Params>,
-        probe: Probe,
-        n: u64,
-    ) -> OutOfLine<R::Out> {
-        if !self.is_plain {
-            return OutOfLine(self.with_extras::<R>(plan, probe, n, None));
-        }
-        let (lookup, now) = (self.table.find_at_once(probe), self.clock.now());
-        OutOfLine(self.or_own(plan).dispatch(self.found::<R>((probe, lookup), n, now)))
     }
 
     /// Answers by a time that the caller gives.

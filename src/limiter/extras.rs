@@ -12,7 +12,7 @@ use crate::table::{Lookup, Probe};
 use crate::time::{Clock, Tick};
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
-    /// Answers where the limiter is not plain.
+    /// Answers where the limiter is not plain, or where the clock cannot be read at once.
     #[inline(always)]
     pub(super) fn with_extras<R: Answer>(
         &self,
@@ -30,7 +30,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         answer
     }
 
-    /// Answers by no lease, and counts the decision.
+    /// Answers by no lease, and counts the decision if the limiter counts them.
     #[inline(never)]
     fn counted<R: Answer>(
         &self,

@@ -36,8 +36,8 @@ impl<K: SlotKind> SlotTable<K> {
 
     /// Answers a request of a key, of which a first look has found `found`.
     ///
-    /// What is out of line decides in full and returns the ruling in registers. The hot path has nothing to keep
-    /// for it but what the answer needs.
+    /// A path that is rare makes one call, of a function that decides the request in full. Across that call the
+    /// caller keeps only the values that it needs for the answer.
     #[inline(always)]
     pub(super) fn answer<M: StateMachine, A: Answer>(
         &self,
@@ -61,7 +61,7 @@ impl<K: SlotKind> SlotTable<K> {
         outcome.map(|ruling| A::of(ruling, machine, request))
     }
 
-    /// A first try has lost a race for the slot's word: it was the first of two, and is the second.
+    /// Charges after a first try on the word `first` has lost a race to `actual`.
     #[cold]
     #[inline(never)]
     fn charge_after_race<M: StateMachine>(

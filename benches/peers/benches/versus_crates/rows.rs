@@ -11,7 +11,7 @@ use tollgate_peers::forms::{Form, Sequence, mixed};
 use tollgate_peers::peer::{Keyed, TimeGiven, Visitor};
 use tollgate_peers::plan::Plan;
 
-/// So many limiters of so many keys fit a core's caches.
+/// Eight limiters of so many keys fit a core's caches.
 const FEW_KEYS: usize = 1_000;
 
 pub(crate) const OURS: &str = "tollgate, own clock";
