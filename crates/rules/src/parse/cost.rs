@@ -185,12 +185,12 @@ pub(super) fn check<'s>(
         let message = "the rule has no quota that this could be charged to: add \"limits\", or leave this out";
         reader.error(value.span(), message.to_owned());
     }
-    let burst = limits.iter().map(|limit| limit.quota.burst_cells()).min();
-    if let (Estimate::Fixed(cells), Some(burst)) = (&cost.estimate, burst)
-        && *cells > burst
+    let at_once = limits.iter().map(RuleLimit::at_once).min();
+    if let (Estimate::Fixed(cells), Some(at_once)) = (&cost.estimate, at_once)
+        && *cells > at_once
     {
         let message = format!(
-            "more than a burst of {burst}, so no request could pass: lower this, or raise the burst of the limit"
+            "more than the {at_once} cells that a limit admits at once, so no request could pass: lower this, or raise the limit or its burst"
         );
         reader.error(value.span(), message);
     }

@@ -48,6 +48,14 @@ fn each_request_costs_what_the_rule_says() {
 }
 
 #[test]
+fn in_a_window_a_request_may_cost_more_than_the_burst() {
+    let limits = "{ quota = \"10/h burst 2\", algorithm = \"fixed-window\" }";
+    let (gate, _) = gate(&rule("6", limits));
+    assert!(ask(&gate, "GET", &[]).is_ok());
+    assert_eq!(ask(&gate, "GET", &[]).unwrap_err(), 4);
+}
+
+#[test]
 fn a_cost_from_a_header_is_bounded_and_a_malformed_one_takes_the_default() {
     let (gate, _) = gate(&rule("{ header = \"X-Cost\", max = 100, default = 7 }", "\"1000000/h\""));
     for (values, cost) in [
