@@ -7,6 +7,7 @@
 
 use core::marker::PhantomData;
 
+use super::backoff::Backoff;
 use super::head::{Head, HeadCell};
 use super::receipt::ChargeReceipt;
 use super::ring::SlotRing;
@@ -253,7 +254,13 @@ impl<A: Answer> Visitor for AtOnce<'_, A> {
         let Charge { cell, now, n, .. } = self.0;
         let (seen, ring) = (cell.see()?, || cell.ring::<M>());
         let request = Request { now, cells: n };
-        cell.head.answer_at_once::<M, OfOneState<A>>(seen, ring, machine, request)
+        let answer = cell.head.try_answer::<M, OfOneState<A>>(seen, ring, machine, request);
+        if answer.is_err() {
+            // Another thread has written the word.
+            let mut backoff = Backoff::FIRST;
+            backoff.pause();
+        }
+        answer.ok()?
     }
 }
 

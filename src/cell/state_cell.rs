@@ -114,24 +114,6 @@ impl<W: StateWord> StateCell<W> {
         Ok(answer)
     }
 
-    /// The same for a caller that decides anew, out of line, if this is `None`: another thread has written the
-    /// word.
-    #[inline(always)]
-    pub(super) fn answer_at_once<'r, M: StateMachine, A: Answer>(
-        &self,
-        seen: Seen<W>,
-        ring: impl Fn() -> SlotRing<'r>,
-        machine: &M,
-        request: Request,
-    ) -> Option<A::Out> {
-        let answer = self.try_answer::<M, A>(seen, ring, machine, request);
-        if answer.is_err() {
-            let mut backoff = Backoff::FIRST;
-            backoff.pause();
-        }
-        answer.ok()?
-    }
-
     /// Answers by all of the ring that counts. Out of line: the usual decisions have the registers to
     /// themselves.
     #[inline(never)]

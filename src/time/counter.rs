@@ -8,8 +8,8 @@
 #[derive(Clone, Debug)]
 pub(super) struct Counter {
     clock: quanta::Clock,
-    /// It is the processor's time stamp counter.
-    is_tsc: bool,
+    /// A reading needs no system call.
+    is_read_at_once: bool,
 }
 
 /// Readings that have to agree before the counter is taken for the processor's.
@@ -19,8 +19,8 @@ const READINGS: usize = 8;
 impl Counter {
     pub(super) fn new() -> Self {
         let clock = quanta::Clock::new();
-        let is_tsc = is_tsc(&clock);
-        Self { clock, is_tsc }
+        let is_read_at_once = is_read_at_once(&clock);
+        Self { clock, is_read_at_once }
     }
 
     /// About how many nanoseconds a tick has, in 2^-32.
@@ -38,14 +38,14 @@ impl Counter {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[inline(always)]
     pub(super) fn ticks_at_once(&self) -> Option<u64> {
-        self.is_tsc.then(time_stamp)
+        self.is_read_at_once.then(time_stamp)
     }
 
     /// The same, if no system call is needed.
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     #[inline(always)]
     pub(super) fn ticks_at_once(&self) -> Option<u64> {
-        self.is_tsc.then(|| self.clock.raw())
+        self.is_read_at_once.then(|| self.clock.raw())
     }
 }
 
@@ -60,7 +60,7 @@ fn time_stamp() -> u64 {
 
 /// Whether the clock reads the time stamp counter: its readings are then between two readings of that.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-fn is_tsc(clock: &quanta::Clock) -> bool {
+fn is_read_at_once(clock: &quanta::Clock) -> bool {
     // Without a counter quanta counts nanoseconds.
     let counts_nanos = clock.delta_as_nanos(0, 1 << 32) == 1 << 32;
     let is_between = || {
@@ -70,8 +70,8 @@ fn is_tsc(clock: &quanta::Clock) -> bool {
     !counts_nanos && (0..READINGS).all(|_| is_between())
 }
 
-/// Elsewhere a reading needs no system call, or nothing is known of it.
+/// Other counters are read by quanta, which needs no system call there, or may need one.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-fn is_tsc(_: &quanta::Clock) -> bool {
+fn is_read_at_once(_: &quanta::Clock) -> bool {
     true
 }
