@@ -44,6 +44,13 @@ impl Field {
         word & self.max()
     }
 
+    /// The same of the highest field of a word whose bits above it are zeros.
+    #[inline]
+    pub(crate) const fn highest_of(self, word: u64) -> u64 {
+        debug_assert!(word >> self.shift <= self.max());
+        word >> self.shift
+    }
+
     /// `word`, in which this field is 0, with this field holding `value`, which fits it.
     #[inline]
     pub(crate) const fn fill(self, word: u64, value: u64) -> u64 {

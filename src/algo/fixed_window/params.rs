@@ -74,7 +74,7 @@ impl FixedWindowParams {
     pub(super) fn view(&self, word: u64, now: Tick) -> View {
         let now = self.aligned(now);
         let floor = self.grid.floor(now);
-        let ahead = self.grid.ahead(self.end.of(word), floor);
+        let ahead = self.grid.ahead(self.end.highest_of(word), floor);
         let counted = if ahead > 0 { self.count.lowest_of(word) } else { 0 };
         View { now, floor, counted, ahead }
     }
@@ -180,11 +180,14 @@ impl StateMachine for FixedWindowParams {
             return Step::Admit { next };
         }
         // The type says that the limit is not zero, so a request for one cell needs no comparison here.
-        if n > self.limit.get() || view.counted > self.limit.get() - n {
+        if n > self.limit.get() || view.counted + n > self.limit.get() {
             return Step::Deny;
         }
-        let end = self.grid.later(view.floor, self.ahead_after(&view));
-        let next = self.end.fill(view.counted + n, end);
+        let next = match view.counted > 0 {
+            // The window keeps its end, and the count is in the lowest bits.
+            true => word + n,
+            false => self.end.fill(n, self.grid.later(view.floor, self.ahead_after(&view))),
+        };
         debug_assert_eq!(next >> PAYLOAD_BITS, 0, "the state fits the payload");
         Step::Admit { next }
     }
