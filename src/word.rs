@@ -99,6 +99,8 @@ mod tests {
             prop_assert_eq!(changed & !field.mask(), word & !field.mask());
             prop_assert_eq!(field.set(changed, field.of(word)), word);
             prop_assert_eq!(field.fill(word & !field.mask(), value & field.max()), changed);
+            let highest = word & (u64::MAX >> field.mask().leading_zeros());
+            prop_assert_eq!(field.highest_of(highest), field.of(word));
         }
     }
 }

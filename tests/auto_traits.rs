@@ -105,7 +105,7 @@ const _: () = {
     shared::<(AnyAlgorithm, FixedWindow, Gcra, LeakyQueue, WarmUp)>();
     shared::<(SlidingCounter, SlidingLog, SubWindows, DynamicGcra)>();
     shared::<(AnyParams, FixedWindowParams, GcraParams, LeakyQueueParams, WarmUpParams)>();
-    shared::<(SlidingLogParams, SubWindowParams, GcraEpoch, DynamicGcraParams)>();
+    shared::<(SlidingLogParams, SubWindowParams<false>, GcraEpoch, DynamicGcraParams)>();
     shared::<(AnyView, SlidingLogView, SubWindowView)>();
     shared::<(Grid, NoRing, Receipt, Liveness, Step)>();
     shared::<(Moment, ClockChange, Restart, Still<'_, u8>)>();

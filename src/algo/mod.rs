@@ -6,7 +6,8 @@
 //!
 //! # Word layouts
 //!
-//! A state is the low [`PAYLOAD_BITS`] bits of a word. The table uses the bits above.
+//! A state is the low [`PAYLOAD_BITS`] bits of a word. The table uses the bits above, and
+//! hands a machine the state alone.
 //!
 //! | algorithm | bits 52..0 | idle when |
 //! |---|---|---|

@@ -15,6 +15,16 @@
 /// assert_eq!((cells.cell(0), NoRing.cell(0)), (7, 0));
 /// ```
 pub trait Ring: Copy {
+    /// Its words.
+    type Cells: Copy;
+
+    /// The ring as values that a call passes in registers. A `Ring` of more than two words is passed in memory,
+    /// which it would be put in before every decision that may make the call.
+    fn parts(self) -> (Self::Cells, u64);
+
+    /// The ring of which these are the parts.
+    fn of_parts(cells: Self::Cells, life: u64) -> Self;
+
     /// The content at `place`, which is below [`ring_cells`](super::StateMachine::ring_cells).
     fn cell(self, place: usize) -> u64;
 
@@ -42,6 +52,18 @@ pub trait Ring: Copy {
 pub struct NoRing;
 
 impl Ring for NoRing {
+    type Cells = ();
+
+    #[inline(always)]
+    fn parts(self) -> ((), u64) {
+        ((), 0)
+    }
+
+    #[inline(always)]
+    fn of_parts((): (), _: u64) -> Self {
+        Self
+    }
+
     #[inline(always)]
     fn cell(self, _: usize) -> u64 {
         0
@@ -49,6 +71,16 @@ impl Ring for NoRing {
 }
 
 impl Ring for &[u64] {
+    type Cells = Self;
+
+    fn parts(self) -> (Self, u64) {
+        (self, 0)
+    }
+
+    fn of_parts(cells: Self, _: u64) -> Self {
+        cells
+    }
+
     fn cell(self, place: usize) -> u64 {
         self[place]
     }

@@ -121,20 +121,14 @@ impl Default for SlidingCounter {
 impl Sealed for SlidingCounter {}
 
 impl Algorithm for SlidingCounter {
-    type Params = SubWindowParams;
+    type Params = SubWindowParams<true>;
 
-    fn params(&self, quota: &Quota, origin: u64) -> Result<SubWindowParams, QuotaError> {
+    fn params(&self, quota: &Quota, origin: u64) -> Result<SubWindowParams<true>, QuotaError> {
         if !(1..=OLDER_MAX).contains(&self.older) {
             return Err(QuotaError::SubWindowCount);
         }
-        let params = SubWindowParams::new(
-            quota,
-            self.older,
-            self.older,
-            true,
-            origin,
-            self.utc_offset_secs,
-        )?;
+        let params =
+            SubWindowParams::new(quota, self.older, self.older, origin, self.utc_offset_secs)?;
         params.leasing(self.lease_cells)
     }
 }

@@ -104,7 +104,19 @@ pub(super) struct LiveRing<'a> {
     life: u64,
 }
 
-impl Ring for LiveRing<'_> {
+impl<'a> Ring for LiveRing<'a> {
+    type Cells = &'a [AtomicU64];
+
+    #[inline(always)]
+    fn parts(self) -> (&'a [AtomicU64], u64) {
+        (self.cells, self.life)
+    }
+
+    #[inline(always)]
+    fn of_parts(cells: &'a [AtomicU64], life: u64) -> Self {
+        Self { cells, life }
+    }
+
     #[inline(always)]
     fn cell(self, place: usize) -> u64 {
         let content = self.xor(place, 0);

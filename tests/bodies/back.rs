@@ -6,6 +6,7 @@ use tollgate::Tick;
 use tollgate::internals::{Ahead, Liveness, NoRing, PAYLOAD_BITS, Receipt, Refund, Step};
 
 use super::grid::nanos;
+use super::total::STATE;
 
 const YEAR_NANOS: u64 = 365 * 24 * 3_600 * 1_000_000_000;
 
@@ -36,6 +37,7 @@ pub(crate) fn refunds_are_total<P: Refund>(
     (now, fits, latest): (Tick, u64, u64),
     n: u64,
 ) {
+    let word = word & STATE;
     let (before, room) = (debt(params, word, now), left(params, word, now));
 
     let given = params.refund(word, receipt, now, n);

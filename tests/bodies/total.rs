@@ -22,6 +22,9 @@ pub(crate) enum Cells<'a> {
     Any(&'a [u64]),
 }
 
+/// The bits of a word that are a state. The others are the table's, which no machine sees.
+pub(crate) const STATE: u64 = u64::MAX >> (u64::BITS - PAYLOAD_BITS);
+
 /// A word and its ring, kept as the cell of a limiter keeps them.
 #[derive(Clone)]
 struct State {
@@ -35,6 +38,16 @@ struct State {
 struct Read<'a>(&'a State);
 
 impl Ring for Read<'_> {
+    type Cells = Self;
+
+    fn parts(self) -> (Self, u64) {
+        (self, 0)
+    }
+
+    fn of_parts(cells: Self, _: u64) -> Self {
+        cells
+    }
+
     fn cell(self, index: usize) -> u64 {
         assert!(index < self.0.ring_cells(), "reads beyond the cells, or the note as a cell");
         self.0.ring[index] & (u64::MAX >> (u64::BITS - CONTENT_BITS))
@@ -52,7 +65,7 @@ impl State {
         if let Cells::Any(words @ [_, ..]) = cells {
             ring.iter_mut().zip(words.iter().cycle()).for_each(|(cell, word)| *cell = *word);
         }
-        Self { word, ring, has_note: params.has_note() }
+        Self { word: word & STATE, ring, has_note: params.has_note() }
     }
 
     fn ring_cells(&self) -> usize {
@@ -172,7 +185,7 @@ pub(crate) fn steps_are_total<P: StateMachine>(
     let sound = matches!(cells, Cells::Empty);
     let (mut granted, mut rest) = (0_u64, fits);
     let _ = state.debt(params, now);
-    assert_eq!(params.no_slot(word, now, Duration::ZERO).remaining(), 0);
+    assert_eq!(params.no_slot(state.word, now, Duration::ZERO).remaining(), 0);
     for cost in asked {
         let n = cost.cells(fits, rest);
         let seen = state.read(params, now, n);

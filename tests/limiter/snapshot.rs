@@ -403,12 +403,13 @@ proptest! {
             false => fresh.wrapping_add(word % spread) & payload,
         };
         let windows = [
-            SubWindows::new().params(&quota, now.unix_origin_nanos),
-            SubWindows::new().count(7).params(&quota, now.unix_origin_nanos),
-            SlidingCounter::new().params(&quota, now.unix_origin_nanos),
-            SlidingCounter::new().older(9).params(&quota, now.unix_origin_nanos),
+            AnyAlgorithm::from(SubWindows::new()),
+            SubWindows::new().count(7).into(),
+            SlidingCounter::new().into(),
+            SlidingCounter::new().older(9).into(),
         ];
-        for params in windows.into_iter().flatten() {
+        let origin = now.unix_origin_nanos;
+        for params in windows.iter().filter_map(|windows| windows.params(&quota, origin).ok()) {
             let fresh = params.fresh(then.tick);
             let cells: Vec<u64> = ring.iter().map(|cell| near(fresh, *cell, 40)).collect();
             rebase_of_a_ring_is_total(&params, near(fresh, word, 100), &cells, &restart);

@@ -10,7 +10,7 @@ use tollgate::{Direct, FixedWindow, Quota, SlidingLog, Tick};
 use crate::bodies::back::{charges_ahead_are_total, refunds_are_total};
 use crate::bodies::choice::{Choice, Cost, ORIGIN_2025, with_algorithm};
 use crate::bodies::grid::waits_end;
-use crate::bodies::total::{Cells, steps_are_total};
+use crate::bodies::total::{Cells, STATE, steps_are_total};
 use crate::choice::{
     buckets, cases, costs, counters, each_one_word_algorithm, logs, quotas, scales, starts,
     sub_windows, windows,
@@ -89,7 +89,7 @@ fn refunds<A: Algorithm<Params: Refund>>(
     let compact = algorithm.compact_params(quota, ORIGIN_2025).expect("accepted");
     let narrow = u64::MAX >> (u64::BITS - COMPACT_BITS);
     for (params, mask) in
-        [Some((wide, u64::MAX)), compact.map(|params| (params, narrow))].into_iter().flatten()
+        [Some((wide, STATE)), compact.map(|params| (params, narrow))].into_iter().flatten()
     {
         let word = word.bits(&params, now) & mask;
         let latest = waits_end(&params, choice, quota, now.as_nanos());

@@ -195,6 +195,6 @@ impl StateMachine for AnyParams {
 
     #[cfg(feature = "std")]
     fn oracle(&self) -> AnyOracle {
-        each_machine!(self, each => each.oracle().into())
+        super::oracle_of(self)
     }
 }

@@ -102,8 +102,10 @@ machines! { $
         LeakyQueue(LeakyQueueParams), Word, Queue;
         /// Of a rate that warms up.
         WarmUp(WarmUpParams), Word, Ramp;
-        /// Of sub-windows, weighed or not.
-        SubWindows(SubWindowParams), SubWindows, SubWindowCounts;
+        /// Of sub-windows.
+        SubWindows(SubWindowParams<false>), SubWindows, SubWindowCounts;
+        /// Of sub-windows of which the oldest is weighed.
+        SlidingCounter(SubWindowParams<true>), SubWindows, SubWindowCounts;
         /// Of the log.
         SlidingLog(SlidingLogParams), SlidingLog, EventLog;
     }

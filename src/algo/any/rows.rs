@@ -90,12 +90,12 @@ macro_rules! machines {
             $($(#[$doc])* $name(oracle::$oracle),)*
         }
 
-        $(#[cfg(feature = "std")]
-        impl From<oracle::$oracle> for $any_oracle {
-            fn from(oracle: oracle::$oracle) -> Self {
-                Self::$name(oracle)
+        #[cfg(feature = "std")]
+        fn oracle_of(params: &$any) -> $any_oracle {
+            match params {
+                $($any::$name(params) => $any_oracle::$name(super::StateMachine::oracle(params)),)*
             }
-        })*
+        }
 
         #[cfg(feature = "std")]
         impl Sealed for $any_oracle {}

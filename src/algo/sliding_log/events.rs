@@ -66,7 +66,7 @@ impl SlidingLogParams {
     /// When the word's event happened, and how far ahead of `floor` that is.
     #[inline(always)]
     pub(super) fn last(&self, word: u64, floor: u64) -> (u64, u64) {
-        let distance = self.time.of(word).wrapping_sub(floor) & self.time.max();
+        let distance = self.time.highest_of(word).wrapping_sub(floor) & self.time.max();
         let behind = self.time.max() - distance + 1;
         // No event happened before the origin. (But an event that the grid does not read as ahead
         // would count for nothing, however often it was charged.) Units of a nanosecond wrap around

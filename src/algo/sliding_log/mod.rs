@@ -161,7 +161,8 @@ impl SlidingLogParams {
         let filled = view.filled + n;
         if filled <= self.places {
             // Nothing is carried over into the lap.
-            return self.time.set(self.round.lowest_of(view.word) + n, time);
+            let round = self.round.lowest_of(view.word) + n;
+            return self.time.fill(round, time & self.time.max());
         }
         let lap = match view.lap {
             FIRST => SECOND,

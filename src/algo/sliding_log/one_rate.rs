@@ -111,6 +111,16 @@ mod tests {
     }
 
     impl Ring for Counted<'_> {
+        type Cells = Self;
+
+        fn parts(self) -> (Self, u64) {
+            (self, 0)
+        }
+
+        fn of_parts(cells: Self, _: u64) -> Self {
+            cells
+        }
+
         fn cell(self, place: usize) -> u64 {
             self.reads.set(self.reads.get() + 1);
             self.cells[place]

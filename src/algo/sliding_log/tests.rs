@@ -12,6 +12,16 @@ fn params(quota: &str) -> SlidingLogParams {
 struct ByHand<'a>(&'a [u64]);
 
 impl Ring for ByHand<'_> {
+    type Cells = Self;
+
+    fn parts(self) -> (Self, u64) {
+        (self, 0)
+    }
+
+    fn of_parts(cells: Self, _: u64) -> Self {
+        cells
+    }
+
     fn cell(self, place: usize) -> u64 {
         let content = self.0[place];
         if content >> 54 == 0 { content } else { 0 }
@@ -218,7 +228,7 @@ proptest! {
 
     #[test]
     fn any_word_and_any_ring_have_a_debt(
-        word: u64, ring in prop::collection::vec(any::<u64>(), 6), instant: u64,
+        word in 0_u64..1 << PAYLOAD_BITS, ring in prop::collection::vec(any::<u64>(), 6), instant: u64,
     ) {
         let params = params("4/s");
         let _ = params.owed(word, ByHand(&ring), instant);

@@ -2,7 +2,6 @@
 
 use core::num::NonZeroU64;
 
-use super::scan::View;
 use super::{SubWindowParams, SubWindowView, Waits};
 use crate::algo::Ring;
 use crate::decision::{OutOfLine, Scale};
@@ -11,7 +10,8 @@ use crate::time::Tick;
 /// A request within the word's own sub-window.
 #[derive(Clone, Copy)]
 pub(super) struct Current {
-    /// The word's sub-window, and what counts in it.
+    word: u64,
+    /// Its sub-window, and what counts in it.
     last: u64,
     total: u64,
     /// The cells asked for, and what may count before them.
@@ -24,16 +24,21 @@ pub(super) struct Current {
 impl Current {
     /// `None`: another sub-window is the current one, or no number of cells is asked for that can ever fit.
     #[inline(always)]
-    pub(super) fn of(params: &SubWindowParams, word: u64, now: Tick, n: u64) -> Option<Self> {
-        let (last, total) = (params.index.of(word), params.count.lowest_of(word));
-        let before = params.limit.checked_sub(n)?;
+    pub(super) fn of<const WEIGHED: bool>(
+        params: &SubWindowParams<WEIGHED>,
+        word: u64,
+        now: Tick,
+        n: u64,
+    ) -> Option<Self> {
+        let (last, total) = (params.index.highest_of(word), params.count.lowest_of(word));
+        let before = params.limit.get().checked_sub(n)?;
         let floor = params.grid.floor(now);
         let is_current = params.grid.behind(last, floor) == 0;
-        (is_current && n > 0).then_some(Self { last, total, n, before, now, floor })
+        (is_current && n > 0).then_some(Self { word, last, total, n, before, now, floor })
     }
 }
 
-impl SubWindowParams {
+impl<const WEIGHED: bool> SubWindowParams<WEIGHED> {
     /// The decision where all sub-windows count whole. `None`: no decision has left the word.
     #[inline(always)]
     pub(super) fn evaluate_whole<R: Ring>(
@@ -55,7 +60,10 @@ impl SubWindowParams {
         let wait = match (excess..=self.count.max()).contains(&self.oldest(ring, last)) {
             true => 1,
             // A key that spends its limit within one sub-window has no cell in the oldest.
-            false => self.sub_windows_until_left(ring, last, self.older, excess),
+            false => {
+                let (cells, life) = ring.parts();
+                self.sub_windows_until_left::<R>(cells, life, last, self.older, excess)
+            }
         };
         let scale = self.grid.scale(current.now, current.floor);
         Some(SubWindowView { waits: Waits { idle: self.older + 1, wait, scale }, ..view })
@@ -78,7 +86,7 @@ impl SubWindowParams {
         }
         let ring = ring();
         let oldest = match self.oldest(ring, last) {
-            count if count <= self.limit => count.min(total),
+            count if count <= self.limit.get() => count.min(total),
             count if count > self.count.max() => 0,
             _ => return None,
         };
@@ -86,19 +94,18 @@ impl SubWindowParams {
         let whole = total - oldest;
         let overlap = scale.nanos - scale.phase;
         let room = (before + 1).saturating_sub(whole);
-        let admits =
-            u128::from(oldest) * u128::from(overlap) < u128::from(room) * u128::from(scale.nanos);
+        // There may be room even with the oldest counted whole.
+        let admits = total <= before
+            || u128::from(oldest) * u128::from(overlap)
+                < u128::from(room) * u128::from(scale.nanos);
         let waits = match admits || brief {
             true => Waits::NONE,
             false => match self.until_room(room, oldest, scale) {
                 Some(waits) => waits,
                 None => {
-                    let place = self.place(last);
-                    let Scale { phase, .. } = scale;
-                    let floor = current.floor;
-                    let view = View { ring, last, place, total, floor, ahead: 0, passed: 0, phase };
-                    let OutOfLine(waits) =
-                        self.weighed_waits(view, self.older + 1, total, current.n);
+                    let Current { word, now, n, .. } = current;
+                    let (cells, life) = ring.parts();
+                    let OutOfLine(waits) = self.until_later_room::<R>(cells, life, word, now, n);
                     waits
                 }
             },
@@ -116,13 +123,29 @@ impl SubWindowParams {
         (passed < nanos).then(|| Waits { idle, wait: passed.saturating_sub(phase), scale })
     }
 
+    /// The waits if more than the oldest sub-window has to leave.
+    #[inline(never)]
+    fn until_later_room<R: Ring>(
+        &self,
+        cells: R::Cells,
+        life: u64,
+        word: u64,
+        now: Tick,
+        n: u64,
+    ) -> OutOfLine<Waits> {
+        let view = self.view(word, R::of_parts(cells, life), now);
+        self.weighed_waits(view, self.older + 1, view.total, n)
+    }
+
     /// The view where all counts are whole, without the waits of a denial.
     #[inline(always)]
     fn view_of(&self, current: Current, admits: bool) -> SubWindowView {
-        let Current { last, total, n, .. } = current;
+        let Current { word, total, n, .. } = current;
+        debug_assert!(!admits || total + n <= self.count.max());
         SubWindowView {
             admits,
-            next: if admits { self.index.fill(total + n, last) } else { 0 },
+            // The count is in the lowest bits.
+            next: if admits { word + n } else { 0 },
             published: 0,
             whole: total,
             oldest: 0,
@@ -136,9 +159,10 @@ impl SubWindowParams {
     /// the ring has none.
     #[inline(always)]
     fn oldest<R: Ring>(&self, ring: R, last: u64) -> u64 {
-        ring.xor(
-            self.place_before(self.place(last), self.older),
-            self.index.fill(0, self.before(last, self.older)),
-        )
+        // The current sub-window is not before the first of all that counts, so the places do not wrap between.
+        let index = self.before(last, self.older);
+        let place = self.place(index);
+        debug_assert_eq!(place, self.place_before(self.place(last), self.older));
+        ring.xor(place, self.index.fill(0, index))
     }
 }

@@ -121,31 +121,24 @@ impl Default for SubWindows {
 impl Sealed for SubWindows {}
 
 impl Algorithm for SubWindows {
-    type Params = SubWindowParams;
+    type Params = SubWindowParams<false>;
 
-    fn params(&self, quota: &Quota, origin: u64) -> Result<SubWindowParams, QuotaError> {
+    fn params(&self, quota: &Quota, origin: u64) -> Result<SubWindowParams<false>, QuotaError> {
         if !(2..=SUB_WINDOWS_MAX).contains(&self.count) {
             return Err(QuotaError::SubWindowCount);
         }
-        let params = SubWindowParams::new(
-            quota,
-            self.count,
-            self.count - 1,
-            false,
-            origin,
-            self.utc_offset_secs,
-        )?;
+        let params =
+            SubWindowParams::new(quota, self.count, self.count - 1, origin, self.utc_offset_secs)?;
         params.leasing(self.lease_cells)
     }
 }
 
-impl SubWindowParams {
+impl<const WEIGHED: bool> SubWindowParams<WEIGHED> {
     /// `in_period` sub-windows in a period, of which the current one and `older` count.
     pub(in crate::algo) fn new(
         quota: &Quota,
         in_period: u32,
         older: u32,
-        weighed: bool,
         origin: u64,
         utc_offset_secs: i32,
     ) -> Result<Self, QuotaError> {
@@ -159,7 +152,7 @@ impl SubWindowParams {
             return Err(QuotaError::SubWindowCount);
         }
         // With the oldest counted whole, the total may exceed the estimate by up to the limit.
-        let total_max = quota.limit().saturating_mul(1 + u64::from(weighed));
+        let total_max = quota.limit().saturating_mul(1 + u64::from(WEIGHED));
         let count_bits = u64::BITS - total_max.leading_zeros();
         if count_bits > COUNT_BITS_MAX
             || (u128::from(period) << (PAYLOAD_BITS - count_bits)) / u128::from(in_period)
@@ -174,16 +167,15 @@ impl SubWindowParams {
         let cells = if grid.ring().is_some() { places.next_power_of_two() } else { places };
         // No more than 200 years.
         let ahead_nanos = into_window(period, origin, utc_offset_secs)? + period;
-        let limit = quota.limit();
+        let limit = NonZeroU64::new(quota.limit()).ok_or(QuotaError::ZeroLimit)?;
         let shares = grid.ratio().1;
-        let fits = weighed && shares.checked_mul(total_max + 1).is_some();
+        let fits = WEIGHED && shares.checked_mul(total_max + 1).is_some();
         Ok(Self {
             cell: NonZeroU64::new(shares).filter(|_| fits).unwrap_or(NonZeroU64::MIN),
             grid,
             limit,
             total_max,
             older,
-            weighed,
             ahead_nanos,
             count,
             index,
@@ -195,7 +187,7 @@ impl SubWindowParams {
 
     /// The same with leases of so many cells.
     pub(in crate::algo) fn leasing(self, lease_cells: u64) -> Result<Self, QuotaError> {
-        match lease_cells <= self.limit / 2 {
+        match lease_cells <= self.limit.get() / 2 {
             true => Ok(Self { lease_cells, ..self }),
             false => Err(QuotaError::LeaseCellsTooMany),
         }
@@ -224,7 +216,7 @@ mod tests {
         }
     }
 
-    fn charged(params: &SubWindowParams, cells: u64) -> u64 {
+    fn charged(params: &SubWindowParams<false>, cells: u64) -> u64 {
         let ring = [0; 8];
         let view = params.read(params.fresh(Tick::ZERO), &ring[..], Tick::ZERO, cells);
         let Step::Admit { next } = params.step(view, Tick::ZERO, cells) else {

@@ -68,16 +68,16 @@ use scan::{Waits, remainder};
 /// assert_eq!(params.grid().ratio(), (1, 10_000_000_000)); // a unit is a sub-window
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
+///
+/// If it is `WEIGHED`, the oldest sub-window counts by its overlap with the window; else it counts whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SubWindowParams {
+pub struct SubWindowParams<const WEIGHED: bool> {
     grid: Grid,
-    limit: u64,
+    limit: NonZeroU64,
     /// The largest total.
     total_max: u64,
     /// Sub-windows before the current one that count.
     older: u64,
-    /// Whether the oldest weighs by its overlap.
-    weighed: bool,
     /// The shares of a cell in which the remaining room is measured: those of the grid, if all cells fit.
     cell: NonZeroU64,
     /// Added to every instant, so that sub-windows begin where the wall clock's do; plus a period,
@@ -111,7 +111,7 @@ pub struct SubWindowView {
     waits: Waits,
 }
 
-impl SubWindowParams {
+impl<const WEIGHED: bool> SubWindowParams<WEIGHED> {
     #[inline(always)]
     fn aligned(&self, now: Tick) -> Tick {
         Tick::from_nanos(now.as_nanos().saturating_add(self.ahead_nanos))
@@ -127,8 +127,8 @@ impl SubWindowParams {
     #[inline(always)]
     fn room(&self, view: &SubWindowView, n: u64) -> (u64, NonZeroU64) {
         let SubWindowView { whole, oldest, overlap, .. } = *view;
-        let left = self.limit.saturating_sub(n.saturating_add(whole));
-        if self.weighed && self.cell == NonZeroU64::MIN {
+        let left = self.limit.get().saturating_sub(n.saturating_add(whole));
+        if WEIGHED && self.cell == NonZeroU64::MIN {
             return (left.saturating_sub(self.weigh(oldest, overlap)), self.cell);
         }
         // The estimate is rounded down, so what is left is rounded up.
@@ -152,7 +152,7 @@ impl SubWindowParams {
             if view.passed == 0 { (view.total, 0) } else { self.advanced(view) };
         let current = self.grid.later(view.last, view.passed) & self.index.max();
         let nanos = self.grid.ratio().1;
-        let oldest = match self.weighed && counted > 0 {
+        let oldest = match WEIGHED && counted > 0 {
             true if view.passed == 0 => self.older_count(&self.placed(view), self.older),
             true => self.count_from_oldest(&self.placed(view), 0),
             false => 0,
@@ -184,9 +184,9 @@ impl SubWindowParams {
     }
 }
 
-impl Sealed for SubWindowParams {}
+impl<const WEIGHED: bool> Sealed for SubWindowParams<WEIGHED> {}
 
-impl StateMachine for SubWindowParams {
+impl<const WEIGHED: bool> StateMachine for SubWindowParams<WEIGHED> {
     #[cfg(feature = "std")]
     type Oracle = SubWindowCounts;
     type View = SubWindowView;
@@ -216,8 +216,8 @@ impl StateMachine for SubWindowParams {
         let counted = self.count.of(word).saturating_sub(left);
         let ahead = self.grid.ahead(self.index.of(word), floor);
         Permit::new(Reading {
-            limit: self.limit,
-            room: self.limit.saturating_sub(counted),
+            limit: self.limit.get(),
+            room: self.limit.get().saturating_sub(counted),
             cell: NonZeroU64::MIN,
             until_idle: if counted == 0 { 0 } else { ahead + self.older + 1 },
             scale: self.grid.scale(now, floor),
@@ -253,9 +253,9 @@ impl StateMachine for SubWindowParams {
         n: u64,
         brief: bool,
     ) -> Option<SubWindowView> {
-        let now = self.aligned(now);
+        let now = Tick::from_nanos(now.as_nanos().checked_add(self.ahead_nanos)?);
         let current = Current::of(self, word, now, n)?;
-        match self.weighed {
+        match WEIGHED {
             true => self.evaluate_weighed(current, ring, brief),
             false => self.evaluate_whole(current, ring, brief),
         }
@@ -283,14 +283,14 @@ impl StateMachine for SubWindowParams {
         let (until_idle, scale) =
             if n == 0 { (view.waits.idle, view.waits.scale) } else { (view.until_idle, scale) };
         let (room, cell) = self.room(&view, n);
-        Permit::new(Reading { limit: self.limit, room, cell, until_idle, scale })
+        Permit::new(Reading { limit: self.limit.get(), room, cell, until_idle, scale })
     }
 
     #[inline(always)]
     fn denied(&self, view: SubWindowView, _: Tick, _: u64) -> Denied {
         let (room, cell) = self.room(&view, 0);
         let reading = Reading {
-            limit: self.limit,
+            limit: self.limit.get(),
             room,
             cell,
             until_idle: view.waits.idle,
@@ -324,7 +324,7 @@ impl StateMachine for SubWindowParams {
         let end = self.grid.later(self.index.of(word), self.older + 1);
         let wait = self.grid.until_behind_by(end, floor, skew);
         let reading = Reading {
-            limit: self.limit,
+            limit: self.limit.get(),
             room: 0,
             cell: NonZeroU64::MIN,
             until_idle: wait,
@@ -339,8 +339,8 @@ impl StateMachine for SubWindowParams {
 
     #[cfg(feature = "std")]
     fn oracle(&self) -> SubWindowCounts {
-        let Self { limit, older, weighed, ahead_nanos, .. } = *self;
-        SubWindowCounts::new(self.grid.ratio(), ahead_nanos, limit, older, weighed)
+        let Self { limit, older, ahead_nanos, .. } = *self;
+        SubWindowCounts::new(self.grid.ratio(), ahead_nanos, limit.get(), older, WEIGHED)
     }
 }
 

@@ -4,19 +4,19 @@ use super::SubWindowParams;
 use super::scan::View;
 use crate::algo::{CONFIG_WORDS, ClockChange, Rebase, Restart, StateMachine};
 
-impl SubWindowParams {
+impl<const WEIGHED: bool> SubWindowParams<WEIGHED> {
     fn period_nanos(&self) -> u64 {
         let (units, nanos) = self.grid.ratio();
-        let in_period = self.older + u64::from(!self.weighed);
+        let in_period = self.older + u64::from(!WEIGHED);
         let period = u128::from(nanos) * u128::from(in_period) / u128::from(units);
         u64::try_from(period).unwrap_or(u64::MAX)
     }
 }
 
 /// The sub-windows of the wall clock are the same by any clock; only their numbers differ.
-impl Rebase for SubWindowParams {
+impl<const WEIGHED: bool> Rebase for SubWindowParams<WEIGHED> {
     fn algorithm(&self) -> u64 {
-        if self.weighed { 6 } else { 5 }
+        if WEIGHED { 6 } else { 5 }
     }
 
     fn config_words(&self, unix_origin_nanos: u64) -> [u64; CONFIG_WORDS] {
@@ -25,7 +25,7 @@ impl Rebase for SubWindowParams {
         let phase = i128::from(unix_origin_nanos) - i128::from(self.ahead_nanos);
         let phase = phase.rem_euclid(i128::from(self.period_nanos()));
         let phase = u64::try_from(phase).unwrap_or(0);
-        [units, nanos, self.limit, self.older, phase, 0, 0, 0]
+        [units, nanos, self.limit.get(), self.older, phase, 0, 0, 0]
     }
 
     fn clock_change(&self, restart: &Restart) -> ClockChange {

@@ -37,13 +37,13 @@ pub(super) struct View<R> {
     pub(super) phase: u64,
 }
 
-impl SubWindowParams {
+impl<const WEIGHED: bool> SubWindowParams<WEIGHED> {
     #[inline(always)]
     pub(super) fn view<R: Ring>(&self, word: u64, ring: R, now: Tick) -> View<R> {
         let floor = self.grid.floor(now);
-        let last = self.index.of(word);
+        let last = self.index.highest_of(word);
         let (ahead, passed) = self.distance(last, floor);
-        let phase = if self.weighed { self.grid.scale(now, floor).phase } else { 0 };
+        let phase = if WEIGHED { self.grid.scale(now, floor).phase } else { 0 };
         // No valid state counts more; an arbitrary word may, and its excess must not overflow the
         // field.
         let total = self.count.lowest_of(word).min(self.total_max);
@@ -93,13 +93,13 @@ impl SubWindowParams {
         let index = self.before(last, back);
         // The count if the index above it is the same; else more than any count.
         let count = ring.xor(self.place_before(place, back), self.index.fill(0, index));
-        if count <= self.count.max() { count.min(self.limit) } else { 0 }
+        if count <= self.count.max() { count.min(self.limit.get()) } else { 0 }
     }
 
     /// The count of the word's own sub-window.
     pub(super) fn last_count<R: Ring>(&self, view: &View<R>) -> u64 {
         let older = |sum: u64, back| sum.saturating_add(self.older_count(view, back));
-        view.total.saturating_sub((1..=self.older).fold(0, older)).min(self.limit)
+        view.total.saturating_sub((1..=self.older).fold(0, older)).min(self.limit.get())
     }
 
     /// The count of the sub-window that is `later` after the first that counts.
@@ -125,7 +125,7 @@ impl SubWindowParams {
         // A count is at most the limit, and there are at most 257.
         let kept = (1..=self.older - view.passed).fold(0, counted);
         let gone = (self.older - view.passed + 1..=self.older).fold(0, counted);
-        let last = view.total.saturating_sub(kept + gone).min(self.limit);
+        let last = view.total.saturating_sub(kept + gone).min(self.limit.get());
         let published = match last {
             0 => 0,
             _ => self.index.fill(last, view.last),
@@ -142,11 +142,11 @@ impl SubWindowParams {
     /// Whether `n` more cells fit: `whole + oldest * overlap / nanos < limit - n + 1`.
     #[inline(always)]
     pub(super) fn fits(&self, whole: u64, oldest: u64, overlap: u64, n: u64) -> bool {
-        if n > self.limit || whole > self.limit - n {
+        if n > self.limit.get() || whole > self.limit.get() - n {
             return false;
         }
-        let room = u128::from(self.limit - n - whole) + 1;
-        !self.weighed
+        let room = u128::from(self.limit.get() - n - whole) + 1;
+        !WEIGHED
             || u128::from(oldest) * u128::from(overlap)
                 < room.saturating_mul(self.grid.ratio().1.into())
     }
@@ -156,11 +156,13 @@ impl SubWindowParams {
     #[inline(never)]
     pub(super) fn sub_windows_until_left<R: Ring>(
         &self,
-        ring: R,
+        cells: R::Cells,
+        life: u64,
         last: u64,
         oldest: u64,
         mut excess: u64,
     ) -> u64 {
+        let ring = R::of_parts(cells, life);
         let place = self.place(last);
         for back in (1..=oldest).rev() {
             let count = self.count_at(ring, place, last, back);
@@ -188,7 +190,7 @@ impl SubWindowParams {
         while counted > 0 && view.passed + later <= self.older {
             let oldest = self.count_from_oldest(view, later).min(counted);
             counted -= oldest;
-            match (self.limit - n + 1).checked_sub(counted) {
+            match (self.limit.get() - n + 1).checked_sub(counted) {
                 None | Some(0) => {}
                 Some(room) if oldest < room => return (later, 0),
                 Some(room) => {
@@ -207,8 +209,8 @@ impl SubWindowParams {
     #[inline(always)]
     pub(super) fn waits<R: Ring>(&self, view: View<R>, now: Tick, counted: u64, n: u64) -> Waits {
         let idle = if counted == 0 { 0 } else { view.ahead + self.older + 1 - view.passed };
-        let unasked = n == 0 || n > self.limit;
-        if self.weighed && !unasked {
+        let unasked = n == 0 || n > self.limit.get();
+        if WEIGHED && !unasked {
             let OutOfLine(waits) = self.weighed_waits(view, idle, counted, n);
             return waits;
         }
@@ -216,8 +218,10 @@ impl SubWindowParams {
             true => NEVER,
             false => {
                 let oldest = self.older - view.passed.min(self.older);
-                let excess = counted.saturating_add(n) - self.limit;
-                view.ahead + self.sub_windows_until_left(view.ring, view.last, oldest, excess)
+                let excess = counted.saturating_add(n) - self.limit.get();
+                let (cells, life) = view.ring.parts();
+                view.ahead
+                    + self.sub_windows_until_left::<R>(cells, life, view.last, oldest, excess)
             }
         };
         Waits { idle, wait, scale: self.grid.scale(now, view.floor) }

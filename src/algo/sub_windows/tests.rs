@@ -9,14 +9,14 @@ use crate::{Quota, SlidingCounter};
 
 /// A key's word and ring.
 #[derive(Clone)]
-struct Counted {
-    params: SubWindowParams,
+struct Counted<const WEIGHED: bool> {
+    params: SubWindowParams<WEIGHED>,
     word: u64,
     ring: Vec<u64>,
 }
 
-impl Counted {
-    fn new(params: SubWindowParams) -> Self {
+impl<const WEIGHED: bool> Counted<WEIGHED> {
+    fn new(params: SubWindowParams<WEIGHED>) -> Self {
         Self { params, word: params.fresh(Tick::ZERO), ring: vec![0; params.ring_cells()] }
     }
 
@@ -39,11 +39,11 @@ impl Counted {
 }
 
 /// Charges a key by and by, and checks it after each charge.
-fn after_each_charge(
-    params: SubWindowParams,
+fn after_each_charge<const WEIGHED: bool>(
+    params: SubWindowParams<WEIGHED>,
     charges: &[(u64, u64)],
     part_nanos: u64,
-    check: impl Fn(&Counted, Tick) -> Result<(), TestCaseError>,
+    check: impl Fn(&Counted<WEIGHED>, Tick) -> Result<(), TestCaseError>,
 ) -> Result<(), TestCaseError> {
     let (mut key, mut now) = (Counted::new(params), Tick::ZERO);
     for &(later, n) in charges {
@@ -55,13 +55,13 @@ fn after_each_charge(
 }
 
 /// Whether the retry time of a denial is the first instant of all at which those cells fit.
-fn has_the_shortest_wait(
-    params: SubWindowParams,
+fn has_the_shortest_wait<const WEIGHED: bool>(
+    params: SubWindowParams<WEIGHED>,
     charges: &[(u64, u64)],
     part_nanos: u64,
 ) -> Result<(), TestCaseError> {
     after_each_charge(params, charges, part_nanos, |key, now| {
-        for n in 1..=params.limit {
+        for n in 1..=params.limit.get() {
             let Err(denied) = key.read(now, n) else { continue };
             let wait = denied.retry_after().expect("at most the limit");
             let at = now.saturating_add(wait);
@@ -94,15 +94,15 @@ proptest! {
 }
 
 /// Whether each decision at once equals the decision by all that counts.
-fn decides_at_once_as_by_all_that_counts(
-    params: SubWindowParams,
+fn decides_at_once_as_by_all_that_counts<const WEIGHED: bool>(
+    params: SubWindowParams<WEIGHED>,
     charges: &[(u64, u64)],
     part_nanos: u64,
 ) -> Result<(), TestCaseError> {
     after_each_charge(params, charges, part_nanos, |key, now| {
         let clocks = [now, now.saturating_sub(Duration::from_nanos(17 * part_nanos))];
         for (now, n, brief) in clocks.iter().flat_map(|now| {
-            (0..=params.limit + 1).flat_map(move |n| [(*now, n, false), (*now, n, true)])
+            (0..=params.limit.get() + 1).flat_map(move |n| [(*now, n, false), (*now, n, true)])
         }) {
             let Some(view) = params.read_at_once(key.word, || &*key.ring, now, n, brief) else {
                 continue;
@@ -133,7 +133,12 @@ proptest! {
 }
 
 /// How a decision is made at once: by the word alone, by its ring too, or not at all.
-fn read_at_once(params: SubWindowParams, at: u64, n: u64, brief: bool) -> &'static str {
+fn read_at_once<const WEIGHED: bool>(
+    params: SubWindowParams<WEIGHED>,
+    at: u64,
+    n: u64,
+    brief: bool,
+) -> &'static str {
     let second = |second: u64| Tick::from_nanos((8 + second) * 1_000_000_000);
     let mut key = Counted::new(params);
     (0..4).for_each(|at| key.charge(second(at), 2));
@@ -153,7 +158,13 @@ fn read_at_once(params: SubWindowParams, at: u64, n: u64, brief: bool) -> &'stat
 #[test]
 fn a_decision_at_once_reads_the_ring_where_the_word_does_not_suffice() {
     let quota = Quota::new(10, Duration::from_secs(4));
-    let how = |params, at, n| [false, true].map(|brief| read_at_once(params, at, n, brief));
+    fn how<const WEIGHED: bool>(
+        params: SubWindowParams<WEIGHED>,
+        at: u64,
+        n: u64,
+    ) -> [&'static str; 2] {
+        [false, true].map(|brief| read_at_once(params, at, n, brief))
+    }
     let plain = SubWindows::new().count(4).params(&quota, 0).expect("in range");
     assert_eq!(how(plain, 3, 2), ["word"; 2], "there is room");
     assert_eq!(how(plain, 3, 4), ["ring", "word"], "there is room once the oldest has left");
