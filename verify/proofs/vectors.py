@@ -232,7 +232,7 @@ class WindowVectors(GcraVectors):
         return made
 
     def state(self, chance, params, request):
-        now, bits = chance.instant(), 37 if "compact" in request else 64
+        now, bits = chance.instant(), 37 if "compact" in request else 53
         limit, width = raw(params.limit), params.count.bits
         end = near(chance, raw(params.grid.floor(params.aligned(U(now)))), raw(params.length), bits - width)
         count = chance.choice([0, 1, limit, limit - 1, params.count.max, chance.getrandbits(width)])

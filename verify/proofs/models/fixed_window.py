@@ -68,10 +68,7 @@ class FixedWindow:
         length, limit = number("length", 1), number("limit", 1, count.max)
         grid = Grid.any_built(end.bits, endless)
         fact(length <= grid.reach)
-        window = cls(grid, limit, length, U(0), count, end)
-        # A wide state ignores the bits above it; a compact state has none.
-        window.above = 2**11 - 1 if bits == PAYLOAD_BITS else 0
-        return window
+        return cls(grid, limit, length, U(0), count, end)
 
     def any_state(self, floor):
         """The exact end of any window, what it has counted, and any word that holds both."""
@@ -81,7 +78,7 @@ class FixedWindow:
 
     def word_of(self, end, counted):
         parts = {(0, self.count.bits): counted, (self.count.bits, self.end.bits): end}
-        return Packed(parts, number("above", 0, self.above).v)
+        return Packed(parts)
 
     # As in the Rust.
 
@@ -102,11 +99,16 @@ class FixedWindow:
     def step(self, word, now, n):
         floor, counted, ahead = self.view(word, now)
         with where(n <= self.limit):
-            room = self.limit - n
-        denies = Or(n > self.limit, counted > room)
+            total = counted + n
+        denies = Or(n > self.limit, total > self.limit)
         with where(And(n != 0, Not(denies))):
+            # The Rust adds to the word, in which the count is in the lowest bits.
+            with where(counted > 0):
+                kit.CONTEXT.require(total <= self.count.max, "the count overflows into the end")
+            kept = self.count.set(word, total)
             end = self.grid.later(floor, self.ahead_after(counted, ahead))
-            next = self.end.set(counted + n, end)
+            opened = self.end.set(n, end)
+            next = If(counted > 0, kept, opened)
             kit.CONTEXT.require(fits(next, PAYLOAD_BITS), "the state fits the payload")
         same = self.end.set(self.count.of(word), self.end.of(word))
         return Step(Or(n == 0, Not(denies)), If(n == 0, same, next))
@@ -279,16 +281,17 @@ PROPERTIES = [
 ]
 
 FAULTS = [
-    Fault("`counted >= limit - n`", "admits exactly what the exact window admits",
-          "denies = Or(n > self.limit, counted > room)", "denies = Or(n > self.limit, counted >= room)"),
+    Fault("`counted + n >= limit`", "admits exactly what the exact window admits",
+          "denies = Or(n > self.limit, total > self.limit)", "denies = Or(n > self.limit, total >= self.limit)"),
     Fault("the limit is compared with a sum that wraps", "admits exactly what the exact window admits",
-          "denies = Or(n > self.limit, counted > room)", "denies = counted.wrapping_add(n) > self.limit"),
+          "denies = Or(n > self.limit, total > self.limit)", "denies = counted.wrapping_add(n) > self.limit"),
     Fault("the count of a window that has ended still counts", "admits exactly what the exact window admits",
           "If(ahead > 0, self.count.of(word), U(0))", "self.count.of(word)"),
     Fault("a window that is ahead of the clock is reset", "writes the exact window, which never moves back",
           "return If(counted > 0, ahead, ahead.max(self.length))", "return If(counted > 0, ahead.min(self.length), self.length)"),
     Fault("every event moves the end of the window", "a window counts all that it grants, up to the limit",
-          "return If(counted > 0, ahead, ahead.max(self.length))", "return ahead.max(self.length)"),
+          "kept = self.count.set(word, total)",
+          "kept = self.end.set(self.count.set(word, total), self.grid.later(floor, self.length))"),
     Fault("a new window begins where the last one ended", "idle is the same as absent",
           "end = self.grid.later(floor, self.ahead_after(counted, ahead))",
           "end = self.grid.later(self.end.of(word), self.length)"),
