@@ -6,6 +6,7 @@ import random
 import subprocess
 from time import monotonic
 
+from gcra import PAYLOAD_BITS
 from kit import MAX, NEVER, Panic, U, raw
 
 SECOND = 10**9
@@ -232,7 +233,7 @@ class WindowVectors(GcraVectors):
         return made
 
     def state(self, chance, params, request):
-        now, bits = chance.instant(), 37 if "compact" in request else 53
+        now, bits = chance.instant(), 37 if "compact" in request else 64
         limit, width = raw(params.limit), params.count.bits
         end = near(chance, raw(params.grid.floor(params.aligned(U(now)))), raw(params.length), bits - width)
         count = chance.choice([0, 1, limit, limit - 1, params.count.max, chance.getrandbits(width)])
@@ -436,6 +437,8 @@ def requests(kind, chance):
             continue
         for _ in range(8):
             made = {**request, **kind.state(chance, params, request)}
+            # A machine is given a state; the bits above it are the table's.
+            made["word"] &= (1 << PAYLOAD_BITS) - 1
             kind.extra(chance, params, made)
             yield made
 

@@ -176,8 +176,7 @@ impl StateMachine for FixedWindowParams {
     fn step(&self, word: u64, now: Tick, n: u64) -> Step {
         let view = self.view(word, now);
         if n == 0 {
-            let next = self.end.set(self.count.of(word), self.end.of(word));
-            return Step::Admit { next };
+            return Step::Admit { next: word };
         }
         // The type says that the limit is not zero, so a request for one cell needs no comparison here.
         if n > self.limit.get() || view.counted + n > self.limit.get() {

@@ -63,7 +63,7 @@ use core::time::Duration;
 use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::EventLog;
-use super::{Liveness, PAYLOAD_BITS, Ring, StateMachine, Step, sealed::Sealed};
+use super::{Liveness, Ring, StateMachine, Step, sealed::Sealed};
 use crate::decision::{Denied, NEVER, Permit, Reading, Scale};
 use crate::time::Tick;
 use crate::word::Field;
@@ -243,8 +243,7 @@ impl SlidingLogParams {
         let remaining_now = |view| if detailed { self.remaining_now(view) } else { 0 };
         let view = self.view(word, ring, now);
         if n == 0 {
-            let next = word & (u64::MAX >> (u64::BITS - PAYLOAD_BITS));
-            return self.left_as_is(&view, Step::Admit { next }, 0, remaining_now(view));
+            return self.left_as_is(&view, Step::Admit { next: word }, 0, remaining_now(view));
         }
         if n > self.limit_min {
             return self.left_as_is(&view, Step::Deny, NEVER, remaining_now(view));

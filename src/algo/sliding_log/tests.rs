@@ -1,5 +1,5 @@
 use super::*;
-use crate::algo::{Algorithm, Moment, Rebase, Restart};
+use crate::algo::{Algorithm, Moment, PAYLOAD_BITS, Rebase, Restart};
 use crate::{Quota, QuotaError};
 use proptest::prelude::*;
 

@@ -56,7 +56,8 @@ use crate::word::Field;
 use at_once::Current;
 use scan::{Waits, remainder};
 
-/// The parameters of [`SubWindows`] or [`SlidingCounter`](crate::SlidingCounter) for a quota.
+/// The parameters of [`SubWindows`] or [`SlidingCounter`](crate::SlidingCounter) for a quota. If they are
+/// `WEIGHED`, the oldest sub-window counts by its overlap with the window; else it counts whole.
 ///
 /// ```
 /// use tollgate::algorithm::Algorithm;
@@ -68,8 +69,6 @@ use scan::{Waits, remainder};
 /// assert_eq!(params.grid().ratio(), (1, 10_000_000_000)); // a unit is a sub-window
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
-///
-/// If it is `WEIGHED`, the oldest sub-window counts by its overlap with the window; else it counts whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubWindowParams<const WEIGHED: bool> {
     grid: Grid,
@@ -170,7 +169,7 @@ impl<const WEIGHED: bool> SubWindowParams<WEIGHED> {
         SubWindowView {
             admits,
             next: match admits {
-                true if n == 0 => self.index.set(self.count.lowest_of(word), self.index.of(word)),
+                true if n == 0 => word,
                 true => self.index.set(self.count.set(0, counted.saturating_add(n)), current),
                 false => 0,
             },
@@ -253,6 +252,7 @@ impl<const WEIGHED: bool> StateMachine for SubWindowParams<WEIGHED> {
         n: u64,
         brief: bool,
     ) -> Option<SubWindowView> {
+        // The few instants that an aligned one cannot express are decided out of line.
         let now = Tick::from_nanos(now.as_nanos().checked_add(self.ahead_nanos)?);
         let current = Current::of(self, word, now, n)?;
         match WEIGHED {

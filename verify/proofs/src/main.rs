@@ -114,7 +114,7 @@ fn params<A: Algorithm>(algorithm: &A, request: &Request) -> Result<Option<A::Pa
 
 /// The state after a refund or an addition, if the request asks for one.
 fn refunded<M: Refund>(params: &M, request: &Request) -> Option<String> {
-    let (word, now, n) = (request.state(), request.number("now"), request.number("n"));
+    let [word, now, n] = ["word", "now", "n"].map(|name| request.number(name));
     let now = Tick::from_nanos(now);
     if request.has("overdrawn") {
         return Some(stepped(&params.overdrawn(), request));
@@ -128,7 +128,7 @@ fn refunded<M: Refund>(params: &M, request: &Request) -> Option<String> {
 }
 
 fn stepped<M: StateMachine>(params: &M, request: &Request) -> String {
-    let (word, now, n) = (request.state(), request.number("now"), request.number("n"));
+    let [word, now, n] = ["word", "now", "n"].map(|name| request.number(name));
     let (now, ring) = (Tick::from_nanos(now), request.ring(params.ring_cells()));
     let ring = ring.as_slice();
     let view = params.read(word, ring, now, n);

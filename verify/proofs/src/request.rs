@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate::internals::PAYLOAD_BITS;
 
 /// The words of one line.
 pub(crate) struct Request<'a> {
@@ -38,11 +37,6 @@ impl<'a> Request<'a> {
     /// 0 if it is not given.
     pub(crate) fn number(&self, name: &str) -> u64 {
         self.option(name).map_or(0, |text| text.parse().expect("a number"))
-    }
-
-    /// The state in the word: a machine sees none of the bits above it.
-    pub(crate) fn state(&self) -> u64 {
-        self.number("word") & (u64::MAX >> (u64::BITS - PAYLOAD_BITS))
     }
 
     pub(crate) fn span(&self, name: &str) -> Duration {
