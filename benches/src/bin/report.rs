@@ -4,7 +4,7 @@
 //! ```sh
 //! cargo run --release -p tollgate-benches --bin report -- benches/results
 //! cargo run --release -p tollgate-benches --bin report -- benches/results --check
-//! cargo run --release -p tollgate-benches --bin report -- benches/results --tables intel-xeon/keyed
+//! cargo run --release -p tollgate-benches --bin report -- benches/results --tables amd-epyc-zen-4/keyed
 //! cargo run --release -p tollgate-benches --bin report -- target/bench-results --no-readme
 //! cargo run --release -p tollgate-benches --bin report -- --processor
 //! ```

@@ -58,17 +58,14 @@ pub(super) fn part(processors: &[&[Saved]]) -> Result<String, String> {
     let mut rows: Vec<Vec<String>> = LINES.iter().map(|line| vec![line.label.to_owned()]).collect();
     for all in processors {
         let name = short_name(&find(all, CRATES)?.machine);
-        header.extend([
-            format!("{}: tollgate", name.trim_start_matches("AMD ")),
-            "fastest other".to_owned(),
-        ]);
+        header.push(name.trim_start_matches("AMD ").trim_start_matches("Intel ").to_owned());
         for (row, line) in rows.iter_mut().zip(&LINES) {
-            row.extend(cells(all, line)?);
+            row.push(cell(all, line)?);
         }
     }
     let sentence = format!(
-        "Median nanoseconds a decision by each limiter's own clock on 2 cores, beside the fastest of {GOVERNOR}, \
-         other crates, maps and locks. The faster is bold. [By processor](benches/results/README.md), \
+        "Median nanoseconds a decision by each limiter's own clock on 2 cores: tollgate, then the fastest of \
+         {GOVERNOR}, other crates, maps and locks. The faster is bold. [By processor](benches/results/README.md), \
          [method](benches/README.md)."
     );
     let first = processors.first().ok_or("there are no results")?;
@@ -86,7 +83,8 @@ fn find<'a>(all: &'a [Saved], bench: &str) -> Result<&'a Saved, String> {
     saved.ok_or_else(|| format!("there are no results of {bench}; run it with --save"))
 }
 
-fn cells(all: &[Saved], line: &Line) -> Result<[String; 2], String> {
+/// Our time and that of the fastest other limiter.
+fn cell(all: &[Saved], line: &Line) -> Result<String, String> {
     let missing = |what: &str| format!("{}: no {what:?} in {:?}", line.bench, line.title);
     let rows = find(all, line.bench)?.items().find_map(|item| match item {
         Item::Timed { title, rows } if title == line.title => Some(rows),
@@ -96,11 +94,12 @@ fn cells(all: &[Saved], line: &Line) -> Result<[String; 2], String> {
     let pair = worst(rows, By::OwnClock).ok_or_else(|| missing("pair"))?;
     let (ours, theirs) = (pair.ours.median_nanos, pair.theirs.median_nanos);
     let least = ours.min(theirs);
-    let cell = |nanos: f64| match nanos <= least {
+    let time = |nanos: f64| match nanos <= least {
         true => format!("**{nanos:.1}**"),
         false => format!("{nanos:.1}"),
     };
-    Ok([cell(ours), format!("{}, {}", cell(theirs), described(limiter_of(&pair.theirs.name)))])
+    let other = described(limiter_of(&pair.theirs.name));
+    Ok(format!("{}; {}, {other}", time(ours), time(theirs)))
 }
 
 /// Describes another limiter's row to a reader who has not seen the method.

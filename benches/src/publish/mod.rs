@@ -1,7 +1,7 @@
 //! Generates documents from saved results: a page and plots for each processor, an index of the pages, and
 //! the table of the README. No figure in them is typed by hand.
 //!
-//! Results are in a folder for each processor, such as `benches/results/intel-xeon/keyed.json`.
+//! Results are in a folder for each processor, such as `benches/results/amd-epyc-zen-4/keyed.json`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
