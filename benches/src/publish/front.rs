@@ -27,7 +27,7 @@ const LINES: [Line; 5] = [
         title: "direct-admit-1: one bucket, 1 thread(s)",
     },
     Line {
-        label: "1,000 keys, zipf 0.99, 1 thread",
+        label: "1,000 keys, zipf, 1 thread",
         bench: CRATES,
         title: "1k-zipf-admit, 1000 keys, zipf 0.99, 1 thread(s)",
     },
@@ -37,7 +37,7 @@ const LINES: [Line; 5] = [
         title: "100k-uniform-admit, 100000 keys, uniform, 2 thread(s)",
     },
     Line {
-        label: "denials, 100,000 keys, zipf 0.99, 2 threads",
+        label: "denials, 100,000 keys, zipf, 2 threads",
         bench: CRATES,
         title: "100k-zipf-deny, 100000 keys, zipf 0.99, 2 thread(s)",
     },
@@ -110,7 +110,8 @@ fn described(limiter: &str) -> &str {
         "bucket in scc" => "a word in scc",
         "bucket in papaya" => "a word in papaya",
         "governor, ahash" => "governor",
-        "parking_lot Mutex" => "parking_lot's mutex",
+        "64 parking_lot maps" => "64 locked maps",
+        "parking_lot Mutex" => "a mutex",
         limiter => limiter,
     }
 }
@@ -131,8 +132,8 @@ fn flooded(flood: &Saved) -> Result<String, String> {
     let asked = steady.note.split_whitespace().nth(1).unwrap_or_default();
     let [keys, asked, denied] = [keys, asked, &format!("{:.0}", steady.figure)].map(thousands);
     Ok(format!(
-        "A flood of {keys} new keys through a table of a million leaves memory at {megabytes} MB. Of \
-         {asked} requests of steady keys, {denied} are denied meanwhile."
+        "A flood of {keys} new keys through a table of a million leaves it at {megabytes} MB, and denies \
+         {denied} of {asked} requests of steady keys."
     ))
 }
 
