@@ -380,8 +380,8 @@ impl<W: StateWord> StateCell<W> {
     ) -> OutOfLine<Option<Ruling<M::View>>> {
         let mut backoff = Backoff::FIRST;
         while word.is_same_life(first) {
-            // The other thread's cache line is here now. A short pause lets that thread win again,
-            // which for two threads costs less than two lines in flight.
+            // The other thread's cache line is here now. A pause lets that thread win several times in a row,
+            // which costs less than a line that changes hands each time.
             backoff.pause();
             match self.try_charge::<M, InFull>(word, ring, machine, request) {
                 Ok(ruling) => return OutOfLine(Some(ruling)),
