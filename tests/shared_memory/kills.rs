@@ -154,22 +154,21 @@ fn processes_killed_while_they_claim_slots_leave_every_slot_usable() {
     }
 }
 
-/// Nothing is live a while after the last decision, and keys then fill the slots again.
+/// Nothing is live a while after the last decision, and keys then fill the slots again. These all ask at one time,
+/// so that no key becomes idle meanwhile.
 fn every_slot_is_usable(gate: &Gate) {
     std::thread::sleep(10 * PERIOD);
-    assert_eq!(gate.len(), 0, "what nobody asks for becomes idle");
-    let (slots, mut fullest) = (gate.occupancy().slots, 0);
-    let keys = 2 * slots as u64;
-    for round in 0..200 {
-        let first = STAYING + keys * round;
-        for key in first..first + keys {
-            let _ = gate.check(&key);
+    let now = gate.clock().now();
+    assert_eq!(gate.len_at(now), 0, "what nobody asks for becomes idle");
+    let slots = gate.occupancy_at(now).slots;
+    let mut keys = STAYING..;
+    for _ in 0..100 {
+        for key in keys.by_ref().take(slots) {
+            let _ = gate.ask(&key).at(now).check();
         }
-        fullest = fullest.max(gate.occupancy().live);
-        // A thread that gave way to others for a period finds idle slots.
-        if fullest == slots {
+        if gate.len_at(now) == slots {
             return;
         }
     }
-    panic!("keys fill {fullest} of {slots} slots");
+    panic!("keys fill {} of {slots} slots", gate.len_at(now));
 }
