@@ -56,8 +56,8 @@ pub struct Advice {
 }
 
 impl Advice {
-    /// Reads the fields. `now` is the time of the wall clock; dates are compared with the response's own
-    /// `Date` if it has one.
+    /// Reads the fields. `now` is the time of the wall clock; dates and Unix times are compared with the
+    /// response's own `Date` if it has one.
     #[must_use]
     pub fn from_headers(headers: &HeaderMap, now: SystemTime) -> Self {
         let retry_after = retry_after(headers, now);
@@ -97,9 +97,12 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
         return Some(seconds(number));
     }
     let until = httpdate::parse_http_date(field).ok()?;
-    let date = text(headers, DATE).and_then(|date| httpdate::parse_http_date(date).ok());
     // A date that has passed is a span of nothing.
-    Some(until.duration_since(date.unwrap_or(now)).unwrap_or_default().min(SPAN_MAX))
+    Some(until.duration_since(date(headers).unwrap_or(now)).unwrap_or_default().min(SPAN_MAX))
+}
+
+fn date(headers: &HeaderMap) -> Option<SystemTime> {
+    httpdate::parse_http_date(text(headers, DATE)?).ok()
 }
 
 /// All lines of a list field, joined as the RFC has it.
@@ -124,7 +127,7 @@ fn x_exhausted(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let span = match reset < RESET_IS_A_TIME {
         true => seconds(reset),
         false => {
-            let now = now.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+            let now = date(headers).unwrap_or(now).duration_since(SystemTime::UNIX_EPOCH).ok()?;
             Duration::from_secs(reset).saturating_sub(now).min(SPAN_MAX)
         }
     };
@@ -181,6 +184,27 @@ mod tests {
             ("date", "Sun, 06 Nov 1994 08:49:07 GMT"),
         ];
         assert_eq!(advice(&fields).retry_after, Some(Duration::from_secs(30)));
+    }
+
+    #[test]
+    fn a_unix_time_is_compared_with_the_date_of_the_response() {
+        let server = NOW - Duration::from_secs(60); // its clock, or ours, is wrong
+        let fields = [
+            ("date", &*httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + server)),
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset", &*(server.as_secs() + 45).to_string()),
+        ];
+        assert_eq!(advice(&fields).exhausted_for, Some(Duration::from_secs(45)));
+    }
+
+    #[test]
+    fn a_partition_key_does_not_hide_the_other_parameters() {
+        let advice = advice(&[
+            ("ratelimit-policy", r#""peruser";q=100;w=60;pk=:cHsdsRa894==:"#),
+            ("ratelimit", r#""peruser";r=0;t=7;pk=:cHsdsRa894==:"#),
+        ]);
+        assert_eq!(advice.exhausted_for, Some(Duration::from_secs(7)));
+        assert_eq!(advice.max_rate, Some(100.0 / 60.0));
     }
 
     #[test]

@@ -1,7 +1,6 @@
-//! Lists of structured fields (RFC 9651), as far as the `RateLimit` fields use them: strings or tokens with
-//! parameters that are integers, strings, tokens or bare.
+//! Lists of structured fields (RFC 9651) whose items have parameters. Members that are inner lists are not read.
 
-/// An item of a list, and its integer parameters.
+/// An item of a list by its parameters.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Item<'a> {
     parameters: Vec<(&'a str, Value<'a>)>,
@@ -12,7 +11,8 @@ enum Value<'a> {
     Integer(i64),
     /// A string with its escapes, or a token.
     Text(&'a str),
-    Bare,
+    /// Of a type that no parameter of ours has: bytes, a boolean, a decimal, a date or a display string.
+    Other,
 }
 
 impl Item<'_> {
@@ -20,7 +20,7 @@ impl Item<'_> {
     pub(crate) fn integer(&self, name: &str) -> Option<u64> {
         match self.last(name)? {
             Value::Integer(integer) => u64::try_from(integer).ok(),
-            Value::Text(_) | Value::Bare => None,
+            Value::Text(_) | Value::Other => None,
         }
     }
 
@@ -28,7 +28,7 @@ impl Item<'_> {
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         match self.last(name)? {
             Value::Text(text) => Some(text),
-            Value::Integer(_) | Value::Bare => None,
+            Value::Integer(_) | Value::Other => None,
         }
     }
 
@@ -71,7 +71,8 @@ fn item(field: &str) -> Option<(Item<'_>, &str)> {
         }
         let (value, after) = match after.strip_prefix('=') {
             Some(after) => value(after)?,
-            None => (Value::Bare, after),
+            // It is true.
+            None => (Value::Other, after),
         };
         item.parameters.push((key, value));
         rest = after;
@@ -86,7 +87,17 @@ fn is_key(c: char) -> bool {
 fn value(field: &str) -> Option<(Value<'_>, &str)> {
     match field.bytes().next()? {
         b'"' => string(&field[1..]),
-        b'-' | b'0'..=b'9' => integer(field),
+        b'-' | b'0'..=b'9' => number(field),
+        b':' => {
+            let end = 1 + field[1..].find(':')?;
+            field[1..end].bytes().all(is_base64).then(|| (Value::Other, &field[end + 1..]))
+        }
+        b'?' => field[1..].strip_prefix(['0', '1']).map(|rest| (Value::Other, rest)),
+        b'@' => match number(&field[1..])? {
+            (Value::Integer(_), rest) => Some((Value::Other, rest)),
+            _ => None,
+        },
+        b'%' => display_string(field.strip_prefix("%\"")?),
         first if first.is_ascii_alphabetic() || first == b'*' => {
             let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~:/".contains(c);
             let end = field.find(|c| !is_token(c)).unwrap_or(field.len());
@@ -113,21 +124,61 @@ fn string(field: &str) -> Option<(Value<'_>, &str)> {
     None
 }
 
-/// At most 15 digits. A decimal fails at its point.
-fn integer(field: &str) -> Option<(Value<'_>, &str)> {
-    let digits = field.strip_prefix('-').unwrap_or(field);
-    let length = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
-    let end = field.len() - digits.len() + length;
-    let (text, rest) = field.split_at(end);
-    match (1..=15).contains(&length) && !rest.starts_with('.') {
-        true => Some((Value::Integer(text.parse().ok()?), rest)),
-        false => None,
+fn is_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=')
+}
+
+/// The rest of a display string, after its first quote.
+fn display_string(field: &str) -> Option<(Value<'_>, &str)> {
+    let mut bytes = field.bytes().enumerate();
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            b'"' => return Some((Value::Other, &field[at + 1..])),
+            b'%' => {
+                for _ in 0..2 {
+                    let is_hex = matches!(bytes.next()?.1, b'0'..=b'9' | b'a'..=b'f');
+                    is_hex.then_some(())?;
+                }
+            }
+            b' '..=b'~' => {}
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// An integer of at most 15 digits, or a decimal of at most 12 and 3.
+fn number(field: &str) -> Option<(Value<'_>, &str)> {
+    let digits = |text: &str| text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let unsigned = field.strip_prefix('-').unwrap_or(field);
+    let length = digits(unsigned);
+    let (text, rest) = field.split_at(field.len() - unsigned.len() + length);
+    match rest.strip_prefix('.') {
+        Some(rest) => {
+            let places = digits(rest);
+            let fits = (1..=12).contains(&length) && (1..=3).contains(&places);
+            fits.then(|| (Value::Other, &rest[places..]))
+        }
+        None if (1..=15).contains(&length) => Some((Value::Integer(text.parse().ok()?), rest)),
+        None => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_of_other_types_are_passed_over() {
+        for other in
+            [":cHsdsRa894==:", "::", "?1", "-1.5", "123456789012.125", "@-5", r#"%"caf%c3%a9""#]
+        {
+            let field = format!(r#""a";q=1;x={other};w=60, "b";q={other}"#);
+            let items = list(&field).expect(other);
+            assert_eq!((items[0].integer("w"), items[1].integer("q")), (Some(60), None), "{other}");
+            assert_eq!(items[0].text("x"), None, "{other}");
+        }
+    }
 
     #[test]
     fn lists_are_read_and_malformed_ones_are_not() {
@@ -142,7 +193,16 @@ mod tests {
         for wrong in [
             "\"a\";q=1000000000000000",
             "\"a\";q=",
-            "\"a\";q=1.5",
+            "\"a\";q=1.",
+            "\"a\";q=1.2345",
+            "\"a\";q=1234567890123.5",
+            "\"a\";pk=:YQ",
+            "\"a\";pk=:Y Q:",
+            "\"a\";x=?2",
+            "\"a\";x=@1.5",
+            "\"a\";x=%\"%C3\"",
+            "\"a\";x=%\"a",
+            "(\"a\");q=1",
             "\"a\";Q=1",
             "\"a\",",
             "\"a\" \"b\"",
