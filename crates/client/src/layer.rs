@@ -18,7 +18,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::error::{PaceError, SettingsError};
-use crate::pacer::{Pacer, widened};
+use crate::pacer::{Pacer, Turn, widened};
 use crate::settings::Settings;
 
 /// Paces the requests of a client: each waits for its turn, and each response moves the rate.
@@ -146,14 +146,33 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (pacer, mut inner) = (self.pacers.of(host(&request)), self.inner.clone());
         Box::pin(async move {
-            // The clone holds no place under a limit of the inner service while it waits.
-            let turn = pacer.turn().await.map_err(widened)?;
-            poll_fn(|context| inner.poll_ready(context)).await.map_err(PaceError::Service)?;
+            let turn = pacer.counted(ready_turn(&pacer, &mut inner).await)?;
             let response = inner.call(request).await.map_err(PaceError::Service)?;
             let (head, body) = response.into_parts();
             turn.answered(&head);
             Ok(Response::from_parts(head, body))
         })
+    }
+}
+
+/// Waits for a turn, and then until the service is ready.
+async fn ready_turn<'a, S, Q>(
+    pacer: &'a Pacer,
+    service: &mut S,
+) -> Result<Turn<'a>, PaceError<S::Error>>
+where
+    S: Service<Q> + Clone,
+{
+    let deadline = pacer.deadline();
+    loop {
+        let turn = pacer.turn_until(deadline).await.map_err(widened)?;
+        poll_fn(|context| service.poll_ready(context)).await.map_err(PaceError::Service)?;
+        // A pause may have begun meanwhile. The turn is then lost, and another one comes after it.
+        if pacer.paused_for().is_zero() {
+            return Ok(turn);
+        }
+        // A clone holds no place under a limit of the service while it waits.
+        *service = service.clone();
     }
 }
 

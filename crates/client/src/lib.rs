@@ -35,6 +35,7 @@ mod advice;
 mod error;
 mod layer;
 mod pacer;
+mod places;
 mod rate;
 mod settings;
 mod structured;

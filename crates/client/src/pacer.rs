@@ -5,8 +5,12 @@
     reason = "locks are held for a few instructions, never across an await"
 )]
 
+use core::convert::Infallible;
 use core::fmt;
+use core::future::{Future, poll_fn};
+use core::pin::pin;
 use core::sync::atomic::{AtomicU64, Ordering};
+use core::task::Poll;
 use core::time::Duration;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -19,10 +23,11 @@ use tollgate::{Clock, Direct, Quota, Tick};
 
 use crate::advice::Advice;
 use crate::error::{PaceError, SettingsError};
+use crate::places::{Place, Places};
 use crate::rate::Rate;
 use crate::settings::Settings;
 
-/// By how much the rate may differ from the one in force: a new quota costs more than a decision.
+/// By how much the rate may be above the one in force: a new quota costs more than a decision.
 const RATE_STEP: f64 = 0.002;
 
 /// Tokio's clock, by which requests sleep, too.
@@ -45,8 +50,9 @@ impl Clock for TokioClock {
 ///   [a constant](Settings::increase).
 /// - A 429 or 503 lowers the rate to [`backoff_percent`](Settings::backoff_percent) of what it was. Denials
 ///   of requests that were sent before that are the same event.
-/// - `Retry-After` on those two pauses all requests. So does a response with `r=0` in `RateLimit`, or
-///   `X-RateLimit-Remaining: 0`, for the time that it names; it lowers the rate by 5 %.
+/// - `Retry-After` on those two pauses all requests. Without it, so does `r=0` in `RateLimit`, or
+///   `X-RateLimit-Remaining: 0`, for the time that it names. On other responses these pause too, and lower the
+///   rate by 5 %.
 /// - The rate is never above `q` / `w` of the `RateLimit-Policy` that the server showed last.
 ///
 /// **Guarantee.** Requests go in the order in which they came, except across a pause. In any span of time
@@ -71,6 +77,7 @@ impl Clock for TokioClock {
 /// ```
 pub struct Pacer {
     queue: WaitQueue<Direct<DynamicGcra, TokioClock>>,
+    places: Places,
     rate: Mutex<Rate>,
     settings: Settings,
     sent: AtomicU64,
@@ -109,9 +116,11 @@ impl Pacer {
             .build()
             .expect("any rate in the range of the settings is a quota");
         let rate = Mutex::new(Rate::new(settings, limiter.clock().now()));
-        let queue = WaitQueue::new(limiter).max_waiters(settings.max_waiting);
+        // Those that wait for the end of a pause are not in the queue, so the places count instead.
+        let queue = WaitQueue::new(limiter).max_waiters(usize::MAX);
+        let places = Places::new(settings.max_waiting);
         let [sent, denied, failed] = [(); 3].map(|()| AtomicU64::new(0));
-        Ok(Self { queue, rate, settings, sent, denied, failed })
+        Ok(Self { queue, places, rate, settings, sent, denied, failed })
     }
 
     /// Waits until the next request may be sent.
@@ -119,37 +128,71 @@ impl Pacer {
     /// # Errors
     ///
     /// The turn does not come within [`max_wait`](Settings::max_wait), or too many wait.
-    pub async fn turn(&self) -> Result<Turn<'_>, PaceError<core::convert::Infallible>> {
-        let deadline = self.now().saturating_add(self.settings.max_wait);
-        let turn = self.turn_until(deadline).await;
-        let count = if turn.is_ok() { &self.sent } else { &self.failed };
+    pub async fn turn(&self) -> Result<Turn<'_>, PaceError<Infallible>> {
+        self.counted(self.turn_until(self.deadline()).await)
+    }
+
+    /// When a request that comes now has to have its turn.
+    pub(crate) fn deadline(&self) -> Tick {
+        self.now().saturating_add(self.settings.max_wait)
+    }
+
+    /// Counts a request by whether it has had its turn.
+    pub(crate) fn counted<'a, E>(
+        &self,
+        turn: Result<Turn<'a>, PaceError<E>>,
+    ) -> Result<Turn<'a>, PaceError<E>> {
+        let count = match turn {
+            Ok(_) | Err(PaceError::Service(_)) => &self.sent,
+            Err(PaceError::Paused { .. } | PaceError::Wait(_)) => &self.failed,
+        };
         count.fetch_add(1, Ordering::Relaxed);
         turn
     }
 
-    async fn turn_until(
+    /// As [`turn`](Self::turn), by a deadline and without counting.
+    pub(crate) async fn turn_until(
         &self,
         deadline: Tick,
-    ) -> Result<Turn<'_>, PaceError<core::convert::Infallible>> {
-        let mut had_to_wait = false;
+    ) -> Result<Turn<'_>, PaceError<Infallible>> {
+        let (mut place, mut had_to_wait) = (None, false);
         loop {
             let pause = self.paused_for();
             if !pause.is_zero() {
                 if self.now().saturating_add(pause) > deadline {
                     return Err(PaceError::Paused { wait: pause });
                 }
+                self.keep_place(&mut place)?;
                 tokio::time::sleep(pause).await;
                 continue;
             }
-            let turn = self.queue.ask(&()).deadline(deadline).wait_async(tokio::time::sleep);
-            let waited = turn.await.map_err(PaceError::Wait)?;
-            had_to_wait |= !waited.waited().is_zero();
+            let ask = self.queue.ask(&()).deadline(deadline);
+            let mut turn = pin!(ask.wait_async(tokio::time::sleep));
+            let waited = match poll_fn(|context| Poll::Ready(turn.as_mut().poll(context))).await {
+                Poll::Ready(waited) => waited,
+                Poll::Pending => {
+                    self.keep_place(&mut place)?;
+                    turn.await
+                }
+            };
+            had_to_wait |= !waited.map_err(PaceError::Wait)?.waited().is_zero();
             // A pause may have begun meanwhile. The turn is then lost, and another one comes after it.
             if self.paused_for().is_zero() {
                 let epoch = self.lock().epoch();
                 return Ok(Turn { pacer: self, epoch, had_to_wait });
             }
         }
+    }
+
+    /// Takes a place for a request that waits, unless it has one.
+    fn keep_place<'a>(
+        &'a self,
+        place: &mut Option<Place<'a>>,
+    ) -> Result<(), PaceError<Infallible>> {
+        if place.is_none() {
+            *place = Some(self.places.take().map_err(PaceError::Wait)?);
+        }
+        Ok(())
     }
 
     /// The rate now, in requests a second.
@@ -162,9 +205,9 @@ impl Pacer {
         self.lock().paused_until().since(self.now())
     }
 
-    /// Requests that wait for their turn.
+    /// Requests that wait for their turn, those among them that wait for the end of a pause.
     pub fn waiting(&self) -> usize {
-        self.queue.waiting()
+        self.places.taken()
     }
 
     /// Counts since it was made.
@@ -192,7 +235,8 @@ impl Pacer {
         if denies(status) {
             self.denied.fetch_add(1, Ordering::Relaxed);
             rate.denied(now, turn.epoch);
-            let pause = advice.retry_after.max(advice.exhausted_for).unwrap_or_default();
+            // `Retry-After` takes precedence: the reset of a field may be that of the whole quota.
+            let pause = advice.retry_after.or(advice.exhausted_for).unwrap_or_default();
             rate.pause(now, pause);
         } else {
             rate.admitted(now, turn.had_to_wait);
@@ -207,8 +251,9 @@ impl Pacer {
 
     fn put_in_force(&self, per_second: f64) {
         let limiter = self.queue.limiter();
-        let in_force = 1.0 / limiter.quota().period().as_secs_f64();
-        if (per_second / in_force - 1.0).abs() > RATE_STEP {
+        let (next, in_force) = (quota(per_second).period(), limiter.quota().period());
+        // A lower rate is put in force at once: a policy bounds it.
+        if next > in_force || next.mul_f64(1.0 + RATE_STEP) < in_force {
             // Of two that replace a quota at once, one gives up; the next response tries again.
             let _ = limiter.set_quota(quota(per_second), Inherit::AsIs);
         }
@@ -216,11 +261,13 @@ impl Pacer {
 }
 
 /// One request at a time, and from 100 a second on those of 10 ms: a timer is late by a millisecond, which
-/// would otherwise be lost with each request.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 10^6")]
+/// would otherwise be lost with each request. The period is rounded up, so that the rate is not above the one
+/// that is asked for.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "10^-6 to 10^6")]
 fn quota(per_second: f64) -> Quota {
     let burst = 1 + (per_second / 100.0) as u64;
-    Quota::new(1, Duration::from_secs_f64(1.0 / per_second)).burst(burst)
+    let period = Duration::from_nanos((1e9 / per_second).ceil() as u64);
+    Quota::new(1, period).burst(burst)
 }
 
 fn denies(status: StatusCode) -> bool {
@@ -258,7 +305,7 @@ impl fmt::Debug for Pacer {
 }
 
 /// The same error of a request whose service has its own.
-pub(crate) fn widened<E>(error: PaceError<core::convert::Infallible>) -> PaceError<E> {
+pub(crate) fn widened<E>(error: PaceError<Infallible>) -> PaceError<E> {
     match error {
         PaceError::Paused { wait } => PaceError::Paused { wait },
         PaceError::Wait(error) => PaceError::Wait(error),

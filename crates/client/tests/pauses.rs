@@ -1,0 +1,156 @@
+//! What holds during a pause: nothing is sent, few wait, and it is as long as the server says.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use http::{Request, Response};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep};
+use tollgate::wait::WaitError;
+use tollgate_client::{PaceError, PaceLayer, Pacer, Settings};
+use tower::{Layer, Service, ServiceExt};
+
+fn pacer(settings: Settings) -> Arc<Pacer> {
+    Arc::new(Pacer::new(settings.without_slow_start()).expect("in range"))
+}
+
+async fn answer(pacer: &Pacer, status: u16, fields: &[(&str, &str)]) {
+    let mut response = Response::builder().status(status);
+    for (name, value) in fields {
+        response = response.header(*name, *value);
+    }
+    let (head, ()) = response.body(()).expect("a response").into_parts();
+    pacer.turn().await.expect("a turn").answered(&head);
+}
+
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A service of one request at a time, as tower's `ConcurrencyLimit` makes it. It denies each after half a second,
+/// for 30 seconds.
+struct OneAtATime {
+    place: Arc<Semaphore>,
+    sent: Arc<AtomicU64>,
+    coming: Option<Boxed<OwnedSemaphorePermit>>,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl OneAtATime {
+    fn new(place: Arc<Semaphore>, sent: Arc<AtomicU64>) -> Self {
+        Self { place, sent, coming: None, permit: None }
+    }
+}
+
+impl Clone for OneAtATime {
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.place), Arc::clone(&self.sent))
+    }
+}
+
+impl Service<Request<()>> for OneAtATime {
+    type Response = Response<()>;
+    type Error = Infallible;
+    type Future = Boxed<Result<Response<()>, Infallible>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        let place = Arc::clone(&self.place);
+        let acquire = async { place.acquire_owned().await.expect("never closed") };
+        let coming = self.coming.get_or_insert_with(|| Box::pin(acquire));
+        self.permit = Some(ready!(coming.as_mut().poll(context)));
+        self.coming = None;
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        let permit = self.permit.take();
+        self.sent.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async move {
+            sleep(Duration::from_millis(500)).await;
+            drop(permit);
+            let denied = Response::builder().status(429).header("retry-after", "30");
+            Ok(denied.body(()).expect("a response"))
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waited_for_the_service_is_not_sent_in_a_pause() {
+    let sent = Arc::new(AtomicU64::new(0));
+    let service = OneAtATime::new(Arc::new(Semaphore::new(1)), Arc::clone(&sent));
+    let layer = PaceLayer::new(Pacer::new(Settings::new(100.0)).expect("in range"));
+    let call = || tokio::spawn(layer.layer(service.clone()).oneshot(Request::new(())));
+    let calls: Vec<_> = (0..3).map(|_| call()).collect();
+    sleep(Duration::from_secs(29)).await;
+    assert_eq!(sent.load(Ordering::Relaxed), 1, "the others wait for the end of the pause");
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(sent.load(Ordering::Relaxed), 2);
+    // The third would have its turn 61 seconds after it came, and may wait for 60.
+    let mut paused = 0;
+    for call in calls {
+        let ended = call.await.expect("no panic");
+        paused += u64::from(matches!(ended, Err(PaceError::Paused { .. })));
+    }
+    let stats = layer.pacer(None).stats();
+    assert_eq!((paused, stats.sent, stats.failed), (1, 2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_pause_no_more_wait_than_the_settings_say() {
+    let pacer = pacer(Settings::new(100.0).max_waiting(2));
+    answer(&pacer, 429, &[("retry-after", "30")]).await;
+    let begin = Instant::now();
+    let turn = |pacer: Arc<Pacer>| async move { pacer.turn().await.map(drop) };
+    let calls: Vec<_> = (0..5).map(|_| tokio::spawn(turn(Arc::clone(&pacer)))).collect();
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(pacer.waiting(), 2);
+    let crowded = Err(PaceError::Wait(WaitError::Crowded { waiters: 2 }));
+    let mut ends = Vec::new();
+    for call in calls {
+        ends.push(call.await.expect("no panic"));
+    }
+    assert_eq!(ends.iter().filter(|end| end.is_ok()).count(), 2);
+    assert_eq!(ends.iter().filter(|end| **end == crowded).count(), 3);
+    assert!(begin.elapsed() >= Duration::from_secs(30));
+    assert_eq!(pacer.waiting(), 0);
+
+    answer(&pacer, 429, &[("retry-after", "30")]).await;
+    let dropped = tokio::spawn(turn(Arc::clone(&pacer)));
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(pacer.waiting(), 1);
+    dropped.abort();
+    assert!(dropped.await.expect_err("aborted").is_cancelled());
+    assert_eq!(pacer.waiting(), 0, "a request that is dropped leaves its place");
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_after_takes_precedence_over_a_reset() {
+    let fields: [&[(&str, &str)]; 2] = [
+        &[("retry-after", "1"), ("ratelimit", "\"a\";r=0;t=300")],
+        &[("retry-after", "1"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "300")],
+    ];
+    for fields in fields {
+        let pacer = pacer(Settings::new(100.0));
+        answer(&pacer, 429, fields).await;
+        let paused = pacer.paused_for();
+        assert!(paused <= Duration::from_secs(1) && !paused.is_zero(), "{paused:?}");
+        answer(&pacer, 429, &fields[1..]).await;
+        assert!(pacer.paused_for() > Duration::from_secs(299));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_is_slightly_below_the_rate_is_obeyed() {
+    let pacer = pacer(Settings::new(0.2003));
+    answer(&pacer, 200, &[("ratelimit-policy", "\"a\";q=1;w=5")]).await;
+    let begin = Instant::now();
+    for _ in 0..1_000 {
+        drop(pacer.turn().await.expect("a turn"));
+    }
+    // The first of them may already wait for a while.
+    let elapsed = begin.elapsed();
+    assert!(elapsed >= Duration::from_secs(999 * 5), "{elapsed:?}");
+}
