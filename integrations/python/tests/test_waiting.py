@@ -152,3 +152,20 @@ def test_a_task_that_waits_lets_others_run_and_fails_at_once_beyond_its_timeout(
         assert steps > 5
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("iterations", range(9))
+def test_a_cancellation_just_after_a_wake_is_not_lost(iterations):
+    async def main():
+        limiter = Limiter("1 per 300 ms burst 1")
+        limiter.check("a")
+        first, second = (asyncio.create_task(limiter.wait_async("a")) for _ in range(2))
+        await asyncio.sleep(0.02)
+        first.cancel()  # the turn of the second is earlier now, and it is woken
+        for _ in range(iterations):
+            await asyncio.sleep(0)
+        second.cancel()
+        await asyncio.wait([first, second], timeout=5)
+        assert first.cancelled() and second.cancelled()
+
+    asyncio.run(main())

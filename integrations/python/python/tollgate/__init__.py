@@ -38,9 +38,11 @@ class Limiter(_tollgate.Limiter):
                 is_over, secs = waiter.poll(wake)
                 if is_over:
                     return secs
+                # Before Python 3.12, `wait_for` loses a cancellation that comes just after a wake.
+                timer = loop.call_later(secs, woken.set)
                 try:
-                    await _asyncio.wait_for(woken.wait(), secs)
-                except _asyncio.TimeoutError:
-                    pass
+                    await woken.wait()
+                finally:
+                    timer.cancel()
         finally:
             waiter.leave()
