@@ -12,6 +12,12 @@ limiter = Limiter("100/s", on_full={"shared": "1000/s"})
 decision: Decision = limiter.check(b"a", cost=2)
 wait: float | None = decision.retry_after
 
+class Named(Limiter):
+    def name(self) -> str:
+        return self.quota
+
+name: str = Named("1/s").name()
+
 async def main() -> float:
     return await limiter.wait_async("a", timeout=1)
 
