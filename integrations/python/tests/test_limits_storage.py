@@ -6,7 +6,7 @@ import time
 import pytest
 from limits import RateLimitItemPerDay, RateLimitItemPerHour, RateLimitItemPerMinute, RateLimitItemPerSecond
 from limits.errors import ConfigurationError, StorageError
-from limits.storage import storage_from_string
+from limits.storage import MemoryStorage, storage_from_string
 from limits.strategies import (
     STRATEGIES,
     FixedWindowRateLimiter,
@@ -171,6 +171,17 @@ def test_options_are_read_from_the_uri_and_from_keywords(shared):
 def test_a_mode_may_be_a_number(shared):
     TollgateStorage(f"tollgate://{shared}", mode=0o640)
     assert {file.stat().st_mode & 0o777 for file in shared.parent.iterdir()} == {0o640}
+    with pytest.raises(ConfigurationError, match="mode is 600: give an octal number"):
+        TollgateStorage(f"tollgate://{shared}", mode=600)
+
+
+def test_a_moving_window_of_no_cells_denies_as_in_memory():
+    item = RateLimitItemPerHour(0)
+    ours, theirs = (MovingWindowRateLimiter(storage) for storage in (TollgateStorage(), MemoryStorage()))
+    for limiter in (ours, theirs):
+        assert not limiter.test(item) and not limiter.hit(item) and limiter.hit(item, cost=0)
+        assert limiter.get_window_stats(item).remaining == 0
+    assert abs(ours.get_window_stats(item).reset_time - theirs.get_window_stats(item).reset_time) < 5
 
 
 @pytest.mark.parametrize(
@@ -178,10 +189,14 @@ def test_a_mode_may_be_a_number(shared):
     [
         ("tollgate://dev/shm/x", "a path begins with a third slash"),
         ("tollgate://?capacitee=1", "there is no option capacitee: use capacity, "),
-        ("tollgate://?capacity=many", "capacity is 'many': give a number"),
+        ("tollgate://?capacity=many", "capacity is 'many': give a whole number of at least 1"),
+        ("tollgate://?moving_window_capacity=-1", "moving_window_capacity is '-1': give a whole number"),
+        ("tollgate://?capacity=", "capacity is '': give a whole number"),
+        ("tollgate://?mode=1777", "mode is '1777': give an octal number up to 777"),
+        ("tollgate:///dev/shm/app#1", "a path cannot contain #"),
         ("tollgate://?on_full=share", "on_full is \"evict\""),
         ("tollgate:///proc/none/x", "check the path, its permissions"),
-        ("async+tollgate://?capacity=0", "the capacity is 0 keys"),
+        ("async+tollgate://?capacity=0", "capacity is '0': give a whole number of at least 1"),
     ],
 )
 def test_a_wrong_option_is_an_error_when_the_storage_is_made(uri, message):

@@ -44,7 +44,9 @@ class Answer:
         """The fields to add to a response that has this `Retry-After`, or `None`."""
         if self.policy is None:
             return []
-        is_later = retry_after is not None and retry_after.isdecimal() and int(retry_after) < (self.secs or 0)
+        # Python reads no number of more than 4,300 digits. One of 20 is never the earlier.
+        number = retry_after or ""
+        is_later = number.isdecimal() and len(number) < 20 and int(number) < (self.secs or 0)
         time = "" if self.secs is None or is_later else f";t={self.secs}"
         return [("ratelimit-policy", self.policy), ("ratelimit", self.limit + time)]
 

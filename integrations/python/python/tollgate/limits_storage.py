@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from math import floor
+from operator import index
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -42,15 +43,26 @@ _TABLES_MAX = 256
 _CENTURY_SECS = 100 * 365 * 24 * 3_600
 
 
+def _read_count(count: int | str) -> int:
+    number = int(count) if isinstance(count, str) else index(count)
+    if number < 1:
+        raise ValueError("less than one")
+    return number
+
+
 def _read_mode(mode: int | str) -> int:
-    return mode if isinstance(mode, int) else int(mode, 8)
+    number = int(mode, 8) if isinstance(mode, str) else index(mode)
+    # The number 600 is 0o1130.
+    if number not in range(0o1000):
+        raise ValueError("not nine bits")
+    return number
 
 
-_OPTIONS: dict[str, Callable[[Any], Any]] = {
-    "capacity": int,
-    "moving_window_capacity": int,
-    "on_full": str,
-    "mode": _read_mode,
+_OPTIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "capacity": (_read_count, "a whole number of at least 1"),
+    "moving_window_capacity": (_read_count, "a whole number of at least 1"),
+    "on_full": (str, "a text"),
+    "mode": (_read_mode, "an octal number up to 777, as text or as 0o600"),
 }
 
 
@@ -58,14 +70,17 @@ def _read_options(uri: str | None, options: dict[str, Any]) -> tuple[str | None,
     parts = urlsplit(uri or "tollgate://")
     if parts.netloc:
         raise ConfigurationError(f"{uri}: a path begins with a third slash, as in tollgate:///dev/shm/app-limits")
+    if parts.fragment:
+        raise ConfigurationError(f"{uri}: a path cannot contain #")
     chosen = {"capacity": 100_000, "moving_window_capacity": 10_000, "on_full": "evict", "mode": 0o600}
-    for name, value in [*parse_qsl(parts.query), *options.items()]:
+    for name, value in [*parse_qsl(parts.query, keep_blank_values=True), *options.items()]:
         if name not in _OPTIONS:
             raise ConfigurationError(f"{uri}: there is no option {name}: use {', '.join(_OPTIONS)}")
+        read, form = _OPTIONS[name]
         try:
-            chosen[name] = _OPTIONS[name](value)
-        except ValueError as error:
-            raise ConfigurationError(f"{uri}: {name} is {value!r}: give a number") from error
+            chosen[name] = read(value)
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(f"{uri}: {name} is {value!r}: give {form}") from error
     return parts.path.rstrip("/") or None, chosen
 
 
@@ -198,11 +213,15 @@ class TollgateStorage(
     def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
         if amount > limit:
             return False
+        if limit < 1:  # no quota is so small
+            return True
         if limit <= _LOG_MAX:
             return self._log_of(limit, expiry).allow(self._since_reset(key), amount)
         return self._long_log(limit).acquire_entry(key, limit, expiry, amount)
 
     def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
+        if limit < 1:
+            return time.time(), 0
         if limit > _LOG_MAX:
             return self._long_log(limit).get_moving_window(key, limit, expiry)
         log, own = self._log_of(limit, expiry), self._since_reset(key)
