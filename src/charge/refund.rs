@@ -192,7 +192,7 @@ impl<K: ?Sized, A: Algorithm, C, N: Fn() -> Tick> RefundVisitor for RefundSlot<'
         let Self { limiter, probe, receipt, n, now } = self;
         let now = clock_of(receipt, now);
         let next = |state| algo.refund(state, &receipt.charge, now(), n);
-        limiter.table().revise_charged(probe, receipt, next);
+        limiter.table().revise_charged(Some(probe), receipt, next);
     }
 }
 

@@ -27,6 +27,8 @@ use crate::time::Tick;
 ///
 /// **Not guaranteed.**
 ///
+/// - A key that has lost its slot, or was reset, and has the same slot again exactly a multiple of 1,024 lives
+///   later is refunded. No other key is.
 /// - A key that was in debt already when the cells were charged pays that first, but the time counts
 ///   for both: the refund is less by up to what the key owed then. So where a key is never out of debt,
 ///   a reservation held for longer than `estimate / rate` refunds nothing; a

@@ -39,7 +39,7 @@ pub(crate) use guard::sealed;
 
 use crate::limiter::ask::{Ask, sealed::Gate};
 use crate::limiter::stats::Stats;
-use crate::table::{OneBucket, Probe, Table, Tally};
+use crate::table::{OneBucket, Table, Tally};
 use crate::time::quanta_clock::QuantaClock;
 use crate::time::{Clock, Tick};
 
@@ -69,7 +69,8 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 ///   [policy](ConcurrencyBuilder::when_no_slot).
 /// - A thread that has read the clock, or a word, and is stopped while its slot changes hands a multiple
 ///   of 1,024 times within a microsecond (with a longest hold: within such a hold) may enter on another
-///   key's count.
+///   key's count. Likewise, with a longest hold, the guard of a key that was reset may give back a cell of
+///   another key, if the slot has changed hands a multiple of 1,024 times since.
 ///
 /// ```
 /// use tollgate::concurrency::ConcurrencyLimiter;
@@ -323,8 +324,8 @@ impl<K: Hash + ?Sized, C: Clock> sealed::Enter for ConcurrencyLimiter<K, C> {
             return;
         }
         match &self.when_full {
-            // Wide slots are found by their place alone.
-            _ if entry.is_in_slot() => self.table.revise_charged(Probe::default(), &paid, next),
+            // A guard of five words would not stay in registers, so it has no probe.
+            _ if entry.is_in_slot() => self.table.revise_charged(None, &paid, next),
             WhenFull::Share(shared) => shared.1.cell().revise_charged(&paid, next),
             WhenFull::Deny | WhenFull::Admit => {}
         }

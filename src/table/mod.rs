@@ -296,7 +296,7 @@ impl Table {
     #[inline]
     pub(crate) fn revise_charged(
         &self,
-        probe: Probe,
+        probe: Option<Probe>,
         paid: &ChargeReceipt,
         next: impl Fn(u64) -> u64,
     ) {

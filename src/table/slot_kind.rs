@@ -151,6 +151,11 @@ pub(super) trait SlotKind {
     /// A charged word's generation, and its slot's index.
     fn place_of(&self, slot: SlotRef<'_, Self::Word>) -> (u64, usize);
 
-    /// The slot that was charged, if the key still has it.
-    fn charged_slot(&self, probe: Probe, paid: &ChargeReceipt) -> Option<SlotRef<'_, Self::Word>>;
+    /// The slot that was charged, if the key still has it. Without the key's probe, a wide slot is found by its
+    /// place and generation alone, and a compact one is not found.
+    fn charged_slot(
+        &self,
+        probe: Option<Probe>,
+        paid: &ChargeReceipt,
+    ) -> Option<SlotRef<'_, Self::Word>>;
 }

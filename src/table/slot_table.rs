@@ -153,7 +153,7 @@ impl<K: SlotKind> SlotTable<K> {
     /// Replaces the state that was charged, if the key still has that slot, by `next` of it.
     pub(super) fn revise_charged(
         &self,
-        probe: Probe,
+        probe: Option<Probe>,
         paid: &ChargeReceipt,
         next: impl Fn(u64) -> u64,
     ) {

@@ -251,7 +251,7 @@ impl<K: Hash + ?Sized, C: Clock> Bookable for Limiter<K, Gcra, C> {
     }
 
     fn revise(&self, probe: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64) {
-        self.table().revise_charged(probe.0, paid, next);
+        self.table().revise_charged(Some(probe.0), paid, next);
     }
 
     fn ask(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision {

@@ -8,8 +8,10 @@ use std::time::Duration;
 use tollgate::algorithm::Algorithm;
 use tollgate::internals::StateMachine;
 use tollgate::internals::oracle::{Oracle, Verdict};
+use tollgate::limiter::SlotLayout;
 use tollgate::{
-    Decision, Direct, Limiter, ManualClock, Quota, SlidingCounter, SlidingLog, SubWindows, Tick,
+    Decision, Direct, FixedWindow, Limiter, ManualClock, Quota, SlidingCounter, SlidingLog,
+    SubWindows, Tick,
 };
 
 const LIVES: u64 = 2 * 1_024 + 10;
@@ -80,4 +82,31 @@ fn a_sliding_counter_ignores_counts_of_an_earlier_life_with_the_same_generation(
 fn a_log_ignores_events_of_an_earlier_life_with_the_same_generation() {
     run(SlidingLog::new());
     run(SlidingLog::new().count_denials().and(Quota::new(10, Duration::from_secs(3))));
+}
+
+/// Of the keys that take another key's slot 1,024 lives later, some prefer that slot.
+#[test]
+fn a_refund_reaches_no_other_key_that_has_the_slot_1024_lives_later() {
+    let gate: Limiter<u64, FixedWindow, _> = Limiter::builder(Quota::per_day(10))
+        .algorithm(FixedWindow::anchored())
+        .slots(SlotLayout::Wide)
+        .capacity(1)
+        .hash_seed(7)
+        .clock(ManualClock::new())
+        .build()
+        .expect("in range");
+    for other in 1..200_u64 {
+        let reserved = gate.ask(&0).cells(7).reserve().expect("10 are there");
+        gate.reset(&0);
+        for _ in 0..511 {
+            // Each takes the slot, and gives it up.
+            assert!(gate.check(&0).is_ok());
+            gate.reset(&0);
+        }
+        assert!(gate.check_n(&other, 10).is_ok());
+        drop(reserved);
+        let left = gate.ask(&other).cells(0).peek().expect("a peek").remaining();
+        assert_eq!(left, 0, "key {other}");
+        gate.reset(&other);
+    }
 }

@@ -210,7 +210,11 @@ impl SlotKind for CompactSlots {
         (0, 0)
     }
 
-    fn charged_slot(&self, probe: Probe, _: &ChargeReceipt) -> Option<SlotRef<'_, CompactWord>> {
-        self.find_committed(probe)
+    fn charged_slot(
+        &self,
+        probe: Option<Probe>,
+        _: &ChargeReceipt,
+    ) -> Option<SlotRef<'_, CompactWord>> {
+        self.find_committed(probe?)
     }
 }

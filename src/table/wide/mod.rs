@@ -325,9 +325,19 @@ impl SlotKind for WideSlots {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "below the number of buckets")]
-    fn charged_slot(&self, _: Probe, paid: &ChargeReceipt) -> Option<SlotRef<'_, Head>> {
+    fn charged_slot(
+        &self,
+        probe: Option<Probe>,
+        paid: &ChargeReceipt,
+    ) -> Option<SlotRef<'_, Head>> {
         let bucket = self.slots.bucket((paid.place / BUCKET) as u32);
-        let cell = &bucket[paid.place % BUCKET].head;
+        let slot = &bucket[paid.place % BUCKET];
+        // Generations recur after 1,024 owners, which a flood of keys has in seconds.
+        let owner = |probe: Probe| Owner::of(probe.hash()).in_generation(paid.generation);
+        if probe.is_some_and(|probe| slot.owner() != owner(probe)) {
+            return None;
+        }
+        let cell = &slot.head;
         cell.load_in(paid.generation).map(|word| SlotRef { cell, word })
     }
 }
