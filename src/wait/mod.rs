@@ -110,7 +110,8 @@ const MAX_WAITERS_DEFAULT: usize = 1_024;
 ///   when another waiter is woken late.
 /// - A future that is dropped after its turn came, and that was not polled since, has spent its cells. A
 ///   waiter that leaves earlier has spent none.
-/// - A key that finds no slot under [`OnFull::Deny`](crate::OnFull::Deny) waits until it is told to return.
+/// - A key that finds no slot waits until it is told to return: by [`OnFull::Deny`](crate::OnFull::Deny), or by
+///   the bucket that such keys share.
 ///
 /// ```
 /// use std::time::Duration;

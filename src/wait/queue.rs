@@ -104,8 +104,17 @@ impl Wakers {
 #[derive(Debug)]
 enum Stage {
     Waiting,
-    Booked { paid: ChargeReceipt, turn: Tick },
-    Granted { paid: ChargeReceipt },
+    /// It is first, and a state cannot owe its cells before this time.
+    First {
+        polls_at: Tick,
+    },
+    Booked {
+        paid: ChargeReceipt,
+        turn: Tick,
+    },
+    Granted {
+        paid: ChargeReceipt,
+    },
     Denied(WaitError),
 }
 
@@ -113,7 +122,7 @@ impl Stage {
     fn paid(&self) -> Option<ChargeReceipt> {
         match self {
             Self::Booked { paid, .. } | Self::Granted { paid } => Some(*paid),
-            Self::Waiting | Self::Denied(_) => None,
+            Self::Waiting | Self::First { .. } | Self::Denied(_) => None,
         }
     }
 }
@@ -202,7 +211,7 @@ impl KeyQueue {
             match book(call, request)? {
                 Booking::Due(_) => return Ok(None),
                 Booking::Ahead(paid, turn) => (Stage::Booked { paid, turn }, turn),
-                Booking::TooFar(polls_at) => (Stage::Waiting, polls_at),
+                Booking::TooFar(polls_at) => (Stage::First { polls_at }, polls_at),
             }
         };
         let joined_at_delay = self.delay;
@@ -230,6 +239,7 @@ impl KeyQueue {
                         return;
                     }
                     Ok(Booking::TooFar(polls_at)) => {
+                        first.stage = Stage::First { polls_at };
                         first.wake_by(polls_at, call.wakers);
                         return;
                     }
@@ -268,6 +278,7 @@ impl KeyQueue {
         let position = self.position_of(ticket).expect("the waiter of a ticket is in the queue");
         let turn = match self.waiting[position].stage {
             Stage::Booked { turn, .. } => turn,
+            Stage::First { polls_at } => polls_at,
             _ => {
                 let request = self.waiting[position].request_after(self.delay);
                 let wait = self.turn_behind(call, position, &request);
@@ -277,8 +288,7 @@ impl KeyQueue {
                     call.wakers.retire(waiter.and_then(|waiter| waiter.waker));
                     return Progress::Done(Err(WaitError::Overtaken { wait }));
                 }
-                // The first has to be booked before its turn.
-                if position == 0 { bookable_from(call.ops, &request, turn) } else { turn }
+                turn
             }
         };
         let waiter = &mut self.waiting[position];
@@ -341,14 +351,16 @@ fn book(call: &Call<'_, impl LimiterOps>, request: Request) -> Result<Booking, W
     match ops.book(request.target(), n, now, deadline.since(now)) {
         Ok((paid, wait)) if wait.is_zero() => Ok(Booking::Due(paid)),
         Ok((paid, wait)) => Ok(Booking::Ahead(paid, now.saturating_add(wait))),
-        Err(Some(_)) => {
-            let asked = [(request.plan.as_ref(), n)].into_iter();
-            let wait = ops.turn_behind(request.target(), asked, now);
+        Err(Some(denied)) => {
+            let Some(wait) = ops.turn_after(&denied, request.target(), n, now) else {
+                return Err(WaitError::NeverFits { burst: denied.limit() });
+            };
             let turn = now.saturating_add(wait);
             if turn > deadline {
                 return Err(WaitError::TooLate { wait });
             }
-            Ok(Booking::TooFar(bookable_from(ops, &request, turn)))
+            // It has to be booked before its turn.
+            Ok(Booking::TooFar(turn.saturating_sub(ops.ahead_max(request.target()))))
         }
         // A limiter without a slot for the key has no queue: its policy decides.
         Err(None) => match ops.ask(probe, n, now) {
@@ -356,11 +368,6 @@ fn book(call: &Call<'_, impl LimiterOps>, request: Request) -> Result<Booking, W
             Err(denied) => Err(WaitError::NoPlace { retry_after: denied.retry_after() }),
         },
     }
-}
-
-/// The time from which a state can owe enough to be charged for this turn.
-fn bookable_from(ops: &impl LimiterOps, request: &Request, turn: Tick) -> Tick {
-    turn.saturating_sub(ops.ahead_max(request.target()))
 }
 
 /// The same error, for a waiter that had been accepted into the queue.

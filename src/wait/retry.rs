@@ -81,6 +81,10 @@ macro_rules! by_retry {
             wait_for(cells, |cells| self.peek_at_once(target.probe, cells, now))
         }
 
+        fn turn_after(&self, denied: &Denied, _: Target<'_>, _: u64, _: Tick) -> Option<Duration> {
+            denied.retry_after()
+        }
+
         fn turn_of_last(&self, _: Target<'_>, now: Tick) -> Tick {
             now
         }

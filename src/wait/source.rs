@@ -107,6 +107,15 @@ pub(super) mod sealed {
             requests: impl Iterator<Item = (Option<&'p GcraParams>, u64)>,
             now: Tick,
         ) -> Duration;
+        /// How long until the turn of a first waiter whose `n` cells were denied; `None` if it can never be
+        /// admitted.
+        fn turn_after(
+            &self,
+            denied: &Denied,
+            target: Target<'_>,
+            n: u64,
+            now: Tick,
+        ) -> Option<Duration>;
         /// The turn of the cells that were charged last. If it has passed, any time up to it.
         fn turn_of_last(&self, target: Target<'_>, now: Tick) -> Tick;
 
@@ -196,6 +205,10 @@ impl<B: Bookable> sealed::LimiterOps for B {
         let algo = self.quota_of(target.plan);
         let requests = requests.map(|(plan, cells)| (plan.unwrap_or(self.algo()), cells));
         algo.turn_behind(self.state(algo, target.probe, now), now, requests)
+    }
+
+    fn turn_after(&self, _: &Denied, target: Target<'_>, n: u64, now: Tick) -> Option<Duration> {
+        Some(self.turn_behind(target, core::iter::once((target.plan, n)), now))
     }
 
     fn turn_of_last(&self, target: Target<'_>, now: Tick) -> Tick {

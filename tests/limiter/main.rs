@@ -25,6 +25,7 @@ mod slot_layout;
 mod small_table;
 mod snapshot;
 mod tiers;
+mod wait_first;
 mod wait_queue;
 mod wait_retry;
 mod wall_clock;

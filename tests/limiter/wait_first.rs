@@ -1,0 +1,84 @@
+//! The first waiter of a limiter that is asked again sleeps for as long as its denial says.
+
+use std::cell::RefCell;
+use std::future::{Future, Pending, pending};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::wait::{WaitError, WaitQueue};
+use tollgate::{Direct, FixedWindow, Limiter, ManualClock, OnFull, Quota};
+
+type Gate = Limiter<u64, FixedWindow, ManualClock>;
+
+/// A full table, and a key that finds no slot in it.
+fn full(on_full: OnFull, clock: &ManualClock) -> (Gate, u64) {
+    let gate: Gate = Limiter::builder(Quota::per_minute(5))
+        .algorithm(FixedWindow::anchored())
+        .capacity(1)
+        .hash_seed(7)
+        .on_full(on_full)
+        .clock(clock.clone())
+        .build()
+        .expect("in range");
+    let key = (0..10_000).find(|key| gate.check(key).is_err()).expect("the table is full");
+    (gate, key)
+}
+
+fn context() -> Context<'static> {
+    Context::from_waker(Waker::noop())
+}
+
+#[test]
+fn a_key_without_a_slot_sleeps_once_and_then_goes_ahead() {
+    for on_full in [OnFull::Deny, OnFull::SharedOverflow(Quota::per_minute(1))] {
+        let clock = ManualClock::new();
+        let (gate, key) = full(on_full, &clock);
+        clock.advance(Duration::from_secs(1));
+        let told = gate.check(&key).expect_err("no slot").retry_after().expect("a time");
+        let (queue, naps) = (WaitQueue::new(&gate), RefCell::new(vec![]));
+        let sleep = |span: Duration| -> Pending<()> {
+            naps.borrow_mut().push(span);
+            pending()
+        };
+        let mut wait = pin!(queue.ask(&key).wait_async(sleep));
+        assert_eq!(wait.as_mut().poll(&mut context()), Poll::Pending);
+        assert_eq!(*naps.borrow(), [told]);
+        clock.advance(told);
+        assert!(matches!(wait.as_mut().poll(&mut context()), Poll::Ready(Ok(_))));
+        assert_eq!(naps.borrow().len(), 1);
+    }
+}
+
+#[test]
+fn a_key_without_a_slot_fails_at_once_if_its_denial_lasts_too_long() {
+    for on_full in [OnFull::Deny, OnFull::SharedOverflow(Quota::per_minute(1))] {
+        let (gate, key) = full(on_full, &ManualClock::new());
+        let told = gate.check(&key).expect_err("no slot").retry_after().expect("a time");
+        let queue = WaitQueue::new(&gate);
+        let error = queue.ask(&key).max_delay(told - Duration::from_nanos(1)).wait();
+        assert_eq!(error.map(|_| ()), Err(WaitError::TooLate { wait: told }));
+    }
+}
+
+#[test]
+fn a_first_waiter_that_never_fits_any_more_ends_and_those_behind_it_go_ahead() {
+    let clock = ManualClock::new();
+    let gate = Direct::builder(Quota::per_second(10).burst(10))
+        .algorithm(DynamicGcra::new())
+        .clock(clock.clone())
+        .build()
+        .expect("in range");
+    assert!(gate.check_n(10).is_ok());
+    let queue = WaitQueue::new(&gate);
+    let mut first = pin!(queue.ask(&()).cells(10).wait_async(|_| pending::<()>()));
+    let mut second = pin!(queue.ask(&()).cells(1).wait_async(|_| pending::<()>()));
+    assert_eq!(first.as_mut().poll(&mut context()), Poll::Pending);
+    assert_eq!(second.as_mut().poll(&mut context()), Poll::Pending);
+    gate.set_quota(Quota::per_second(10).burst(5), Inherit::AsIs).expect("in range");
+    clock.advance(Duration::from_secs(2));
+    let ended = first.as_mut().poll(&mut context()).map(|answer| answer.map(|_| ()));
+    assert_eq!(ended, Poll::Ready(Err(WaitError::NeverFits { burst: 5 })));
+    assert!(matches!(second.as_mut().poll(&mut context()), Poll::Ready(Ok(_))));
+}
