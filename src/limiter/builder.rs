@@ -9,7 +9,7 @@ use crate::algo::gcra::Gcra;
 pub use crate::limiter::build_error::BuildError;
 use crate::limiter::hash_seeds::Seeds;
 use crate::limiter::hot_keys;
-use crate::limiter::slot_layout::SlotLayout;
+use crate::limiter::slot_layout::{SlotLayout, check_skew};
 use crate::limiter::{Limiter, Parts, WhenFull};
 use crate::quota::Quota;
 use crate::table::{HugePages, RingLayout, Source, Table, TakeOver, Tally};
@@ -426,7 +426,9 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
         let mut overflow = match self.on_full {
             OnFull::SharedOverflow(quota) => {
                 let params = self.algorithm.params(&quota, origin);
-                Some(params.map_err(BuildError::OverflowQuota)?)
+                let params = params.map_err(BuildError::OverflowQuota)?;
+                check_skew(&params, self.skew)?;
+                Some(params)
             }
             OnFull::EvictNearestIdle | OnFull::Deny | OnFull::Admit => None,
         };

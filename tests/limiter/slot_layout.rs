@@ -74,6 +74,15 @@ fn a_quota_that_does_not_fit_compact_slots_gets_wide_ones_unless_compact_is_requ
 }
 
 #[test]
+fn the_quota_that_keys_without_a_slot_share_bounds_the_clock_skew_too() {
+    let built: Result<Limiter<u64>, _> = Limiter::builder(Quota::per_minute(5))
+        .max_clock_skew(Duration::from_secs(3_600))
+        .on_full(OnFull::SharedOverflow(Quota::per_second(1_000_000_000).burst(10)))
+        .build();
+    assert!(matches!(built, Err(BuildError::SkewTooLarge { .. })));
+}
+
+#[test]
 fn leases_plans_and_dynamic_quotas_need_wide_slots_and_the_error_says_so() {
     fn needs_wide<A: Algorithm + Clone>(algorithm: A, name: &str) {
         assert!(!is_compact(algorithm.clone(), "100/s", SlotLayout::Auto, SKEW), "{name}");
