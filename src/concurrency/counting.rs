@@ -82,7 +82,7 @@ impl<C> Counting<C> {
                 let permit = machine.permit_of(self.in_flight_after(&entry));
                 Ok((entry.charge(probe), permit))
             }
-            Err(denied) => Err(machine.denied_at(denied.in_flight)),
+            Err(denied) => Err(machine.denied_at(denied.cells_taken())),
         }
     }
 }

@@ -34,6 +34,11 @@ impl ConcurrencyDenied {
         Self { limit, in_flight: 0, found_no_slot: true }
     }
 
+    /// The cells that cannot be entered: all, if there is no slot.
+    pub(super) fn cells_taken(&self) -> u64 {
+        if self.found_no_slot { self.limit } else { self.in_flight }
+    }
+
     /// The cells that may be in flight at one time.
     #[must_use]
     pub fn limit(&self) -> u64 {

@@ -36,7 +36,7 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
             if denied.found_no_slot {
                 self.count_denied_full();
             }
-            self.counting.machine().denied_at(denied.in_flight)
+            self.counting.machine().denied_at(denied.cells_taken())
         })
     }
 
@@ -50,10 +50,18 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
         let machine = self.counting.machine();
         let view = self.table.peek(probe, &machine, now, n);
         machine.answer(view.unwrap_or_else(|| machine.unseen()), now, n).map(drop)?;
-        let wants_slot = view.is_none() && n > 0 && matches!(self.when_full, WhenFull::Deny);
-        match wants_slot && self.table.has_place(probe, &machine, now).is_err() {
-            true => Err(ConcurrencyDenied::no_slot(machine.limit)),
-            false => Ok(()),
+        let wants_slot = view.is_none() && n > 0 && !matches!(self.when_full, WhenFull::Admit);
+        if !wants_slot || self.table.has_place(probe, &machine, now).is_ok() {
+            return Ok(());
+        }
+        match &self.when_full {
+            WhenFull::Admit => Ok(()),
+            WhenFull::Deny => Err(ConcurrencyDenied::no_slot(machine.limit)),
+            WhenFull::Share(shared) => {
+                let machine = self.counting.machine_of(shared.0);
+                let view = shared.1.cell().read(&machine, now, n);
+                Ok(machine.answer(view, now, n).map(drop)?)
+            }
         }
     }
 }

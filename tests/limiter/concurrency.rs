@@ -9,7 +9,7 @@ use tollgate::composite::Composite;
 use tollgate::concurrency::{
     ConcurrencyBuilder, ConcurrencyError, ConcurrencyLimiter, DirectConcurrency, Guard, WhenNoSlot,
 };
-use tollgate::{BuildError, Direct, ManualClock, Quota, Tick};
+use tollgate::{BuildError, Direct, Gcra, Limiter, ManualClock, Quota, Tick};
 
 type Gate = ConcurrencyLimiter<u64, ManualClock>;
 
@@ -61,12 +61,32 @@ fn a_key_without_a_slot_is_treated_by_the_policy() {
     assert_eq!(guards.len() as u64, slots + 3);
     assert_eq!(gate.stats().overflowed, 4);
     assert!(!gate.enter(&9_999).unwrap_err().found_no_slot(), "the shared count is full");
+    let denied = gate.ask(&9_999).peek().expect_err("a peek answers as an entry would");
+    assert_eq!((denied.limit(), denied.in_flight()), (3, 3));
     drop(guards);
     assert!(gate.is_empty());
     assert_eq!(
         (0..).map_while(|key| gate.enter(&key).map(std::mem::forget).ok()).count() as u64,
         slots + 3
     );
+}
+
+#[test]
+fn a_composite_denies_a_key_without_a_slot_before_it_charges_another_limit() {
+    let clock = ManualClock::new();
+    for policy in [WhenNoSlot::Deny, WhenNoSlot::SharedOverflow(3)] {
+        let at_once = begun(1, &clock).when_no_slot(policy).build().expect("in range");
+        let _guards: Vec<_> = (0..).map_while(|key| at_once.enter(&key).ok()).collect();
+        let rate: Limiter<u64, Gcra, _> =
+            Limiter::builder(Quota::per_hour(5)).clock(clock.clone()).build().expect("in range");
+        let both = Composite::<u64>::builder().keyed("rate", &rate, |key| key);
+        let both = both.keyed_in_flight("at once", &at_once, |key| key).build().expect("limits");
+        for key in 5_000..5_100 {
+            let denied = both.enter(&key).expect_err("neither a slot nor a shared cell");
+            assert_eq!((denied.limit_name(), denied.remaining()), ("at once", 0));
+        }
+        assert_eq!(rate.stats().claimed, 0, "no key was charged there");
+    }
 }
 
 #[test]
