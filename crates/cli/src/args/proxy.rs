@@ -25,8 +25,8 @@ Responses of the proxy itself, all of type application/problem+json:
       or wrongly
   504 the upstream takes too long
   501 the method is CONNECT, or the target is `*`
-  A gRPC call (content type application/grpc...) that a rule denies receives a gRPC response instead:
-  status 200, grpc-status 8 (RESOURCE_EXHAUSTED) and grpc-retry-pushback-ms.
+  A gRPC call (POST, content type application/grpc...) that a rule denies receives a gRPC response
+  instead: status 200, grpc-status 8 (RESOURCE_EXHAUSTED) and grpc-retry-pushback-ms.
 
 Upstream:
   http means HTTP/1.1, or HTTP/2 with --upstream-http2 (prior knowledge). https means the version that

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use http::{Response, StatusCode, request};
+use http::{Method, Response, StatusCode, request};
 
 use crate::headers::whole_secs_from_1;
 use crate::jitter::Jitter;
@@ -158,9 +158,11 @@ impl<'a> Denial<'a> {
     }
 }
 
-/// The default response: [`grpc`] for gRPC calls, and [`problem`] for all other requests. The content
-/// type of a gRPC call is `application/grpc`, or begins with `application/grpc+` or
-/// `application/grpc-`. A gRPC client would read an HTTP status of 429 as `UNAVAILABLE`.
+/// The default response: [`grpc`] for gRPC calls, and [`problem`] for all other requests. A gRPC call is
+/// a `POST` whose content type is `application/grpc`, or begins with `application/grpc+` or
+/// `application/grpc-`. A gRPC client would read an HTTP status of 429 as `UNAVAILABLE`. With any
+/// other method the response is a `problem`: its sender is no gRPC client, and would read status 200 as
+/// success.
 ///
 /// ```
 /// use tollgate_http::{Reason, Denial, Report, denial};
@@ -175,13 +177,14 @@ impl<'a> Denial<'a> {
 /// ```
 #[must_use]
 pub fn by_protocol(denial: &Denial<'_>) -> Response<Bytes> {
+    let is_call = denial.request.method == Method::POST;
     match grpc_content_type(denial.request) {
-        Some(_) => grpc(denial),
-        None => problem(denial),
+        Some(_) if is_call => grpc(denial),
+        _ => problem(denial),
     }
 }
 
-/// The content type, if the request is a gRPC call.
+/// The content type, if it is one of gRPC.
 fn grpc_content_type(request: &request::Parts) -> Option<&HeaderValue> {
     const GRPC: &[u8] = b"application/grpc";
     request.headers.get(CONTENT_TYPE).filter(|value| {

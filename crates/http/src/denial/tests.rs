@@ -94,6 +94,7 @@ fn grpc_pushback_is_the_wait_in_milliseconds_or_minus_one() {
 fn a_grpc_call_is_recognised_by_its_content_type() {
     let answered = |content_type: &str| {
         let mut request = http::Request::new(());
+        *request.method_mut() = Method::POST;
         request.headers_mut().insert(CONTENT_TYPE, content_type.parse().expect("a value"));
         let (request, ()) = request.into_parts();
         let report = Report::default();
@@ -117,6 +118,22 @@ fn a_grpc_call_is_recognised_by_its_content_type() {
         let response = answered(other);
         assert_eq!(response.status(), 429, "{other}");
         assert!(!response.headers().contains_key("grpc-status"), "{other}");
+    }
+}
+
+/// gRPC clients send `POST` only. Any other client would read status 200 as success.
+#[test]
+fn a_request_other_than_post_gets_http_status_429_whatever_its_content_type() {
+    let report = Report::default();
+    for method in [Method::GET, Method::HEAD, Method::PUT, Method::DELETE, Method::OPTIONS] {
+        let request = http::Request::builder().method(&method);
+        let request = request.header(CONTENT_TYPE, "application/grpc").body(());
+        let (request, ()) = request.expect("a request").into_parts();
+        let denial = Denial::new(&request, &report, Reason::OverLimit);
+        let response = denial.respond(by_protocol);
+        assert_eq!(response.status(), 429, "{method}");
+        assert!(!response.headers().contains_key("grpc-status"), "{method}");
+        assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
     }
 }
 
