@@ -23,9 +23,10 @@ type IsFailure = dyn Fn(&response::Parts) -> bool + Send + Sync;
 /// A limiter that bans keys whose requests fail: after three wrong passwords, the client is denied for
 /// a while. It has a key for each request, and a function that tells which responses are failures.
 ///
-/// A request costs one cell. While its key is banned it is denied, and `Retry-After` is the end of the
-/// ban. The problem type of that denial is `abnormal-usage-detected`. Each failure is a strike of the key. So is each denial, unless the penalties count
-/// [failures only](tollgate::penalty::PenaltiesBuilder::failures_only).
+/// A request costs one cell. While its key is banned it is denied. `Retry-After` is then the end of the
+/// ban, or the time until the limiter has a cell for the key if that is later. The problem type of that
+/// denial is `abnormal-usage-detected`. Each failure is a strike of the key. So is each denial, unless the
+/// penalties count [failures only](tollgate::penalty::PenaltiesBuilder::failures_only).
 ///
 /// A handler that answers every request with 200 can mark a failure with a value of its own in the
 /// extensions of the response. A handler can also share the [`Penalties`] and call
@@ -171,10 +172,24 @@ where
         &self.penalties
     }
 
-    fn banned(&self, ends_in: Duration) -> Reading {
-        let reading = Reading::new(self.policy.clone(), self.policy.limit(), 0);
-        let retry_after = Some(ends_in);
-        Reading { reset_after: ends_in, denied: true, banned: true, retry_after, ..reading }
+    /// The limiter may still lack a cell when the ban ends, so its own wait counts too.
+    fn banned(&self, key: &Q, ends_in: Duration) -> Reading {
+        let ask = self.penalties.limiter().ask(key);
+        let own_wait = match ask.peek() {
+            Ok(_) => Some(Duration::ZERO),
+            Err(denied) => denied.retry_after(),
+        };
+        let own_reset = match ask.cells(0).peek() {
+            Ok(permit) => permit.reset_after(),
+            Err(denied) => denied.reset_after(),
+        };
+        Reading {
+            reset_after: own_reset.max(ends_in),
+            denied: true,
+            banned: true,
+            retry_after: own_wait.map(|wait| wait.max(ends_in)),
+            ..Reading::new(self.policy.clone(), self.policy.limit(), 0)
+        }
     }
 
     fn denied(&self, denied: &Denied) -> Reading {
@@ -209,7 +224,7 @@ where
                 Verdict::Deny
             }
             Err(PenaltyDenied::Banned(ban)) => {
-                report.note(self.banned(ban.ends_in()));
+                report.note(self.banned(key.borrow(), ban.ends_in()));
                 Verdict::Deny
             }
         }
@@ -218,7 +233,7 @@ where
     fn peek(&self, request: &request::Parts, _: u64, report: &mut Report) {
         let Ok(key) = self.key.extract(request) else { return };
         if let Some(ends_in) = self.penalties.banned(key.borrow()) {
-            return report.note(self.banned(ends_in));
+            return report.note(self.banned(key.borrow(), ends_in));
         }
         let limiter = self.penalties.limiter();
         if let Err(denied) = limiter.ask(key.borrow()).peek() {

@@ -1,4 +1,4 @@
-//! Bans by failures: the response decides, and `Retry-After` is the end of the ban.
+//! Bans by failures: the response decides, and `Retry-After` is the end of the ban or of a longer wait.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
-use tollgate::penalty::Penalties;
+use tollgate::penalty::{Penalties, PenaltiesBuilder};
 use tollgate::{Gcra, Limiter, ManualClock, Quota};
 use tollgate_http::key::Header;
 use tollgate_http::{Gate, Limit, Penalized, Policy, RateLimitLayer, Several};
@@ -19,13 +19,23 @@ type Clock = &'static ManualClock;
 #[derive(Clone)]
 struct Wrong;
 
-fn login(clock: Clock) -> Penalized<Header, str, Gcra, Clock> {
-    let quota = Quota::per_minute(10);
-    let limiter: Limiter<str, _, _> =
-        Limiter::builder(quota).clock(clock).build().expect("in range");
-    let ban = Duration::from_secs(600);
-    let penalties = Penalties::builder(limiter, Quota::per_minute(3), ban).failures_only();
-    let penalties = Arc::new(penalties.build().expect("in range"));
+type Login = Penalized<Header, str, Gcra, Clock>;
+
+/// Ten tries a minute. Three wrong passwords within a minute: banned for ten minutes.
+fn login(clock: Clock) -> Login {
+    let penalties = |limiter| {
+        Penalties::builder(limiter, Quota::per_minute(3), Duration::from_secs(600)).failures_only()
+    };
+    login_with(Quota::per_minute(10), clock, penalties)
+}
+
+fn login_with(
+    quota: Quota,
+    clock: Clock,
+    penalties: impl Fn(Limiter<str, Gcra, Clock>) -> PenaltiesBuilder<str, Gcra, Clock>,
+) -> Login {
+    let limiter = Limiter::builder(quota).clock(clock).build().expect("in range");
+    let penalties = Arc::new(penalties(limiter).build().expect("in range"));
     let policy = Policy::new("login", &quota).expect("a name");
     let user = Header::new("user").expect("a name");
     Penalized::new(policy, penalties, user, |response| {
@@ -89,6 +99,45 @@ async fn three_wrong_passwords_ban_the_user_for_as_long_as_retry_after_says() {
     assert_eq!(ask(&layer, "ada", "/").await.0, 200);
     assert_eq!((penalties.stats().bans, penalties.stats().denied_banned), (1, 3));
     assert_eq!(layer.stats().denied, 3);
+}
+
+/// One request an hour, and a strike bans for a minute.
+fn hourly(clock: Clock, failures_only: bool) -> Login {
+    login_with(Quota::per_hour(1), clock, |limiter| {
+        let builder = Penalties::builder(limiter, Quota::per_hour(1), Duration::from_secs(60));
+        if failures_only { builder.failures_only() } else { builder }
+    })
+}
+
+#[tokio::test]
+async fn retry_after_of_a_ban_is_enough_if_the_limiter_lacks_a_cell_for_longer() {
+    for (failures_only, first) in [(true, "/401"), (false, "/401"), (false, "/")] {
+        let clock: Clock = Box::leak(Box::default());
+        let layer = RateLimitLayer::new(hourly(clock, failures_only));
+        assert_ne!(ask(&layer, "ada", first).await.0, 429);
+        // The second denial is by the ban in each case, and finds less than an hour left.
+        for (secs, passes) in [("3600", 30), ("3570", 3_570)] {
+            assert_eq!(ask(&layer, "ada", "/").await, (429, secs.to_owned()), "after {first}");
+            clock.advance(Duration::from_secs(passes));
+        }
+        assert_eq!(ask(&layer, "ada", "/").await.0, 200, "after {first}");
+    }
+}
+
+#[tokio::test]
+async fn a_denial_by_a_ban_charges_the_limiter_nothing() {
+    let clock: Clock = Box::leak(Box::default());
+    let gate = hourly(clock, true);
+    let penalties = Arc::clone(gate.penalties());
+    let layer = RateLimitLayer::new(gate);
+    assert!(penalties.strike("ada").is_some());
+    for _ in 0..3 {
+        assert_eq!(ask(&layer, "ada", "/").await, (429, "60".to_owned()));
+    }
+    assert!(penalties.limiter().is_empty());
+    assert_eq!(penalties.limiter().stats().claimed, 0);
+    clock.advance(Duration::from_secs(60));
+    assert_eq!(ask(&layer, "ada", "/").await.0, 200);
 }
 
 #[tokio::test]
