@@ -38,8 +38,8 @@ pub struct LayerBuilder<G>(pub(crate) Enforcer<G>);
 
 impl<G: Gate> LayerBuilder<G> {
     /// Adds `X-RateLimit-Limit`, `-Remaining` and `-Reset` to responses. `Reset` is the time in seconds
-    /// until the key has its whole quota again. Of several limits, they show the one that denied, or
-    /// else the one with the fewest cells left.
+    /// until the key has its whole quota again. Of several limits, they show the one that denied with the
+    /// longest wait. If none denied, they show the one with the fewest cells left.
     ///
     /// ```
     /// # use {tollgate::Quota, tollgate_http::{Limit, RateLimitLayer, key::PeerIp}};

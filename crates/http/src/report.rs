@@ -84,6 +84,11 @@ impl Reading {
         let reading = Self::new(policy, denied.limit(), denied.remaining());
         Self { reset_after, retry_after, denied: true, ..reading }
     }
+
+    /// If it denied: the wait, which is the longest of all if the limit never would admit.
+    pub(crate) fn denied_for(&self) -> Option<Duration> {
+        self.denied.then(|| self.retry_after.unwrap_or(Duration::MAX))
+    }
 }
 
 /// The decisions of all limits about a request, in the order in which the limits were asked.

@@ -1,5 +1,6 @@
 //! Other forms of the fields than that of the newest draft.
 
+use core::cmp::Reverse;
 use core::fmt::Write;
 use core::time::Duration;
 
@@ -25,7 +26,8 @@ const X_NAMES: [HeaderName; 3] = [
 /// | `Envoy` | `x-ratelimit-limit: 5, 2;w=1;name="per-client"`, `x-ratelimit-remaining: 4`, `x-ratelimit-reset: 1` |
 /// | `GitHub` | `x-ratelimit-limit: 5`, `x-ratelimit-remaining: 4`, `x-ratelimit-reset: 1764000000` |
 ///
-/// Of several limits, the values are those of the one that denied, or else of the one with the fewest cells left.
+/// Of several limits, the values are those of the one that denied with the longest wait. If none denied, they are those
+/// of the one with the fewest cells left.
 ///
 /// ```
 /// use tollgate_http::{Dialect, Limit, Quota, RateLimitLayer, key::PeerIp};
@@ -82,9 +84,9 @@ impl OtherFields {
     }
 }
 
-/// The limit that denied, or else the one with the fewest cells left.
+/// The limit that denied with the longest wait, or else the one with the fewest cells left.
 fn tightest<'a>(readings: impl Iterator<Item = &'a Reading>) -> Option<&'a Reading> {
-    readings.min_by_key(|reading| (!reading.denied, reading.remaining))
+    readings.min_by_key(|reading| (Reverse(reading.denied_for()), reading.remaining))
 }
 
 /// `RateLimit-Policy` and `RateLimit`. The draft allows one policy for each number of cells.
@@ -199,6 +201,30 @@ mod tests {
         // If no wait helps, it is the time until all cells are there.
         limits[1].retry_after = None;
         assert_eq!(fields(&limits, true, None)[1], "ratelimit: limit=100, remaining=9, reset=30");
+    }
+
+    #[test]
+    fn of_several_denials_the_one_with_the_longest_wait_is_shown() {
+        let denied = |name, quota, remaining, millis: Option<u64>| {
+            let reading = reading(name, &quota, remaining);
+            let retry_after = millis.map(Duration::from_millis);
+            Reading { denied: true, retry_after, ..reading }
+        };
+        let second = denied("a", Quota::per_second(2), 0, Some(600));
+        let hour = denied("b", Quota::per_hour(100), 1, Some(7_000));
+        let never = denied("c", Quota::per_minute(7), 5, None);
+        let all = [second.clone(), hour.clone(), never];
+        let shown = |readings: &[Reading]| {
+            let x = fields(readings, false, Some(XForm::Seconds));
+            (fields(readings, true, None)[1].clone(), x[0].clone())
+        };
+        let expected = |values: &str, limit: u64| {
+            (format!("ratelimit: {values}"), format!("x-ratelimit-limit: {limit}"))
+        };
+        let of_the_hour = expected("limit=100, remaining=1, reset=7", 100);
+        assert_eq!(shown(&all[..2]), of_the_hour);
+        assert_eq!(shown(&[hour, second]), of_the_hour, "in any order");
+        assert_eq!(shown(&all), expected("limit=7, remaining=5, reset=30", 7), "no wait helps");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The `RateLimit` fields, of policies with any name and readings of any size.
 
+use std::cmp::Reverse;
 use std::convert::Infallible;
 use std::future::Ready;
 use std::pin::pin;
@@ -178,10 +179,18 @@ fn the_policies_are_reported(headers: &HeaderMap, reported: &Reported, expected:
     }
 }
 
+/// The denial with the longest wait, which is that of a limit that never admits. Without a denial, the
+/// reading with the fewest cells left.
+fn tightest(readings: &[Reading]) -> Option<&Reading> {
+    let denied = readings.iter().filter(|its| its.denied);
+    let longest =
+        |its: &&Reading| (its.retry_after.is_some(), Reverse(its.retry_after), its.remaining);
+    denied.min_by_key(longest).or_else(|| readings.iter().min_by_key(|its| its.remaining))
+}
+
 /// The fields of draft 7, and those of Envoy. A second layer adds nothing to them.
 fn the_other_forms_are_reported(headers: &HeaderMap, reported: &Reported) {
-    let tightest = reported.readings.iter().min_by_key(|its| (!its.denied, its.remaining));
-    let Some(tightest) = tightest else {
+    let Some(tightest) = tightest(&reported.readings) else {
         return assert!(!headers.contains_key("ratelimit"));
     };
     let line = |name: &str| {

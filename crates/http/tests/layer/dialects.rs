@@ -7,16 +7,20 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body_util::Full;
 use tollgate::{Limiter, ManualClock, Quota};
-use tollgate_http::{Dialect, Gate, LayerBuilder, Limit, Policy, RateLimitLayer, key};
+use tollgate_http::{Dialect, Gate, LayerBuilder, Limit, Policy, RateLimitLayer, Several, key};
 use tower::{Layer, ServiceExt, service_fn};
 
-/// A limit of 2 a second with a burst of 5, whose clock stands still.
-fn builder() -> LayerBuilder<impl Gate + 'static> {
-    let quota = Quota::per_second(2).burst(5);
+/// A limit whose clock stands still.
+fn limit(name: &str, quota: Quota) -> impl Gate + use<> + 'static {
     let clock: &'static ManualClock = Box::leak(Box::default());
     let limiter = Limiter::<(), _, _>::builder(quota).clock(clock).build().expect("in range");
-    let policy = Policy::new("per-client", &quota).expect("a name");
-    RateLimitLayer::builder(Limit::new(policy, limiter.into(), key::from_fn(|_| Some(()))))
+    let policy = Policy::new(name, &quota).expect("a name");
+    Limit::new(policy, limiter.into(), key::from_fn(|_| Some(())))
+}
+
+/// 2 a second with a burst of 5.
+fn builder() -> LayerBuilder<impl Gate + 'static> {
+    RateLimitLayer::builder(limit("per-client", Quota::per_second(2).burst(5)))
 }
 
 async fn ask<G: Gate + 'static>(layer: &RateLimitLayer<G>) -> HeaderMap {
@@ -68,13 +72,32 @@ async fn envoys_and_githubs_fields_stand_beside_those_of_the_draft_or_alone() {
     assert!((now - 60..=now + 2).contains(&reset), "{reset} is half a second after {now}");
 }
 
+/// The fields of a request that two limits deny, for a second and for an hour.
+async fn of_two_denials(dialect: Dialect) -> HeaderMap {
+    let second = limit("second", Quota::per_second(1));
+    let gate = Several::new().and(second).and(limit("hour", Quota::per_hour(1)));
+    let layer = RateLimitLayer::builder(gate).dialect(dialect).build();
+    ask(&layer).await;
+    let headers = ask(&layer).await;
+    assert_eq!(text(&headers, "retry-after"), "3600");
+    headers
+}
+
+#[tokio::test]
+async fn of_two_denials_each_dialect_tells_the_longer_wait_as_retry_after_does() {
+    let headers = of_two_denials(Dialect::Draft7).await;
+    assert_eq!(text(&headers, "ratelimit"), "limit=1, remaining=0, reset=3600");
+    let headers = of_two_denials(Dialect::Envoy).await;
+    assert_eq!(text(&headers, "x-ratelimit-reset"), "3600");
+    let before = unix_secs();
+    let headers = of_two_denials(Dialect::GitHub).await;
+    let reset: u64 = text(&headers, "x-ratelimit-reset").parse().expect("a number");
+    assert!(reset >= before + 3_600, "{reset} is an hour after {before}");
+}
+
 #[tokio::test]
 async fn retry_after_is_lengthened_at_random_within_its_bound() {
-    let quota = Quota::new(1, Duration::from_secs(1_000));
-    let clock: &'static ManualClock = Box::leak(Box::default());
-    let limiter = Limiter::<(), _, _>::builder(quota).clock(clock).build().expect("in range");
-    let policy = Policy::new("a", &quota).expect("a name");
-    let limit = Limit::new(policy, limiter.into(), key::from_fn(|_| Some(())));
+    let limit = limit("a", Quota::new(1, Duration::from_secs(1_000)));
     let layer = RateLimitLayer::builder(limit).retry_after_jitter_percent(20).build();
     ask(&layer).await;
     let mut waits = Vec::new();
