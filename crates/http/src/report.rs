@@ -229,13 +229,15 @@ impl Report {
         }
     }
 
-    /// Adds the denials that [`Gate::peek`](crate::Gate::peek) has found, except those of limits that
-    /// are in this report already.
+    /// Adds the denials that [`Gate::peek`](crate::Gate::peek) has found. Of denials with equal policies,
+    /// which may be of one limit or of two, the report keeps the one with the longer wait.
     pub(crate) fn add_denials(&mut self, found: Self) {
-        for reading in found.first.into_iter().chain(found.others) {
-            let is_known = self.readings().any(|known| known.policy == reading.policy);
-            if reading.denied && !is_known {
-                self.note(reading);
+        for reading in found.first.into_iter().chain(found.others).filter(|its| its.denied) {
+            let mut all = self.first.iter_mut().chain(&mut self.others);
+            match all.find(|known| known.policy == reading.policy) {
+                None => self.note(reading),
+                Some(known) if known.denied_for() < reading.denied_for() => *known = reading,
+                Some(_) => {}
             }
         }
     }

@@ -105,6 +105,27 @@ async fn a_denial_names_all_limits_that_would_deny_and_charges_none() {
     assert_eq!(spare_limiter.check_n(&(), 0).expect("nothing asked for").remaining(), 4);
 }
 
+/// The limits differ by what their keys have used, not by their policies.
+#[tokio::test]
+async fn of_two_limits_with_equal_policies_a_denial_tells_the_longer_wait() {
+    let time = clock();
+    let quota = Quota::per_minute(2).burst(10);
+    for used in [[4, 6], [6, 4]] {
+        let mut several = Several::new();
+        for cells in used {
+            let limit = limit("per-key", quota, Gcra::new(), time).cost(|_| 10);
+            assert!(limit.limiter().check_n(&(), cells).is_ok());
+            several = several.and(limit);
+        }
+        let layer = RateLimitLayer::new(several);
+        let (status, retry_after, field) = ask(&layer).await;
+        assert_eq!((status, retry_after.as_str()), (429, "180"), "after {used:?}");
+        assert_eq!(field, "\"per-key\";r=4;t=180");
+        time.advance(Duration::from_secs(180));
+        assert_eq!(ask(&layer).await.0, 200, "after {used:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_request_that_one_limit_never_admits_has_no_retry_after() {
     let time = clock();
