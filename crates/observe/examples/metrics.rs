@@ -16,6 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let gate: Limiter<str> =
         Limiter::builder(Quota::per_minute(5)).capacity(1_000).count_decisions().build()?;
     let top: TopKeys<String> = TopKeys::new(100);
+    let mut top_recorder = TopKeysRecorder::new("api", 3);
     for request in 0..200 {
         // Low numbers send more requests.
         let client = format!("192.0.2.{}", request % 16 * (request % 5));
@@ -24,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // For each scrape:
     tollgate_observe::record(&gate, "api");
-    TopKeysRecorder::new("api", 3).record(&top);
+    top_recorder.record(&top);
 
     let metrics = scrape.snapshot().into_vec();
     let mut lines: Vec<String> = metrics.into_iter().map(line).collect();

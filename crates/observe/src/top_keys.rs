@@ -21,6 +21,9 @@ const SERIES_PER_ENTRY: usize = 10;
 /// [`max_series`](Self::max_series) sets another bound. Later keys are added up as `(others)`. The gauge of
 /// a key that is no longer among the entries is set to 0.
 ///
+/// Create one recorder for a limiter, before the scrapes, and keep it. It remembers the labels in use. A new
+/// recorder for each scrape would use new labels each time, without a bound, and would set no gauge to 0.
+///
 /// **Not guaranteed.** The gauge is the count of the sketch: never too low, and at most
 /// [`error`](TopKey::error) too high. It is a gauge and not a counter, because a key may leave the sketch
 /// and the sketch may be reset.
@@ -68,8 +71,11 @@ impl TopKeysRecorder {
     ///
     /// ```
     /// let top = tollgate::top::TopKeys::new(100);
-    /// top.note(&7_u32);
-    /// tollgate_observe::TopKeysRecorder::new("api", 10).record(&top);
+    /// let mut recorder = tollgate_observe::TopKeysRecorder::new("api", 10);
+    /// for _scrape in 0..2 {
+    ///     top.note(&7_u32);
+    ///     recorder.record(&top);
+    /// }
     /// ```
     pub fn record<K: Clone + Display + Eq + Hash>(&mut self, top: &TopKeys<K>) {
         let mut gone = self.keys.clone();
