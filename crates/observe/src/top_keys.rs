@@ -18,8 +18,8 @@ const SERIES_PER_ENTRY: usize = 10;
 ///
 /// A metrics recorder keeps a series for every label that it has seen, and clients may choose their keys.
 /// So this recorder uses at most ten times as many keys as labels as it records entries;
-/// [`max_series`](Self::max_series) sets another bound. Later keys are added up as `(others)`. The gauge of
-/// a key that is no longer among the entries is set to 0.
+/// [`max_series`](Self::max_series) sets another bound. Later keys are added up as `(others)`, and so is
+/// a key that itself reads `(others)`. The gauge of a key that is no longer among the entries is set to 0.
 ///
 /// Create one recorder for a limiter, before the scrapes, and keep it. It remembers the labels in use. A new
 /// recorder for each scrape would use new labels each time, without a bound, and would set no gauge to 0.
@@ -82,7 +82,9 @@ impl TopKeysRecorder {
         let mut others = 0;
         for TopKey { key, denied, .. } in top.top(self.entries) {
             let key = key.to_string();
-            if self.keys.contains(&key) || self.keys.len() < self.max_series {
+            let has_room = self.keys.contains(&key) || self.keys.len() < self.max_series;
+            // A key that reads `(others)` would share the series, and the count of the others replace its own.
+            if key != OTHERS && has_room {
                 self.set(&key, denied);
                 gone.remove(&key);
                 self.keys.insert(key);

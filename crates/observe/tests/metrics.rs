@@ -140,3 +140,17 @@ fn the_most_denied_keys_have_series_of_their_own() {
     assert_eq!(metrics["tollgate_top_denied (others)"], 0.0);
     assert!(!metrics.contains_key("tollgate_top_denied a"));
 }
+
+#[test]
+fn a_key_that_reads_as_the_label_of_the_others_is_counted_among_them() {
+    let top: TopKeys<String> = TopKeys::new(50);
+    ["(others)", "(others)", "(others)", "a", "a", "b"].iter().for_each(|key| top.note(*key));
+    let mut recorder = TopKeysRecorder::new("api", 3).max_series(1);
+    let metrics = recorded(|| (0..2).for_each(|_| recorder.record(&top)));
+    let expected = [
+        ("tollgate_top_dropped", 0.0),
+        ("tollgate_top_denied (others)", 4.0),
+        ("tollgate_top_denied a", 2.0),
+    ];
+    assert_eq!(metrics, expected.map(|(name, value)| (name.to_owned(), value)).into());
+}
