@@ -123,6 +123,9 @@ impl<G: Gate> LayerBuilder<G> {
     /// [`ClientIp`](crate::key::ClientIp). A server that puts a `SocketAddr` into the extensions of requests
     /// needs no such function, and neither does axum with the feature `axum`.
     ///
+    /// The address that `find` returns comes before axum's `ConnectInfo`, so behind a load balancer `find` may
+    /// return what the PROXY protocol says. If `find` returns `None`, the address is read as without it.
+    ///
     /// ```
     /// # use tollgate_http::{Limit, Quota, RateLimitLayer, key::PeerIp};
     /// use tonic::transport::server::TcpConnectInfo;

@@ -13,6 +13,7 @@ use crate::denial::{Denial, Reason};
 use crate::gate::{Charge, Gate, GatePermit, Verdict};
 use crate::headers::{Fields, Wanted};
 use crate::jitter::Jitter;
+use crate::key;
 use crate::pending::{GateDecision, PendingVerdict};
 use crate::report::Report;
 use crate::stats::{Counters, Event, Place, Queue};
@@ -74,7 +75,7 @@ impl<G: Gate> Enforcer<G> {
     pub(crate) fn place_peer(&self, request: &mut request::Parts) {
         let found = self.find_peer.as_ref().and_then(|find| find(&request.extensions));
         if let Some(address) = found {
-            request.extensions.insert(address);
+            key::place_peer(&mut request.extensions, address);
         }
     }
 

@@ -28,6 +28,7 @@ use http::request::Parts;
 pub use forwarded::{ClientIp, ParseNetworkError, Trust};
 pub use header::Header;
 pub use otherwise::{Either, Otherwise};
+pub(crate) use peer::place_peer;
 pub use peer::{IpPrefix, PeerIp};
 #[cfg(feature = "axum")]
 pub use route::Matched;

@@ -2,6 +2,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use http::Extensions;
 use http::request::Parts;
 
 use super::{Extractor, KeyError};
@@ -71,12 +72,11 @@ impl IpPrefix {
 
 /// The address of the peer: the other end of the connection.
 ///
-/// It is read from the request's extensions: axum's `ConnectInfo<SocketAddr>` (feature `axum`), or a
-/// [`SocketAddr`] that the server puts there, or that [`LayerBuilder::peer`](crate::LayerBuilder::peer) finds. Without
-/// any, the key is
-/// [unavailable](KeyError::Unavailable), and the response is 500 with the remedy: serve with
-/// `into_make_service_with_connect_info::<SocketAddr>()`. Headers are not read: behind a proxy, use
-/// [`ClientIp`](super::ClientIp).
+/// It is the address that [`LayerBuilder::peer`](crate::LayerBuilder::peer) finds. Without one it is read from
+/// the request's extensions: axum's `ConnectInfo<SocketAddr>` (feature `axum`), or else a [`SocketAddr`] that
+/// the server puts there. Without any, the key is [unavailable](KeyError::Unavailable), and the response is
+/// 500 with the remedy: serve with `into_make_service_with_connect_info::<SocketAddr>()`. Headers are not
+/// read: behind a proxy, use [`ClientIp`](super::ClientIp).
 ///
 /// ```
 /// use std::net::SocketAddr;
@@ -126,11 +126,29 @@ impl Extractor for PeerIp {
 
 /// The peer's address. An IPv4 address written as IPv6 is returned as IPv4.
 pub(super) fn peer(request: &Parts) -> Option<IpAddr> {
+    let extensions = &request.extensions;
     #[cfg(feature = "axum")]
-    if let Some(info) = request.extensions.get::<axum::extract::ConnectInfo<SocketAddr>>() {
-        return Some(info.0.ip().to_canonical());
-    }
-    request.extensions.get::<SocketAddr>().map(|address| address.ip().to_canonical())
+    let given = extensions.get::<FoundPeer>().map(|found| found.0).or_else(|| {
+        let info = extensions.get::<axum::extract::ConnectInfo<SocketAddr>>();
+        info.map(|info| info.0)
+    });
+    #[cfg(not(feature = "axum"))]
+    let given = None;
+    let address = given.or_else(|| extensions.get::<SocketAddr>().copied());
+    address.map(|address| address.ip().to_canonical())
+}
+
+/// The address that the layer's function has found. It comes before axum's `ConnectInfo`, which stays as
+/// handlers expect it.
+#[cfg(feature = "axum")]
+#[derive(Clone, Copy)]
+struct FoundPeer(SocketAddr);
+
+/// Puts the address that the layer's function has found where keys read it.
+pub(crate) fn place_peer(extensions: &mut Extensions, address: SocketAddr) {
+    extensions.insert(address);
+    #[cfg(feature = "axum")]
+    extensions.insert(FoundPeer(address));
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! Keys of two kinds: an API key, or else an address.
+//! Keys of two kinds: an API key, or else an address. And where the address comes from.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
+use axum::extract::ConnectInfo;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -105,4 +106,31 @@ async fn the_response_of_a_server_without_addresses_names_the_remedy() {
     let title = problem["title"].as_str().expect("a text");
     assert!(title.contains("into_make_service_with_connect_info"), "{title}");
     assert_eq!(title, KeyError::Unavailable.to_string());
+}
+
+/// The address that a load balancer has sent by the PROXY protocol.
+#[derive(Clone)]
+struct Announced(SocketAddr);
+
+#[tokio::test]
+async fn the_peer_that_the_layer_finds_comes_before_axums_connect_info() {
+    let limit = Limit::gcra("a", Quota::per_hour(1), PeerIp::new()).expect("in range");
+    let layer = RateLimitLayer::builder(limit).peer(|its| Some(its.get::<Announced>()?.0)).build();
+    let balancer = ConnectInfo(SocketAddr::from(([10, 0, 0, 1], 80)));
+    let service = layer.layer(service_fn(async |request: Request<()>| {
+        let info = request.extensions().get::<ConnectInfo<SocketAddr>>().expect("for handlers");
+        assert_eq!(info.0.ip(), Ipv4Addr::new(10, 0, 0, 1));
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    }));
+    for (announced, expected) in
+        [(Some(7), 200), (Some(8), 200), (Some(7), 429), (None, 200), (None, 429)]
+    {
+        let mut request = Request::builder().extension(balancer);
+        if let Some(last) = announced {
+            request = request.extension(Announced(SocketAddr::from(([192, 0, 2, last], 80))));
+        }
+        let request = request.body(()).expect("a request");
+        let answer = service.clone().oneshot(request).await.expect("infallible");
+        assert_eq!(answer.status(), expected, "{announced:?}");
+    }
 }
