@@ -13,6 +13,9 @@ use crate::jitter::Jitter;
 use crate::key::KeyError;
 use crate::report::{Reading, Report};
 
+/// The wait that a client is told for a place in flight: when a request ends is not known.
+const IN_FLIGHT_WAIT: Duration = Duration::from_secs(1);
+
 /// A request that is denied.
 ///
 /// ```
@@ -114,7 +117,10 @@ impl<'a> Denial<'a> {
     fn wait(&self) -> Option<Duration> {
         match self.reason {
             Reason::OverLimit | Reason::QueueFull => {
-                self.report.retry_after().map(|wait| wait.saturating_add(self.added))
+                let wait = self.report.retry_after()?;
+                let is_in_flight = self.denied().any(|reading| !reading.policy.has_time());
+                let wait = if is_in_flight { wait.max(IN_FLIGHT_WAIT) } else { wait };
+                Some(wait.saturating_add(self.added))
             }
             Reason::NoKey(_) | Reason::Unavailable | Reason::Forbidden => None,
         }
@@ -253,8 +259,9 @@ fn kind(name: &str, title: &str) -> String {
 /// `PERMISSION_DENIED`.
 ///
 /// `grpc-retry-pushback-ms` (gRFC A6) tells clients that retry by themselves when to do so: the
-/// milliseconds until the same call would be admitted, rounded up. It is -1, "do not retry", if no wait
-/// helps, or the wait is longer than the 24 days that the field can hold.
+/// milliseconds until the same call would be admitted, rounded up. At a limit of calls in flight it is at
+/// least 1,000, since when a call ends is not known. It is -1, "do not retry", if no wait helps, or the
+/// wait is longer than the 24 days that the field can hold.
 ///
 /// `grpc-status-details-bin` has the same for programs: a `google.rpc.RetryInfo` with the wait, if one helps, and
 /// over a limit a `google.rpc.QuotaFailure` whose violations are the policies that deny. Their subject is the name of

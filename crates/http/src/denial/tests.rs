@@ -91,6 +91,23 @@ fn grpc_pushback_is_the_wait_in_milliseconds_or_minus_one() {
 }
 
 #[test]
+fn at_a_limit_of_requests_in_flight_every_client_is_told_a_second_or_a_longer_wait() {
+    let (request, ()) = http::Request::new(()).into_parts();
+    let quota = Policy::new("rate", &Quota::per_second(1)).expect("a name");
+    let in_flight = Policy::of_requests_in_flight("at once", 10).expect("a name");
+    let mut report = Report::default();
+    for (policy, wait, secs, millis) in
+        [(quota.clone(), 300, "1", "300"), (in_flight, 0, "1", "1000"), (quota, 2_500, "3", "2500")]
+    {
+        let retry_after = Some(Duration::from_millis(wait));
+        report.note(Reading { denied: true, retry_after, ..Reading::new(policy, 1, 0) });
+        let response = Denial::new(&request, &report, Reason::OverLimit).respond(grpc);
+        assert_eq!(response.headers()["retry-after"], secs);
+        assert_eq!(response.headers()["grpc-retry-pushback-ms"], millis);
+    }
+}
+
+#[test]
 fn a_grpc_call_is_recognised_by_its_content_type() {
     let answered = |content_type: &str| {
         let mut request = http::Request::new(());

@@ -20,7 +20,7 @@ use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_
 use tollgate::concurrency::ConcurrencyLimiter;
 use tollgate::{Limiter, Quota};
 use tollgate_http::key::{Header, PeerIp};
-use tollgate_http::{Body, Gate, InFlightLimit, Limit, Policy, RateLimitLayer, Several};
+use tollgate_http::{Body, Gate, InFlightLimit, Limit, Policy, RateLimitLayer, Several, denial};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::volume::{CHUNKS, Chunks, body};
@@ -123,6 +123,18 @@ async fn the_fields_name_the_unit_and_no_time() {
     );
     drop((first, second));
     assert_eq!(send(&layer, Ok(body(1))).await.expect("served").status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_grpc_client_is_told_to_retry_after_a_second_too() {
+    let (limit, _) = two();
+    let layer = RateLimitLayer::builder(limit).deny_with(denial::grpc).build();
+    let held = [send(&layer, Ok(body(1))).await, send(&layer, Ok(body(1))).await];
+    let denied = send(&layer, Ok(body(1))).await.expect("denied");
+    assert_eq!(denied.headers()["grpc-status"], "8");
+    assert_eq!(denied.headers()["grpc-retry-pushback-ms"], "1000");
+    assert_eq!(denied.headers()["retry-after"], "1");
+    drop(held);
 }
 
 /// A request that another limit denies is in flight no more, and one in flight too many costs the other limit
