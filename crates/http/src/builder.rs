@@ -256,7 +256,8 @@ impl<G: Gate> LayerBuilder<G> {
         self
     }
 
-    /// How many requests of one key may wait at a time; 128 by default. With 0, none may.
+    /// How many requests of one key may wait at a time; 128 by default. With 0, none may: a request that
+    /// would have to wait gets 429, as without [`wait`](Self::wait).
     ///
     /// A bound below [`max_waiting`](Self::max_waiting) keeps one key from taking all places. The
     /// length of a key's queue is measured in time, at one cell for each request. A request that costs

@@ -89,7 +89,7 @@ impl<G: Gate> Enforcer<G> {
         let decision = match self.gate.decide_queued(request, max_waiting, &mut report) {
             Verdict::Admit(permit) => Ok(permit),
             Verdict::Deny => Err(Reason::OverLimit),
-            Verdict::QueueFull if max_waiting == 0 && self.sleep.is_some() => {
+            Verdict::QueueFull if max_waiting == 0 && self.sleep().is_some() => {
                 Err(Reason::QueueFull)
             }
             // The queue of its key is full, or the layer lets no request wait.
@@ -108,9 +108,14 @@ impl<G: Gate> Enforcer<G> {
         Handling::Now(self.action(request, report, decision, place))
     }
 
+    /// How a request waits; `None` if the layer lets no request wait.
+    fn sleep(&self) -> Option<&Sleep> {
+        self.sleep.as_deref().filter(|_| self.max_waiting_per_key > 0)
+    }
+
     /// How many requests of a key may wait: none if the queue of all keys is full.
     fn max_waiting(&self) -> u64 {
-        let may_wait = self.sleep.is_some() && !self.queue.is_full();
+        let may_wait = self.sleep().is_some() && !self.queue.is_full();
         if may_wait { self.max_waiting_per_key } else { 0 }
     }
 
@@ -175,7 +180,7 @@ impl<G: Gate> Enforcer<G> {
             PlaceInQueue::Promised => Some(self.queue.enter_even_if_full()),
             PlaceInQueue::NotPromised => self.queue.enter(),
         };
-        let place = self.sleep.as_ref().map(|sleep| (sleep, enter()));
+        let place = self.sleep().map(|sleep| (sleep, enter()));
         let reason = match place {
             Some((sleep, Some(place))) => {
                 self.counters.count(Event::Waited);

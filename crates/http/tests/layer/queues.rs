@@ -11,7 +11,9 @@ use http_body_util::Empty;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::{LeakyQueue, Limiter, ManualClock, Quota};
 use tollgate_http::key::Header;
-use tollgate_http::{Gate, LayerBuilder, Limit, Policy, RateLimitLayer, Stats};
+use tollgate_http::{
+    Gate, GatePermit, LayerBuilder, Limit, Policy, RateLimitLayer, Report, Stats, Verdict,
+};
 use tower::limit::ConcurrencyLimitLayer;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -249,6 +251,35 @@ async fn one_key_cannot_take_the_places_of_all_others() {
     clock.advance(Duration::from_millis(100));
     drop(queued);
     begin(&mut Box::pin(service.call(of("a")))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn if_no_request_of_a_key_may_wait_one_that_would_is_over_the_limit() {
+    let quota = Quota::per_second(10).burst(5);
+    let (limiter, _) = paced(quota);
+    let layer = waiting(limit(quota, &limiter)).max_waiting_per_key(0).build();
+    assert_eq!(ask(&layer, "a").await.0, 200);
+    assert_eq!(ask(&layer, "a").await, (429, Duration::ZERO));
+    let Stats { denied, queue_full, .. } = layer.stats();
+    assert_eq!((denied, queue_full), (1, 0));
+    assert_eq!(limiter.check_n("a", 0).expect("nothing asked for").remaining(), 4);
+}
+
+/// Delays each request, without regard to how many may wait.
+struct Late;
+
+impl Gate for Late {
+    fn decide(&self, _: &http::request::Parts, _: &mut Report) -> Verdict {
+        Verdict::Admit(GatePermit { delay: Duration::from_secs(1), charge: None })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn if_no_request_of_a_key_may_wait_a_gate_that_delays_cannot_make_it_wait() {
+    assert_eq!(ask(&waiting(Late).build(), "a").await, (200, Duration::from_secs(1)));
+    let layer = waiting(Late).max_waiting_per_key(0).build();
+    assert_eq!(ask(&layer, "a").await, (429, Duration::ZERO));
+    assert_eq!((layer.stats().denied, layer.stats().waited), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
