@@ -39,7 +39,8 @@ const X_NAMES: [HeaderName; 3] = [
 #[non_exhaustive]
 pub enum Dialect {
     /// `RateLimit` and `RateLimit-Policy` as in draft-ietf-httpapi-ratelimit-headers-07, in place of those of the
-    /// newest draft. A limit of requests in flight is left out, since that draft requires a time.
+    /// newest draft. A limit of requests in flight is left out, since that draft requires a time. `RateLimit-Policy`
+    /// also leaves out a limit whose period is not whole seconds, since that draft requires a window.
     Draft7,
     /// `X-RateLimit-*` as Envoy writes them: the limit is followed by the policies, and the reset is in seconds.
     Envoy,
@@ -58,8 +59,15 @@ pub(crate) enum XForm {
 /// Fields that are no lists.
 #[derive(Debug)]
 pub(super) struct OtherFields {
-    draft_7: Option<[HeaderValue; 2]>,
+    draft_7: Option<Draft7Fields>,
     x: Option<[HeaderValue; 3]>,
+}
+
+#[derive(Debug)]
+struct Draft7Fields {
+    /// `None` if the draft can express no policy.
+    policies: Option<HeaderValue>,
+    values: HeaderValue,
 }
 
 impl OtherFields {
@@ -76,8 +84,10 @@ impl OtherFields {
 
     /// Adds the fields, except those that the response has already.
     pub(super) fn add_to(self, headers: &mut HeaderMap) {
-        let draft_7 =
-            [RATE_LIMIT_POLICY, RATE_LIMIT].into_iter().zip(self.draft_7.into_iter().flatten());
+        let draft_7 = self.draft_7.into_iter().flat_map(|Draft7Fields { policies, values }| {
+            let policies = policies.map(|policies| (RATE_LIMIT_POLICY, policies));
+            policies.into_iter().chain([(RATE_LIMIT, values)])
+        });
         for (name, value) in draft_7.chain(X_NAMES.into_iter().zip(self.x.into_iter().flatten())) {
             headers.entry(name).or_insert(value);
         }
@@ -89,21 +99,32 @@ fn tightest<'a>(readings: impl Iterator<Item = &'a Reading>) -> Option<&'a Readi
     readings.min_by_key(|reading| (Reverse(reading.denied_for()), reading.remaining))
 }
 
-/// `RateLimit-Policy` and `RateLimit`. The draft allows one policy for each number of cells.
-fn draft_7(report: &Report) -> Option<[HeaderValue; 2]> {
-    let timed = || report.readings().filter(|reading| reading.policy.has_time());
-    let reading = tightest(timed())?;
+/// The limits that the draft can express.
+fn timed(report: &Report) -> impl Iterator<Item = &Reading> {
+    report.readings().filter(|reading| reading.policy.has_time())
+}
+
+fn draft_7(report: &Report) -> Option<Draft7Fields> {
+    let reading = tightest(timed(report))?;
     let reset = match reading.retry_after {
         Some(wait) if reading.denied => whole_secs_from_1(wait),
         _ => whole_secs(reading.reset_after),
     };
     let [limit, remaining, reset] =
         [reading.limit, reading.remaining, reset].map(|number| number.min(INTEGER_MAX));
+    let values = printable(format!("limit={limit}, remaining={remaining}, reset={reset}"));
+    let policies = draft_7_policies(report);
+    Some(Draft7Fields { policies: (!policies.is_empty()).then(|| printable(policies)), values })
+}
+
+/// The draft allows one policy for each number of cells, and requires its window in whole seconds.
+fn draft_7_policies(report: &Report) -> String {
+    let shown = || timed(report).filter(|reading| reading.policy.window_secs().is_some());
+    let limit_of = |policy: &Policy| policy.limit().min(INTEGER_MAX);
     let mut policies = String::new();
-    for (at, reading) in timed().enumerate() {
+    for (at, reading) in shown().enumerate() {
         let policy = &reading.policy;
-        let shown = |policy: &Policy| policy.limit().min(INTEGER_MAX);
-        if timed().take(at).any(|before| shown(&before.policy) == shown(policy)) {
+        if shown().take(at).any(|before| limit_of(&before.policy) == limit_of(policy)) {
             continue;
         }
         push_policy(&mut policies, reading);
@@ -112,8 +133,7 @@ fn draft_7(report: &Report) -> Option<[HeaderValue; 2]> {
         }
         let _ = write!(policies, ";comment={}", policy.quoted());
     }
-    let values = format!("limit={limit}, remaining={remaining}, reset={reset}");
-    Some([policies, values].map(printable))
+    policies
 }
 
 /// Appends the limit and the window of a policy, after a comma if it is not the first.
@@ -232,11 +252,19 @@ mod tests {
         let policy = Policy::of_requests_in_flight("at once", 10).expect("a name");
         let in_flight = Reading::new(policy, 10, 0);
         assert_eq!(fields(std::slice::from_ref(&in_flight), true, None), [""; 0]);
-        let timed = reading("a", &Quota::new(u64::MAX, Duration::from_millis(1)), u64::MAX);
-        let lines = fields(&[in_flight, timed], true, None);
+        // A number beyond the largest integer, and a window that is not whole seconds.
         let max = INTEGER_MAX;
-        assert_eq!(lines[0], format!("ratelimit-policy: {max};comment=\"a\""));
+        let timed = reading("a", &Quota::new(u64::MAX, Duration::from_secs(1)), u64::MAX);
+        let lines = fields(&[in_flight.clone(), timed], true, None);
+        assert_eq!(lines[0], format!("ratelimit-policy: {max};w=1;comment=\"a\""));
         assert_eq!(lines[1], format!("ratelimit: limit={max}, remaining={max}, reset=30"));
+        let odd = reading("b", &Quota::new(3, Duration::from_millis(1_500)), 2);
+        let values = "ratelimit: limit=3, remaining=2, reset=30";
+        assert_eq!(fields(&[in_flight, odd.clone()], true, None), [values]);
+        // A policy with a window and the same number is shown.
+        let minute = reading("c", &Quota::per_minute(3), 3);
+        let policies = "ratelimit-policy: 3;w=60;comment=\"c\"";
+        assert_eq!(fields(&[odd, minute], true, None), [policies, values]);
     }
 
     #[test]

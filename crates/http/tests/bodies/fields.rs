@@ -179,6 +179,12 @@ fn the_policies_are_reported(headers: &HeaderMap, reported: &Reported, expected:
     }
 }
 
+/// The window of the reading's policy, if it is whole seconds.
+fn window(reading: &Reading) -> Option<i64> {
+    let policy = reading.policy.to_string();
+    list(policy.as_bytes()).expect("an item")[0].integer("w")
+}
+
 /// The denial with the longest wait, which is that of a limit that never admits. Without a denial, the
 /// reading with the fewest cells left.
 fn tightest(readings: &[Reading]) -> Option<&Reading> {
@@ -197,13 +203,20 @@ fn the_other_forms_are_reported(headers: &HeaderMap, reported: &Reported) {
         assert_eq!(headers.get_all(name).iter().count(), 1, "{name}");
         headers[name].to_str().expect("ASCII")
     };
-    let policies = numbers(line("ratelimit-policy").as_bytes()).expect("a list of integers");
+    let has_window = |reading: &Reading| window(reading).is_some();
+    let policies = match reported.readings.iter().any(has_window) {
+        true => numbers(line("ratelimit-policy").as_bytes()).expect("a list of integers"),
+        false => Vec::new(),
+    };
+    assert_eq!(headers.contains_key("ratelimit-policy"), !policies.is_empty());
     for (at, item) in policies.iter().enumerate() {
         assert!(policies[..at].iter().all(|before| before.text != item.text), "twice: {item:?}");
-        let name = item.parameter("comment");
-        let names =
-            |reading: &Reading| *name.expect("a name") == Value::Text(reading.policy.name().into());
-        assert!(reported.readings.iter().any(names), "{item:?}");
+        let (name, window_secs) = (item.parameter("comment"), item.integer("w").expect("a window"));
+        let is_shown = |reading: &Reading| {
+            *name.expect("a name") == Value::Text(reading.policy.name().into())
+                && window(reading) == Some(window_secs)
+        };
+        assert!(reported.readings.iter().any(is_shown), "{item:?}");
     }
     let entries: Vec<_> = line("ratelimit").split(", ").collect();
     let expected = [("limit", tightest.limit), ("remaining", tightest.remaining)];

@@ -56,6 +56,14 @@ async fn draft_7_replaces_the_fields_of_the_newest_draft() {
 }
 
 #[tokio::test]
+async fn draft_7_has_no_policy_without_a_window_of_whole_seconds() {
+    let gate = limit("a", Quota::new(3, Duration::from_millis(1_500)));
+    let headers = ask(&RateLimitLayer::builder(gate).dialect(Dialect::Draft7).build()).await;
+    assert!(!headers.contains_key("ratelimit-policy"), "{headers:?}");
+    assert_eq!(text(&headers, "ratelimit"), "limit=3, remaining=2, reset=1");
+}
+
+#[tokio::test]
 async fn envoys_and_githubs_fields_stand_beside_those_of_the_draft_or_alone() {
     let headers = ask(&builder().dialect(Dialect::Envoy).build()).await;
     assert_eq!(text(&headers, "ratelimit"), r#""per-client";r=4;t=1"#);
