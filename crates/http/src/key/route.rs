@@ -12,6 +12,10 @@ const OTHER: &str = "*";
 
 /// The request's method.
 ///
+/// **Not guaranteed.** The number of keys is not bounded: clients choose the method, and HTTP allows any
+/// token. A limit for each method does not limit a client that invents a new one for each request. Let
+/// [`from_fn`](super::from_fn) give all methods that the service does not know one key.
+///
 /// ```
 /// use tollgate_http::key::{Extractor, Method, Templates};
 ///
