@@ -159,7 +159,9 @@ pub trait Charge: fmt::Debug + Send {
     /// The service has returned the head of its response. Returns the charge if the body settles it.
     fn answered(self: Box<Self>, response: &response::Parts) -> Option<Box<dyn Charge>>;
 
-    /// The whole body has been sent: `body_bytes`. This is called at once for an empty body.
+    /// The whole body has been sent: `body_bytes`. The layer calls this when the server reads the end of the
+    /// body. If the body tells its end or its length, the server may also drop it after the last byte; an
+    /// empty one it may drop unread. The layer then calls this when the server drops the body.
     fn sent(self: Box<Self>, body_bytes: u64);
 
     /// The body failed, or the client left, after `body_bytes` of it were sent. The default calls
