@@ -206,8 +206,8 @@ impl<G: Gate> LayerBuilder<G> {
     /// would have to wait get 503. A request that need not wait is admitted however many others wait.
     ///
     /// **Guarantee.** A [`Limit`](crate::Limit) charges nothing for a request that is denied because it
-    /// may not wait or too many do. A request that waits does not hold the inner service ready: the
-    /// layer waits for its readiness again after the delay.
+    /// may not wait or too many do, except after a pending verdict, as below. A request that waits does not
+    /// hold the inner service ready: the layer waits for its readiness again after the delay.
     ///
     /// **Not guaranteed.**
     ///
@@ -217,6 +217,10 @@ impl<G: Gate> LayerBuilder<G> {
     ///   [`decide_queued`](Gate::decide_queued) or its charge can be cancelled.
     /// - If one of [`Several`](crate::Several) limits denies a request that may not wait, the limits
     ///   before it charge it unless they are [`returnable`](crate::Limit::returnable).
+    /// - If one of [`Several`](crate::Several) limits has a [pending](crate::Verdict::Pending) verdict, a
+    ///   request takes its place in the queue only after that verdict. If other requests have filled the
+    ///   queue by then, it gets 503, and what a [`LeakyQueue`](tollgate::LeakyQueue) has charged it stays
+    ///   charged.
     ///
     /// ```
     /// use std::net::IpAddr;
