@@ -23,6 +23,7 @@ mod builder;
 mod fault_simulation;
 mod membership;
 mod node;
+mod node_id;
 mod part;
 mod part_status;
 #[cfg(test)]

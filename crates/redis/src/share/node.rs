@@ -2,8 +2,6 @@
 
 use core::fmt;
 use core::time::Duration;
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::sync::{Arc, Weak};
 
 use tokio::runtime::Handle;
@@ -14,6 +12,7 @@ use tollgate::{Clock, Decision, Limiter, Quota, Tick};
 
 use super::builder::{ShareBuilder, WithoutPart};
 use super::membership::Membership;
+use super::node_id;
 use super::part::part;
 use super::part_status::{MEMBER_INTERVALS, PartStatus, is_valid};
 use crate::sync::{AtomicU64, Ordering, RelaxedCounter};
@@ -346,7 +345,7 @@ impl<C: Clock> Shared<C> {
 
 /// The heartbeat task: it runs until the limiter is dropped.
 async fn send_heartbeats<R: Membership, C: Clock>(node: Weak<Shared<C>>, membership: Arc<R>) {
-    let id = id();
+    let id = node_id::new();
     while let Some(interval) = node.upgrade().map(|shared| shared.settings.interval) {
         let Some(sent) = node.upgrade().map(|shared| shared.limiter.clock().now()) else { break };
         let reply = membership.heartbeat(&id, interval * MEMBER_INTERVALS).await;
@@ -368,10 +367,4 @@ async fn send_heartbeats<R: Membership, C: Clock>(node: Weak<Shared<C>>, members
     }
     // If this fails, the node is counted for a little longer.
     let _ = membership.leave(&id).await;
-}
-
-/// An id that no other node has: 128 random bits.
-fn id() -> String {
-    let half = || RandomState::new().hash_one("tollgate");
-    format!("{:016x}{:016x}", half(), half())
 }
