@@ -8,6 +8,10 @@ use redis::Value;
 
 use crate::{Heartbeat, Unavailable, WindowCount};
 
+const NOT_A_COUNTER: &str = "WRONGTYPE the value of this key is not a counter, or may not be read: \
+                             delete the key, or use another prefix";
+const UNREADABLE_COUNTER: &str = "the state of this counter cannot be read: delete the key";
+
 /// The numbers in a reply, as the client library reads it. `None` if the reply is anything else.
 #[must_use]
 pub fn numbers(answer: &[u8]) -> Option<Vec<i64>> {
@@ -20,13 +24,21 @@ pub(crate) fn numbers_of(value: Value) -> Option<Vec<i64>> {
     values.into_iter().map(number).collect()
 }
 
-/// The window of each charged key. `None` if the script cannot have returned these numbers.
+/// The window of each charged key, or why that key was not counted. `None` if the script cannot
+/// have returned these numbers.
 #[must_use]
-pub fn window_counts(reply: &[i64], charges: usize) -> Option<Vec<WindowCount>> {
-    let one = |pair: &[i64]| {
-        let [used, micros] = pair else { return None };
-        let ends_after = Duration::from_micros(u64::try_from(*micros).ok()?);
-        Some(WindowCount { used: u64::try_from(*used).ok()?, ends_after })
+pub fn window_counts(
+    reply: &[i64],
+    charges: usize,
+) -> Option<Vec<Result<WindowCount, Unavailable>>> {
+    let one = |pair: &[i64]| match *pair {
+        [-1, 0] => Some(Err(Unavailable::Failed(NOT_A_COUNTER.to_owned()))),
+        [-2, 0] => Some(Err(Unavailable::Failed(UNREADABLE_COUNTER.to_owned()))),
+        [used, micros] => {
+            let ends_after = Duration::from_micros(u64::try_from(micros).ok()?);
+            Some(Ok(WindowCount { used: u64::try_from(used).ok()?, ends_after }))
+        }
+        _ => None,
     };
     let all: Option<Vec<_>> = reply.chunks(2).map(one).collect();
     all.filter(|all| all.len() == charges)

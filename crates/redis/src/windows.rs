@@ -17,7 +17,8 @@ const KEYS_MAX: usize = 500;
 /// [`Batched`](crate::Batched) limiter.
 ///
 /// It adds what it receives and denies nothing. Windows follow the server's clock. In a cluster
-/// each key is a call of its own.
+/// each key is a call of its own. A key that holds something else is an error, and the others are
+/// counted.
 ///
 /// The limit is not on the server: processes with different limits count in the same windows, and
 /// each process admits by its own limit. With another period, keys start afresh.
@@ -133,7 +134,11 @@ impl Windows {
         Ok(Self(Arc::new(Inner { store, script, key_head, period_micros, begin })))
     }
 
-    async fn add_some(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
+    /// One call. It fails as a whole, or answers for each charge.
+    async fn add_some(
+        &self,
+        charges: &[Charge],
+    ) -> Result<Vec<Result<WindowCount, Unavailable>>, Unavailable> {
         let Inner { store, script, key_head, period_micros, begin } = &*self.0;
         let keys: Vec<_> = charges.iter().map(|its| key::whole(key_head, &its.key)).collect();
         let mut args = vec![period_micros.to_string(), begin.clone(), String::new()];
@@ -145,12 +150,15 @@ impl Windows {
 }
 
 impl CounterStore for Windows {
-    async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
+    async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
         let at_once = if self.0.store.is_cluster() { 1 } else { KEYS_MAX };
         let mut all = Vec::with_capacity(charges.len());
         for some in charges.chunks(at_once) {
-            all.extend(self.add_some(some).await?);
+            match self.add_some(some).await {
+                Ok(replies) => all.extend(replies),
+                Err(why) => all.extend(vec![Err(why); some.len()]),
+            }
         }
-        Ok(all)
+        all
     }
 }

@@ -6,20 +6,20 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tollgate::Clock;
 use tollgate::clock::QuantaClock;
 use tollgate::decision::DecisionParts;
-use tollgate::{Clock, Tick};
 
 use super::builder::BatchedBuilder;
 use super::counter_store::{Charge, CounterStore, WindowCount};
-use super::pending_counts::{AskOutcome, PendingCounts};
-use crate::bounded_map::{BoundedMap, Entry};
+use super::flusher::Flusher;
+use super::key_counts::KeyCounts;
+use super::pending_counts::AskOutcome;
+use crate::bounded_map::BoundedMap;
 use crate::sync::RelaxedCounter;
 use crate::{Answer, Origin, Unavailable};
 
-/// The largest number of keys in a call.
-const KEYS_MAX: usize = 500;
 /// How many calls a request waits for.
 const ROUNDS: usize = 3;
 
@@ -47,7 +47,8 @@ pub(crate) struct Settings {
 /// denied by counts that were true when they were received.
 ///
 /// **Not guaranteed.** A process that ends may not have sent everything: at most `n` unsent cells
-/// are lost. Cells may be counted twice, because counts of a failed call are sent again. The bound
+/// are lost. Cells of a key may be counted twice if its charge failed, because it is sent again; the
+/// failure of one key changes nothing for the others. The bound
 /// does not hold if [`capacity`](BatchedBuilder::capacity) is too small: when a key that had no
 /// room finds some, its earlier counts are unknown, so one process alone may admit `limit + n`, and
 /// `p` of them `limit + p * n`.
@@ -57,8 +58,8 @@ pub(crate) struct Settings {
 /// # use tollgate_redis::{Batched, Charge, WindowCount, CounterStore, Unavailable};
 /// # struct Blank;
 /// # impl CounterStore for Blank {
-/// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
-/// #         Ok(vec![WindowCount { used: 100, ends_after: Duration::from_secs(1) }; charges.len()])
+/// #     async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
+/// #         vec![Ok(WindowCount { used: 100, ends_after: Duration::from_secs(1) }); charges.len()]
 /// #     }
 /// # }
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -75,19 +76,19 @@ pub(crate) struct Settings {
 pub struct Batched<L, C = QuantaClock> {
     shared: Arc<Shared<L, C>>,
     /// Ends the task when the last clone is dropped.
-    unsent: UnboundedSender<Arc<PendingCounts>>,
+    unsent: UnboundedSender<Arc<KeyCounts>>,
 }
 
-struct Shared<L, C> {
+pub(super) struct Shared<L, C> {
     store: L,
-    clock: C,
-    settings: Settings,
-    keys: BoundedMap<PendingCounts>,
+    pub(super) clock: C,
+    pub(super) settings: Settings,
+    keys: BoundedMap<KeyCounts>,
     /// Notifies the task that a key has as many unsent cells as it may.
-    full: Notify,
-    answered: Notify,
-    /// Calls that have failed in a row.
-    failures: RelaxedCounter,
+    pub(super) full: Notify,
+    pub(super) answered: Notify,
+    /// Calls in a row that counted no key. Written by the task alone.
+    pub(super) failures: RelaxedCounter,
     stats: StatCounters,
 }
 
@@ -119,7 +120,7 @@ pub struct BatchStats {
     pub decisions: u64,
     /// Calls to the counter store.
     pub calls: u64,
-    /// Calls that failed.
+    /// Calls that failed for at least one key.
     pub failed: u64,
     /// Cells that the counter store has answered for.
     pub cells: u64,
@@ -149,8 +150,8 @@ impl<L: CounterStore> Batched<L> {
     /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
     /// # struct Blank;
     /// # impl CounterStore for Blank {
-    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
-    /// #         Ok(vec![WindowCount { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+    /// #     async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
+    /// #         vec![Ok(WindowCount { used: 0, ends_after: Duration::from_secs(1) }); charges.len()]
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -189,8 +190,8 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
     /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
     /// # struct Blank;
     /// # impl CounterStore for Blank {
-    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
-    /// #         Ok(vec![WindowCount { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+    /// #     async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
+    /// #         vec![Ok(WindowCount { used: 0, ends_after: Duration::from_secs(1) }); charges.len()]
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -217,8 +218,8 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
     /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
     /// # struct Blank;
     /// # impl CounterStore for Blank {
-    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
-    /// #         Ok(vec![WindowCount { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+    /// #     async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
+    /// #         vec![Ok(WindowCount { used: 0, ends_after: Duration::from_secs(1) }); charges.len()]
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -245,7 +246,7 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
             }
             self.shared.full.notify_one();
             answered.await;
-            if self.shared.failures.read() > 0 {
+            if self.is_failing(key) {
                 let why = "as many counts are unsent as may be, and sending them failed";
                 return self.try_check(key, n).ok_or_else(|| Unavailable::Failed(why.into()));
             }
@@ -260,8 +261,8 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
     /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
     /// # struct Blank;
     /// # impl CounterStore for Blank {
-    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
-    /// #         Ok(vec![WindowCount { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+    /// #     async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
+    /// #         vec![Ok(WindowCount { used: 0, ends_after: Duration::from_secs(1) }); charges.len()]
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -279,32 +280,39 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
         }
     }
 
+    /// Whether the last charge of the key failed, or the last call for all keys.
+    fn is_failing(&self, key: &[u8]) -> bool {
+        let Shared { keys, failures, .. } = &*self.shared;
+        failures.read() > 0 || keys.read(key, |counts| counts.is_failing()).unwrap_or(false)
+    }
+
     fn ask(&self, key: &[u8], n: u64) -> Asked {
         let Shared { settings, stats, full, clock, keys, .. } = &*self.shared;
         loop {
             let (Some(counts), _) = keys.get_or_insert(key, || clock.now()) else {
                 return Asked::MapFull;
             };
-            let decision = match counts.ask(n, settings.limit, settings.max_unsent, clock.now()) {
-                AskOutcome::Admitted { parts, first, full: is_full } => {
-                    if first {
-                        // The task outlives this limiter unless its runtime ends; then no one sends.
-                        let _ = self.unsent.send(counts);
+            let decision =
+                match counts.pending.ask(n, settings.limit, settings.max_unsent, clock.now()) {
+                    AskOutcome::Admitted { parts, first, full: is_full } => {
+                        if first {
+                            // The task outlives this limiter unless its runtime ends; then no one sends.
+                            let _ = self.unsent.send(counts);
+                        }
+                        if is_full {
+                            full.notify_one();
+                        }
+                        Ok(parts.permit())
                     }
-                    if is_full {
-                        full.notify_one();
+                    AskOutcome::Denied { parts, after } => {
+                        Err(parts.denied((n <= settings.limit).then_some(after)))
                     }
-                    Ok(parts.permit())
-                }
-                AskOutcome::Denied { parts, after } => {
-                    Err(parts.denied((n <= settings.limit).then_some(after)))
-                }
-                AskOutcome::Backlogged => return Asked::Backlogged,
-                AskOutcome::Retired => {
-                    keys.remove(&counts);
-                    continue;
-                }
-            };
+                    AskOutcome::Backlogged => return Asked::Backlogged,
+                    AskOutcome::Retired => {
+                        keys.remove(&counts);
+                        continue;
+                    }
+                };
             stats.decisions.add(1);
             return Asked::Answered(Answer { decision, origin: Origin::Memory });
         }
@@ -317,8 +325,8 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
     /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
     /// # struct Blank;
     /// # impl CounterStore for Blank {
-    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
-    /// #         Ok(vec![WindowCount { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+    /// #     async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
+    /// #         vec![Ok(WindowCount { used: 0, ends_after: Duration::from_secs(1) }); charges.len()]
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -339,8 +347,8 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
     /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
     /// # struct Blank;
     /// # impl CounterStore for Blank {
-    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
-    /// #         Ok(vec![WindowCount { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+    /// #     async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
+    /// #         vec![Ok(WindowCount { used: 0, ends_after: Duration::from_secs(1) }); charges.len()]
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -370,10 +378,11 @@ impl<L: CounterStore, C: Clock> Shared<L, C> {
         untracked.add(1);
         let limit = self.settings.limit;
         let cells = if n > limit { 0 } else { n };
-        let windows = self.add(&[Charge { key: key.into(), cells }]).await?;
-        let Some(&WindowCount { used, ends_after }) = windows.first() else {
-            return Err(Unavailable::Failed("the counter store did not answer for the key".into()));
+        let mut replies = self.add(&[Charge { key: key.into(), cells }]).await;
+        let Some(reply) = replies.pop() else {
+            return Err(unanswered());
         };
+        let WindowCount { used, ends_after } = reply?;
         decisions.add(1);
         let remaining = limit.saturating_sub(used);
         let parts = DecisionParts { limit, remaining, reset_after: ends_after };
@@ -384,91 +393,21 @@ impl<L: CounterStore, C: Clock> Shared<L, C> {
         Ok(Answer { decision, origin: Origin::Server })
     }
 
-    async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
+    pub(super) async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
         self.stats.calls.add(1);
-        let reply = match self.store.add(charges).await {
-            Ok(windows) if windows.len() != charges.len() => {
-                Err(Unavailable::Failed("the counter store did not answer for each key".into()))
-            }
-            reply => reply,
-        };
-        match &reply {
-            Ok(_) => {
-                self.stats.cells.add(charges.iter().map(|charge| charge.cells).sum());
-                self.failures.set(0);
-            }
-            Err(_) => {
-                self.stats.failed.add(1);
-                self.failures.add(1);
-            }
+        let mut replies = self.store.add(charges).await;
+        if replies.len() != charges.len() {
+            replies = vec![Err(unanswered()); charges.len()];
         }
-        reply
+        let answered = charges.iter().zip(&replies).filter(|(_, reply)| reply.is_ok());
+        self.stats.cells.add(answered.map(|(charge, _)| charge.cells).sum());
+        if replies.iter().any(Result::is_err) {
+            self.stats.failed.add(1);
+        }
+        replies
     }
 }
 
-/// The task that sends counts.
-struct Flusher<L, C> {
-    shared: Arc<Shared<L, C>>,
-    /// Counts with unsent cells, each queued once.
-    receiver: UnboundedReceiver<Arc<PendingCounts>>,
-    requeue: tokio::sync::mpsc::WeakUnboundedSender<Arc<PendingCounts>>,
-}
-
-impl<L: CounterStore, C: Clock> Flusher<L, C> {
-    async fn run(mut self) {
-        while let Some(first) = self.receiver.recv().await {
-            if !self.receiver.is_closed() {
-                let Shared { settings, full, .. } = &*self.shared;
-                // A full key cuts the interval short, unless the last call failed.
-                let failed = self.shared.failures.read() > 0;
-                match failed {
-                    true => tokio::time::sleep(settings.interval).await,
-                    false => drop(tokio::time::timeout(settings.interval, full.notified()).await),
-                }
-            }
-            let mut keys = vec![first];
-            while keys.len() < KEYS_MAX
-                && let Ok(counts) = self.receiver.try_recv()
-            {
-                keys.push(counts);
-            }
-            self.flush(&keys).await;
-        }
-    }
-
-    async fn flush(&self, keys: &[Arc<PendingCounts>]) {
-        let charge = |counts: &Arc<PendingCounts>| Charge {
-            key: counts.key().into(),
-            cells: counts.take_unsent(),
-        };
-        let charges: Vec<_> = keys.iter().map(charge).collect();
-        match self.shared.add(&charges).await {
-            Ok(windows) => {
-                let now: Tick = self.shared.clock.now();
-                for (counts, window) in keys.iter().zip(windows) {
-                    counts.acknowledge(window, now);
-                }
-            }
-            Err(_) => {
-                let requeue = self.requeue.upgrade();
-                for counts in keys {
-                    // If cells were admitted meanwhile, the key is already queued.
-                    if !counts.restore_unsent()
-                        && let Some(requeue) = &requeue
-                    {
-                        let _ = requeue.send(Arc::clone(counts));
-                    }
-                }
-            }
-        }
-        self.shared.answered.notify_waiters();
-    }
-}
-
-impl<L, C> Drop for Flusher<L, C> {
-    fn drop(&mut self) {
-        // Requests must not wait for counts that are no longer sent.
-        self.receiver.close();
-        self.shared.answered.notify_waiters();
-    }
+fn unanswered() -> Unavailable {
+    Unavailable::Failed("the counter store did not answer for each key".into())
 }

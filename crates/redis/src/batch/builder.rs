@@ -17,8 +17,8 @@ use super::pending_counts::CELLS_MAX;
 /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
 /// # struct Away;
 /// # impl CounterStore for Away {
-/// #     async fn add(&self, _: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
-/// #         Err(Unavailable::Disconnected)
+/// #     async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
+/// #         vec![Err(Unavailable::Disconnected); charges.len()]
 /// #     }
 /// # }
 /// assert_eq!(Batched::builder(Away, 100).build().unwrap_err(), BatchError::NoRuntime);
@@ -52,8 +52,8 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
     /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
     /// # struct Blank;
     /// # impl CounterStore for Blank {
-    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
-    /// #         Ok(vec![WindowCount { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+    /// #     async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
+    /// #         vec![Ok(WindowCount { used: 0, ends_after: Duration::from_secs(1) }); charges.len()]
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -74,8 +74,8 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
     /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
     /// # struct Blank;
     /// # impl CounterStore for Blank {
-    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
-    /// #         Ok(vec![WindowCount { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+    /// #     async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
+    /// #         vec![Ok(WindowCount { used: 0, ends_after: Duration::from_secs(1) }); charges.len()]
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -98,8 +98,8 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
     /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
     /// # struct Blank;
     /// # impl CounterStore for Blank {
-    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
-    /// #         Ok(vec![WindowCount { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+    /// #     async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
+    /// #         vec![Ok(WindowCount { used: 0, ends_after: Duration::from_secs(1) }); charges.len()]
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -121,8 +121,8 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
     /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
     /// # struct Blank;
     /// # impl CounterStore for Blank {
-    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
-    /// #         Ok(vec![WindowCount { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+    /// #     async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
+    /// #         vec![Ok(WindowCount { used: 0, ends_after: Duration::from_secs(1) }); charges.len()]
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -148,8 +148,8 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
     /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
     /// # struct Blank;
     /// # impl CounterStore for Blank {
-    /// #     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
-    /// #         Ok(vec![WindowCount { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+    /// #     async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
+    /// #         vec![Ok(WindowCount { used: 0, ends_after: Duration::from_secs(1) }); charges.len()]
     /// #     }
     /// # }
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {

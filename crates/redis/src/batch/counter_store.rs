@@ -15,22 +15,23 @@ use crate::Unavailable;
 /// struct Blank;
 ///
 /// impl CounterStore for Blank {
-///     async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
+///     async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
 ///         let window = WindowCount { used: 0, ends_after: Duration::from_secs(1) };
-///         Ok(vec![window; charges.len()])
+///         vec![Ok(window); charges.len()]
 ///     }
 /// }
 /// ```
 pub trait CounterStore: Send + Sync + 'static {
     /// Adds to what each key has used in its current window. It never denies, and answers for each
-    /// key in the same order.
+    /// charge in the same order. A key that fails must not keep the others from being counted.
     ///
-    /// The answer must come within a bounded time, or be [`Unavailable`]. Charges of a failed call
-    /// are sent again, so they may be counted twice, which denies too much rather than too little.
+    /// The answers must come within a bounded time, or be [`Unavailable`]. A charge that failed is
+    /// sent again, and no other charge is. So the cells of that charge may be counted twice, which
+    /// denies too much rather than too little.
     fn add(
         &self,
         charges: &[Charge],
-    ) -> impl Future<Output = Result<Vec<WindowCount>, Unavailable>> + Send;
+    ) -> impl Future<Output = Vec<Result<WindowCount, Unavailable>>> + Send;
 }
 
 /// The cells of one key that a process has admitted.

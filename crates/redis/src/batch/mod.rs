@@ -18,6 +18,8 @@
 mod batched;
 mod builder;
 mod counter_store;
+mod flusher;
+mod key_counts;
 mod pending_counts;
 #[cfg(test)]
 mod tests;

@@ -40,10 +40,10 @@ impl SimulatedStore {
 }
 
 impl CounterStore for SimulatedStore {
-    async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
+    async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
         sleep(self.draw(self.latency) + MICRO).await;
         if self.draw(1_000) < self.lost_per_mille {
-            return Err(Unavailable::Disconnected);
+            return vec![Err(Unavailable::Disconnected); charges.len()];
         }
         let now = self.clock.nanos();
         let windows = {
@@ -52,14 +52,14 @@ impl CounterStore for SimulatedStore {
                 let used = windows.entry((charge.key.clone(), now / WINDOW)).or_insert(0);
                 *used += charge.cells;
                 let ends_after = Duration::from_nanos(WINDOW - now % WINDOW);
-                WindowCount { used: *used, ends_after }
+                Ok(WindowCount { used: *used, ends_after })
             };
             charges.iter().map(count).collect()
         };
         sleep(self.draw(self.latency) + MICRO).await;
         match self.draw(1_000) < self.lost_per_mille {
-            true => Err(Unavailable::TimedOut),
-            false => Ok(windows),
+            true => vec![Err(Unavailable::TimedOut); charges.len()],
+            false => windows,
         }
     }
 }
@@ -193,13 +193,13 @@ struct RecordingStore {
 }
 
 impl CounterStore for RecordingStore {
-    async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
+    async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
         if self.fails.read() > 0 {
-            return Err(Unavailable::CircuitOpen);
+            return vec![Err(Unavailable::CircuitOpen); charges.len()];
         }
         self.keys.add(charges.len() as u64);
         self.cells.add(charges.iter().map(|charge| charge.cells).sum());
-        Ok(vec![WindowCount { used: 0, ends_after: Duration::from_secs(1) }; charges.len()])
+        vec![Ok(WindowCount { used: 0, ends_after: Duration::from_secs(1) }); charges.len()]
     }
 }
 
@@ -254,12 +254,51 @@ async fn a_key_without_room_costs_a_call_for_each_request() {
     assert_eq!((batched.stats().untracked, batched.stats().calls), (4, 4));
 }
 
+/// A store that fails for the key "bad" alone, and counts the cells of the others.
+#[derive(Debug, Default)]
+struct AllButBad(Arc<RelaxedCounter>);
+
+impl CounterStore for AllButBad {
+    async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
+        let count = |charge: &Charge| {
+            if &*charge.key == b"bad" {
+                return Err(Unavailable::Failed("a foreign value".into()));
+            }
+            let used = self.0.add(charge.cells) + charge.cells;
+            Ok(WindowCount { used, ends_after: Duration::from_secs(3_600) })
+        };
+        charges.iter().map(count).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_fails_leaves_other_keys_counted_once() {
+    let store = AllButBad::default();
+    let cells = Arc::clone(&store.0);
+    let clock = Arc::new(ManualClock::new());
+    let batched = Batched::builder(store, 100).max_unsent(5).clock(clock).build().expect("valid");
+    for key in [&b"before"[..], b"bad", b"behind"] {
+        assert!(batched.check(key).await.is_ok());
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!((cells.read(), batched.stats().cells), (2, 2), "{:?}", batched.stats());
+    // The key that fails has its unsent cells. The others go on.
+    let mut admitted = 0;
+    for _ in 0..20 {
+        admitted += u64::from(batched.check(b"bad").await.is_ok());
+        assert!(batched.check(b"before").await.is_ok());
+    }
+    assert_eq!(admitted, 5 - 1);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(cells.read(), 22);
+}
+
 /// Windows that never end for the key "b", and end immediately for other keys.
 #[derive(Debug, Default)]
 struct OfB(RelaxedCounter);
 
 impl CounterStore for OfB {
-    async fn add(&self, charges: &[Charge]) -> Result<Vec<WindowCount>, Unavailable> {
+    async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
         let count = |charge: &Charge| match &*charge.key {
             b"b" => {
                 let used = self.0.add(charge.cells) + charge.cells;
@@ -267,7 +306,7 @@ impl CounterStore for OfB {
             }
             _ => WindowCount { used: charge.cells, ends_after: Duration::ZERO },
         };
-        Ok(charges.iter().map(count).collect())
+        charges.iter().map(count).map(Ok).collect()
     }
 }
 

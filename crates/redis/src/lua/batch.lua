@@ -6,7 +6,10 @@
 --          of windows aligned to the wall clock (0 to less than the length)
 -- ARGV[3]  now, in microseconds; empty for the server's time
 -- ARGV[4]  and the following: the cells to add, one a key
--- Returns  for each key: cells used in the current window, and microseconds until its end
+-- Returns  for each key: cells used in the current window, and microseconds until its end; or -1 and 0 if
+--          the key is not a counter (another type), -2 and 0 if its counter cannot be read. Such a key is
+--          left as it is. The others are counted, because a call that failed for all of them would be sent
+--          again, and count them again.
 --
 -- A counter is a hash: `used` and `end`, the end of its window. Its TTL is that end and is set at
 -- each call, so a lost TTL is repaired. A window that has ended counts as empty, whatever the TTL.
@@ -20,17 +23,20 @@ local function number(text)
     return value
 end
 
-local reply = {}
-for i = 1, #KEYS do
-    local cells = tonumber(ARGV[3 + i])
-    local state = redis.call('HMGET', KEYS[i], 'used', 'end')
-    local used, ends = 0, 0
-    if state[1] or state[2] then
-        used, ends = number(state[1]), number(state[2])
-        if not used or not ends then
-            return redis.error_reply('ERR the state of a counter cannot be read; delete the key')
-        end
-    end
+-- What a key has used in its window, and when that ends; or a negative number.
+local function read(key)
+    local state = redis.pcall('HMGET', key, 'used', 'end')
+    if state.err then return -1, 0 end
+    if not state[1] and not state[2] then return 0, 0 end
+    local used, ends = number(state[1]), number(state[2])
+    if not used or not ends then return -2, 0 end
+    return used, ends
+end
+
+-- Adds cells to a key, and returns what it has used and how long its window stays open.
+local function add(key, cells)
+    local used, ends = read(key)
+    if used < 0 then return used, 0 end
     -- The end of a window that opens now.
     local opening, ahead_max = now + period, 0
     if ARGV[2] ~= 'first' then
@@ -48,12 +54,16 @@ for i = 1, #KEYS do
     used = math.min(used + cells, 9007199254740991)
     -- A call without cells does not begin a window.
     if cells > 0 or used > 0 then
-        redis.call('HSET', KEYS[i],
+        redis.call('HSET', key,
             'used', string.format('%.0f', used), 'end', string.format('%.0f', ends))
         local millis = math.ceil((ends - now) / 1000) + 1
-        redis.call('PEXPIRE', KEYS[i], string.format('%.0f', millis))
+        redis.call('PEXPIRE', key, string.format('%.0f', millis))
     end
-    reply[2 * i - 1] = used
-    reply[2 * i] = ends - now
+    return used, ends - now
+end
+
+local reply = {}
+for i = 1, #KEYS do
+    reply[2 * i - 1], reply[2 * i] = add(KEYS[i], tonumber(ARGV[3 + i]))
 end
 return reply

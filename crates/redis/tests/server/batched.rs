@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use tollgate_redis::{
-    Batched, Charge, CounterStore, Fallback, Origin, Store, Unavailable, Windows, WithFallback,
+    Batched, Charge, CounterStore, Fallback, Origin, Store, Unavailable, WindowCount, Windows,
+    WithFallback,
 };
 
 use crate::harness::{PATIENCE, Server, block_on};
@@ -46,9 +47,17 @@ async fn exhaust(batched: &Batched<Windows>) -> u64 {
     granted
 }
 
+fn charge(key: &[u8], cells: u64) -> Charge {
+    Charge { key: key.into(), cells }
+}
+
+/// Adds to the key "k" alone.
+async fn add(windows: &Windows, cells: u64) -> Result<WindowCount, Unavailable> {
+    windows.add(&[charge(b"k", cells)]).await.pop().expect("a reply for each charge")
+}
+
 fn used(windows: &Windows) -> u64 {
-    let nothing = Charge { key: b"k".as_slice().into(), cells: 0 };
-    block_on(windows.add(&[nothing])).expect("an answer")[0].used
+    block_on(add(windows, 0)).expect("an answer").used
 }
 
 /// Granted in a window: at least the limit, and at most `limit - 1 + processes * unsent`.
@@ -128,8 +137,7 @@ fn windows_follow_each_other() {
         let asked = Instant::now();
         // The last window may have just ended, and its counter with it: one cell begins the next.
         let place = loop {
-            let charge = Charge { key: b"k".as_slice().into(), cells: 1 };
-            windows.add(&[charge]).await.expect("an answer");
+            add(&windows, 1).await.expect("an answer");
             let keys: Vec<String> =
                 redis::cmd("KEYS").arg("*turns*").query(&mut server.admin()).expect("keys");
             match &*keys {
@@ -153,10 +161,9 @@ fn a_flush_of_scripts_loses_no_count() {
     for turn in 1..=3 {
         let mut flush = redis::cmd("SCRIPT");
         let _: () = flush.arg("FLUSH").query(&mut server.admin()).expect("it");
-        let charge = Charge { key: b"k".as_slice().into(), cells: 7 };
-        let windows = block_on(windows.add(&[charge])).expect("an answer");
-        assert_eq!(windows[0].used, 7 * turn);
-        assert!(windows[0].ends_after <= HOUR);
+        let window = block_on(add(&windows, 7)).expect("an answer");
+        assert_eq!(window.used, 7 * turn);
+        assert!(window.ends_after <= HOUR);
     }
     assert_eq!((store.stats().scripts_sent, store.stats().failed), (3, 0));
 }
@@ -173,8 +180,7 @@ fn a_foreign_value_is_an_error() {
         let _: () = redis::cmd("DEL").arg(place).query(&mut admin).expect("it");
         let _: redis::Value =
             redis::cmd(command).arg(place).arg(values).query(&mut admin).expect("it");
-        let charge = Charge { key: b"k".as_slice().into(), cells: 1 };
-        match block_on(windows.add(&[charge])) {
+        match block_on(add(&windows, 1)) {
             Err(Unavailable::Failed(text)) => text,
             other => panic!("{command} {values:?}: {other:?}"),
         }
@@ -189,6 +195,44 @@ fn a_foreign_value_is_an_error() {
     assert_eq!(store.stats().circuit_opened, 0, "the server is well");
 }
 
+/// Granted: each cell of the good keys is counted once, before and behind a key that holds another
+/// type, for as long as that key fails. Its own cells are counted once it is deleted.
+#[test]
+fn a_foreign_value_leaves_other_keys_counted_once() {
+    let Some(server) = Server::start() else { return };
+    let mut admin = server.admin();
+    let store = server.store().build().expect("a store");
+    let windows = windows(&store);
+    let foreign = "{tollgate:batched:counts3600000000+first:foreign}";
+    let _: () = redis::cmd("SET").arg(foreign).arg("x").query(&mut admin).expect("it");
+    block_on(async {
+        let batched = batched(&store, 1_000, 10);
+        for key in [&b"before"[..], b"foreign", b"behind"] {
+            assert!(batched.check(key).await.is_ok());
+        }
+        let began = Instant::now();
+        while batched.stats().failed < 5 {
+            assert!(began.elapsed() < PATIENCE, "{:?}", batched.stats());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let all = [charge(b"before", 0), charge(b"foreign", 0), charge(b"behind", 0)];
+        let used = async || {
+            let replies = windows.add(&all).await;
+            replies.into_iter().map(|reply| reply.ok().map(|window| window.used)).collect()
+        };
+        let counts: Vec<_> = used().await;
+        assert_eq!(counts, [Some(1), None, Some(1)], "{:?}", batched.stats());
+        let _: () = redis::cmd("DEL").arg(foreign).query(&mut admin).expect("it");
+        while batched.stats().cells < 3 {
+            assert!(began.elapsed() < PATIENCE, "{:?}", batched.stats());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let counts: Vec<_> = used().await;
+        assert_eq!(counts, [Some(1); 3]);
+    });
+    assert_eq!(store.stats().circuit_opened, 0, "the server is well");
+}
+
 /// Granted: nothing more. A counter that lost its expiry gets one.
 #[test]
 fn a_counter_without_an_end_is_given_one() {
@@ -197,10 +241,9 @@ fn a_counter_without_an_end_is_given_one() {
     let store = server.store().build().expect("a store");
     let windows = windows(&store);
     let place = "{tollgate:batched:counts3600000000+first:k}";
-    let charge = || Charge { key: b"k".as_slice().into(), cells: 1 };
-    block_on(windows.add(&[charge()])).expect("an answer");
+    block_on(add(&windows, 1)).expect("an answer");
     let _: () = redis::cmd("PERSIST").arg(place).query(&mut admin).expect("it");
-    block_on(windows.add(&[charge()])).expect("an answer");
+    block_on(add(&windows, 1)).expect("an answer");
     let ends_in: i64 = redis::cmd("PTTL").arg(place).query(&mut admin).expect("a number");
     assert!((1..=3_600_001).contains(&ends_in), "{ends_in}");
 }
@@ -235,10 +278,7 @@ fn without_a_server_only_max_unsent_is_admitted() {
         assert_eq!(admitted, 10, "max_unsent");
         server.signal("CONT");
         let windows = windows(&store);
-        let used = async || {
-            let nothing = Charge { key: b"k".as_slice().into(), cells: 0 };
-            windows.add(&[nothing]).await.map_or(0, |windows| windows[0].used)
-        };
+        let used = async || add(&windows, 0).await.map_or(0, |window| window.used);
         let began = Instant::now();
         while used().await < 50 {
             assert!(began.elapsed() < PATIENCE, "the server is back, but has not all cells");

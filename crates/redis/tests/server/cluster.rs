@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use redis::{Connection, Value};
 use tollgate::Quota;
-use tollgate_redis::{Algorithm, RedisLimiter, Store};
+use tollgate_redis::{Algorithm, Batched, Charge, CounterStore, RedisLimiter, Store, Windows};
 
 use crate::harness::{PATIENCE, Server, block_on, free_port, with_long_deadline};
 
@@ -200,5 +200,42 @@ fn a_node_that_is_gone_takes_only_its_keys() {
             }
         }
         assert_eq!(granted, 5);
+    });
+}
+
+/// Granted: each cell of the keys of the nodes that are left is counted once, while a key between them
+/// fails because its node is gone.
+#[test]
+fn a_batch_counts_the_keys_of_the_nodes_that_are_left() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    let store = Store::cluster(cluster.nodes.iter().map(Server::url));
+    let store = store.deadline(Duration::from_secs(2)).open_after(1_000).build().expect("a store");
+    let hour = Duration::from_secs(3_600);
+    let windows = Windows::first_hit(&store, "batch", hour).expect("a window");
+    let keys = [0, 2, 1].map(|node| {
+        let (first, last) = SLOTS[node];
+        let place = |key: &u32| format!("{{tollgate:batch:counts3600000000+first:{key}}}");
+        let on_it = |key: &u32| (first..=last).contains(&cluster.slot(place(key).as_bytes()));
+        (0..).find(on_it).expect("keys spread").to_string()
+    });
+    let nothing = keys.clone().map(|key| Charge { key: key.into_bytes().into(), cells: 0 });
+    block_on(async {
+        // Makes the connections.
+        let began = Instant::now();
+        while windows.add(&nothing).await.iter().any(Result::is_err) {
+            assert!(began.elapsed() < PATIENCE, "the cluster does not answer");
+        }
+        cluster.nodes[2].kill();
+        let batched = Batched::builder(windows.clone(), 1_000).build().expect("a limiter");
+        for key in &keys {
+            assert!(batched.check(key.as_bytes()).await.is_ok());
+        }
+        while batched.stats().failed < 2 {
+            assert!(began.elapsed() < PATIENCE, "{:?}", batched.stats());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let used = windows.add(&nothing).await.into_iter();
+        let used: Vec<_> = used.map(|reply| reply.ok().map(|window| window.used)).collect();
+        assert_eq!(used, [Some(1), None, Some(1)], "{:?}", batched.stats());
     });
 }

@@ -1,0 +1,104 @@
+//! The task that sends the counts of a batched limiter.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc::{UnboundedReceiver, WeakUnboundedSender};
+use tollgate::{Clock, Tick};
+
+use super::batched::Shared;
+use super::counter_store::{Charge, CounterStore, WindowCount};
+use super::key_counts::KeyCounts;
+use crate::Unavailable;
+use crate::bounded_map::Entry;
+
+/// The largest number of keys in a call.
+const KEYS_MAX: usize = 500;
+
+/// The task that sends counts.
+pub(super) struct Flusher<L, C> {
+    pub(super) shared: Arc<Shared<L, C>>,
+    /// Keys with unsent cells, each queued once.
+    pub(super) receiver: UnboundedReceiver<Arc<KeyCounts>>,
+    pub(super) requeue: WeakUnboundedSender<Arc<KeyCounts>>,
+}
+
+impl<L: CounterStore, C: Clock> Flusher<L, C> {
+    pub(super) async fn run(mut self) {
+        while let Some(first) = self.receiver.recv().await {
+            if !self.receiver.is_closed() {
+                let Shared { settings, full, .. } = &*self.shared;
+                // A full key cuts the interval short, unless the last call failed.
+                let failed = self.shared.failures.read() > 0;
+                match failed {
+                    true => tokio::time::sleep(settings.interval).await,
+                    false => drop(tokio::time::timeout(settings.interval, full.notified()).await),
+                }
+            }
+            let mut keys = vec![first];
+            while keys.len() < KEYS_MAX
+                && let Ok(counts) = self.receiver.try_recv()
+            {
+                keys.push(counts);
+            }
+            self.flush(keys).await;
+        }
+    }
+
+    async fn flush(&self, mut keys: Vec<Arc<KeyCounts>>) {
+        // Keys that failed come last: a store that answers for one key after the other, as a cluster
+        // does, then counts the others before it waits for them.
+        keys.sort_by_key(|counts| counts.is_failing());
+        let charge = |counts: &Arc<KeyCounts>| Charge {
+            key: counts.key().into(),
+            cells: counts.pending.take_unsent(),
+        };
+        let charges: Vec<_> = keys.iter().map(charge).collect();
+        let replies = self.shared.add(&charges).await;
+        self.count_failure(&keys, &replies);
+        let now = self.shared.clock.now();
+        for (counts, reply) in keys.into_iter().zip(replies) {
+            self.settle(counts, reply, now);
+        }
+        self.shared.answered.notify_waiters();
+    }
+
+    /// Counts the call as failed if no key was answered. Keys that failed before say nothing about
+    /// the store: each may have a fault of its own.
+    fn count_failure(&self, keys: &[Arc<KeyCounts>], replies: &[Result<WindowCount, Unavailable>]) {
+        if replies.iter().any(Result::is_ok) {
+            self.shared.failures.set(0);
+        } else if keys.iter().any(|counts| !counts.is_failing()) {
+            self.shared.failures.add(1);
+        }
+    }
+
+    /// Ends the charge of one key.
+    fn settle(&self, counts: Arc<KeyCounts>, reply: Result<WindowCount, Unavailable>, now: Tick) {
+        match reply {
+            Ok(window) => {
+                counts.set_failing(false);
+                counts.pending.acknowledge(window, now);
+            }
+            Err(why) => {
+                // With an open circuit nothing was sent, so nothing is known about the key.
+                if why != Unavailable::CircuitOpen {
+                    counts.set_failing(true);
+                }
+                // If cells were admitted meanwhile, the key is already queued.
+                if !counts.pending.restore_unsent()
+                    && let Some(requeue) = self.requeue.upgrade()
+                {
+                    let _ = requeue.send(counts);
+                }
+            }
+        }
+    }
+}
+
+impl<L, C> Drop for Flusher<L, C> {
+    fn drop(&mut self) {
+        // Requests must not wait for counts that are no longer sent.
+        self.receiver.close();
+        self.shared.answered.notify_waiters();
+    }
+}
