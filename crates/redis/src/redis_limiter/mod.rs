@@ -194,7 +194,7 @@ impl RedisLimiter {
 
     /// Takes at least `min` cells or none, and up to `max` (1,048,576 a call). The cells are
     /// charged now, and may be spent until their lifetime is over, counted from when the call was
-    /// *sent*.
+    /// *sent*. With `max` = 0, nothing is charged: the call asks for the key's state.
     ///
     /// **Guarantee.** Over any number of processes, what is *spent* in any span keeps the quota,
     /// with [leases](RedisLimiterBuilder::leases) as long as the limiter was built for. A process
@@ -352,8 +352,12 @@ impl RedisLimiter {
         self.inner.codec.max_at_once()
     }
 
-    /// The cells to ask for in place of `min` and `max`, and whether that many can ever be granted.
+    /// The cells to ask for in place of `min` and `max`, and whether some can ever be granted.
     fn wanted(&self, min: u64, max: u64) -> (Wanted, bool) {
+        // No cells are wanted, so none may be charged.
+        if max == 0 {
+            return (Wanted::NONE, false);
+        }
         // A minimum of zero means one: then a denial says when to come back.
         let min = min.max(1);
         let max = max.max(min).min(TAKEN_MAX);

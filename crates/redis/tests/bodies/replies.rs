@@ -183,7 +183,7 @@ impl Answer {
     fn takes(&self, min: u64, max: u64) {
         let Self { gate, asked, numbers, heard, .. } = self;
         let min = min.max(1);
-        let possible = min <= asked.max_at_once().min(TAKEN_MAX);
+        let possible = max > 0 && min <= asked.max_at_once().min(TAKEN_MAX);
         let wanted = if possible { (min, max.max(min).min(TAKEN_MAX)) } else { (0, 0) };
         let expected = of_reply(asked, numbers, wanted);
         match (gate.grant_of(heard, min, max), expected) {

@@ -437,6 +437,29 @@ fn a_lease_is_spent_before_the_fallback_decides() {
     });
 }
 
+/// Granted: nothing to requests for no cells, which are admitted, whether the key is known here or not.
+#[test]
+fn requests_for_no_cells_charge_none() {
+    let Some(server) = Server::start() else { return };
+    block_on(async {
+        let store = server.store().build().expect("a store");
+        let source = redis_limiter(&store, small(), LONG);
+        let leased = Leased::builder(source.clone()).build().expect("a limiter");
+        let left = async |key: &str| {
+            let permit = source.peek_n(key, 0).await.expect("an answer").expect("room for none");
+            permit.remaining()
+        };
+        let all = left("new").await;
+        let asks_for_none = async |key: &str| {
+            let answer = leased.check_n(key.as_bytes(), 0).await.expect("an answer");
+            assert!(answer.decision.is_ok(), "{key}");
+        };
+        asks_for_none("new").await;
+        asks_for_none("new").await;
+        assert_eq!((left("new").await, leased.stats().cells_taken), (all, 0));
+    });
+}
+
 /// Granted: nothing for a key that holds another type, nor by a source without leases. Both errors
 /// say so.
 #[test]

@@ -167,6 +167,23 @@ fn greedy_leases_of_a_counter_keep_its_bound() {
     }
 }
 
+/// Granted: nothing to a call that wants no cells. It is told the key's state.
+#[test]
+fn a_call_for_no_cells_charges_none() {
+    let Some(server) = Server::start() else { return };
+    let store = server.store().build().expect("a store");
+    for algorithm in [Algorithm::Gcra, Algorithm::fixed_window(), Algorithm::sliding_counter()] {
+        let gate = RedisLimiter::builder(&store, "none", Quota::per_day(8)).algorithm(algorithm);
+        let gate = gate.leases(Duration::from_millis(50)).build().expect("a limiter");
+        let left = block_on(gate.peek_n("k", 0)).expect("an answer").expect("room").remaining();
+        for min in [0, 0, 1] {
+            let none = block_on(gate.take("k", min, 0)).expect("an answer");
+            assert_eq!((none.cells, none.parts.remaining), (0, left), "{:?}", gate.algorithm());
+        }
+        assert_eq!(block_on(gate.take("k", 0, 1)).expect("an answer").cells, 1, "none means one");
+    }
+}
+
 /// Granted: everything. A division must not lose a cell to rounding.
 #[test]
 fn the_last_cell_is_found() {
