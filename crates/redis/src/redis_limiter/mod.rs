@@ -17,7 +17,7 @@ use crate::server_key as key;
 use crate::store::Store;
 use crate::{Grant, Unavailable};
 
-/// The largest number of cells that one call takes ahead.
+/// The largest number of cells that one call takes, unless it needs more. Scripts multiply it exactly.
 const TAKEN_MAX: u64 = 1 << 20;
 
 /// One quota for each key, shared by all processes that use the same server. Each decision is one
@@ -192,8 +192,8 @@ impl RedisLimiter {
         self.inner.store.delete(&self.redis_key(key)).await
     }
 
-    /// Takes at least `min` cells or none, and up to `max` (1,048,576 a call). The cells are
-    /// charged now, and may be spent until their lifetime is over, counted from when the call was
+    /// Takes at least `min` cells or none, and up to `max` (but no more than `min` or 1,048,576 a
+    /// call, whichever is larger). The cells are charged now, and may be spent until their lifetime is over, counted from when the call was
     /// *sent*. With `max` = 0, nothing is charged: the call asks for the key's state.
     ///
     /// **Guarantee.** Over any number of processes, what is *spent* in any span keeps the quota,
@@ -360,8 +360,9 @@ impl RedisLimiter {
         }
         // A minimum of zero means one: then a denial says when to come back.
         let min = min.max(1);
-        let max = max.max(min).min(TAKEN_MAX);
-        let is_possible = min <= self.max_at_once().min(TAKEN_MAX);
+        // A call for more than TAKEN_MAX takes exactly what it needs.
+        let max = max.clamp(min, TAKEN_MAX.max(min));
+        let is_possible = min <= self.max_at_once();
         (if is_possible { Wanted { min, max } } else { Wanted::NONE }, is_possible)
     }
 

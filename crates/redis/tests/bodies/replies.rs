@@ -21,7 +21,7 @@ const QUOTAS: [(u64, Duration, u64); 8] = [
     (1_000, Duration::from_secs(3_600), 1 << 32),
     (1_000_000, Duration::from_secs(86_400), 0),
 ];
-/// The largest lease, in cells.
+/// The largest lease, in cells, that takes more than it needs.
 const TAKEN_MAX: u64 = 1 << 20;
 
 /// Reads bytes. When they are used up, further bytes are zeros.
@@ -183,8 +183,8 @@ impl Answer {
     fn takes(&self, min: u64, max: u64) {
         let Self { gate, asked, numbers, heard, .. } = self;
         let min = min.max(1);
-        let possible = max > 0 && min <= asked.max_at_once().min(TAKEN_MAX);
-        let wanted = if possible { (min, max.max(min).min(TAKEN_MAX)) } else { (0, 0) };
+        let possible = max > 0 && min <= asked.max_at_once();
+        let wanted = if possible { (min, max.clamp(min, TAKEN_MAX.max(min))) } else { (0, 0) };
         let expected = of_reply(asked, numbers, wanted);
         match (gate.grant_of(heard, min, max), expected) {
             (Err(Unavailable::Failed(why)), None) => assert!(why.contains("cannot have")),

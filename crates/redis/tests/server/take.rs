@@ -184,6 +184,37 @@ fn a_call_for_no_cells_charges_none() {
     }
 }
 
+/// Granted: as many cells as a call needs, to the cell, even above what a call takes ahead.
+#[test]
+fn a_call_that_needs_more_than_is_taken_ahead_is_granted_it() {
+    const AHEAD_MAX: u64 = 1 << 20;
+    let Some(server) = Server::start() else { return };
+    let store = server.store().build().expect("a store");
+    let large = [5_000_000, 1 << 40];
+    let algorithms = || [Algorithm::Gcra, Algorithm::fixed_window(), Algorithm::sliding_counter()];
+    for (limit, algorithm) in large.into_iter().flat_map(|it| algorithms().map(|each| (it, each))) {
+        let name = format!("large{limit}");
+        // Three days: a rate with parts of a microsecond.
+        let quota = Quota::new(limit, Duration::from_secs(3 * 86_400));
+        let gate = RedisLimiter::builder(&store, name, quota).algorithm(algorithm.clone());
+        let gate = gate.leases(Duration::from_millis(50)).build().expect("a limiter");
+        let gate = gate.at_micros(BEGINNING_MICROS);
+        let take = |min, max| block_on(gate.take("k", min, max)).expect("an answer");
+        let whole = take(1, 0).parts.limit;
+        assert!(whole > limit - limit / 1_000, "{algorithm:?}: {whole} of {limit}");
+        assert_eq!(take(whole + 1, u64::MAX).retry_after, None, "it can never fit");
+        let first = take(AHEAD_MAX + 1, u64::MAX);
+        let left = whole - AHEAD_MAX - 1;
+        assert_eq!((first.cells, first.parts.remaining), (AHEAD_MAX + 1, left), "{algorithm:?}");
+        let ahead = take(1, u64::MAX);
+        assert_eq!((ahead.cells, ahead.parts.remaining), (AHEAD_MAX, left - AHEAD_MAX));
+        let denied = take(left - AHEAD_MAX + 1, u64::MAX);
+        assert!(denied.cells == 0 && denied.retry_after.is_some(), "{denied:?}");
+        let last = take(left - AHEAD_MAX, u64::MAX);
+        assert_eq!((last.cells, last.parts.remaining), (left - AHEAD_MAX, 0), "{algorithm:?}");
+    }
+}
+
 /// Granted: everything. A division must not lose a cell to rounding.
 #[test]
 fn the_last_cell_is_found() {
