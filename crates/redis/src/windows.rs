@@ -161,4 +161,8 @@ impl CounterStore for Windows {
         }
         all
     }
+
+    fn deadline(&self) -> Duration {
+        self.0.store.deadline()
+    }
 }

@@ -1,12 +1,15 @@
 //! A limiter that decides by a local copy of the counts, and sends later what it admitted.
 
 use core::fmt;
+use core::pin::Pin;
 use core::time::Duration;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
 use tollgate::Clock;
 use tollgate::clock::QuantaClock;
 use tollgate::decision::DecisionParts;
@@ -206,7 +209,9 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
     }
 
     /// Asks for `n` cells of `key`'s window, all of them or none. The call waits only if the key
-    /// has as many unsent cells as it may.
+    /// has as many unsent cells as it may, and ends by the counter store's
+    /// [deadline](CounterStore::deadline). It does not wait if the last charge of the key failed, or
+    /// the last call for all keys.
     ///
     /// # Errors
     ///
@@ -231,6 +236,7 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn check_n(&self, key: &[u8], n: u64) -> Result<Answer, Unavailable> {
+        let mut began = None;
         for _ in 0..ROUNDS {
             // Subscribe before the attempt: an answer that comes after it wakes subscribers.
             let answered = self.shared.answered.notified();
@@ -244,11 +250,14 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
             if self.unsent.is_closed() {
                 return Err(Unavailable::Failed("the task that sends counts has ended".into()));
             }
-            self.shared.full.notify_one();
-            answered.await;
+            // The task tries again later, and no request waits for that.
             if self.is_failing(key) {
                 let why = "as many counts are unsent as may be, and sending them failed";
-                return self.try_check(key, n).ok_or_else(|| Unavailable::Failed(why.into()));
+                return Err(Unavailable::Failed(why.into()));
+            }
+            self.shared.full.notify_one();
+            if !self.wait(answered, *began.get_or_insert_with(Instant::now)).await {
+                break;
             }
         }
         Err(Unavailable::TimedOut)
@@ -278,6 +287,17 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
             Asked::Answered(answer) => Some(answer),
             Asked::MapFull | Asked::Backlogged => None,
         }
+    }
+
+    /// Waits for an answer. `false` if the deadline of a request that began then comes first.
+    async fn wait(&self, answered: Pin<&mut Notified<'_>>, began: Instant) -> bool {
+        if Handle::try_current().is_err() {
+            // Without a runtime there are no timers.
+            answered.await;
+            return true;
+        }
+        let left = self.shared.store.deadline().saturating_sub(began.elapsed());
+        tokio::time::timeout(left, answered).await.is_ok()
     }
 
     /// Whether the last charge of the key failed, or the last call for all keys.

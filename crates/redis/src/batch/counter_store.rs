@@ -32,6 +32,12 @@ pub trait CounterStore: Send + Sync + 'static {
         &self,
         charges: &[Charge],
     ) -> impl Future<Output = Vec<Result<WindowCount, Unavailable>>> + Send;
+
+    /// The longest time that a request waits for an answer, whichever call brings it. Without a
+    /// deadline, it waits for three calls at most.
+    fn deadline(&self) -> Duration {
+        Duration::MAX
+    }
 }
 
 /// The cells of one key that a process has admitted.

@@ -1,5 +1,6 @@
 //! The task that sends the counts of a batched limiter.
 
+use core::time::Duration;
 use std::sync::Arc;
 
 use tokio::sync::mpsc::{UnboundedReceiver, WeakUnboundedSender};
@@ -13,6 +14,8 @@ use crate::bounded_map::Entry;
 
 /// The largest number of keys in a call.
 const KEYS_MAX: usize = 500;
+/// The longest pause after a call that failed: until a call succeeds, full keys get no answer.
+const RETRY_PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// The task that sends counts.
 pub(super) struct Flusher<L, C> {
@@ -26,11 +29,10 @@ impl<L: CounterStore, C: Clock> Flusher<L, C> {
     pub(super) async fn run(mut self) {
         while let Some(first) = self.receiver.recv().await {
             if !self.receiver.is_closed() {
-                let Shared { settings, full, .. } = &*self.shared;
+                let Shared { settings, full, failures, .. } = &*self.shared;
                 // A full key cuts the interval short, unless the last call failed.
-                let failed = self.shared.failures.read() > 0;
-                match failed {
-                    true => tokio::time::sleep(settings.interval).await,
+                match failures.read() > 0 {
+                    true => tokio::time::sleep(settings.interval.min(RETRY_PAUSE_MAX)).await,
                     false => drop(tokio::time::timeout(settings.interval, full.notified()).await),
                 }
             }

@@ -241,6 +241,52 @@ async fn while_the_store_fails_only_max_unsent_is_admitted_and_sent_later() {
     assert!(batched.stats().failed >= 1);
 }
 
+/// A store whose calls end long after its deadline.
+#[derive(Debug)]
+struct SlowStore;
+
+const DEADLINE: Duration = Duration::from_millis(10);
+
+impl CounterStore for SlowStore {
+    async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        vec![Err(Unavailable::TimedOut); charges.len()]
+    }
+
+    fn deadline(&self) -> Duration {
+        DEADLINE
+    }
+}
+
+/// The longest that one of 20 requests takes, of which five need not wait.
+async fn longest_wait(store: impl CounterStore) -> Duration {
+    let clock = Arc::new(ManualClock::new());
+    let builder = Batched::builder(store, 100).max_unsent(5).interval(Duration::from_secs(1));
+    let batched = builder.clock(clock).build().expect("valid");
+    let mut longest = Duration::ZERO;
+    for nth in 0..20 {
+        let began = tokio::time::Instant::now();
+        assert_eq!(batched.check(b"a").await.is_ok(), nth < 5);
+        longest = longest.max(began.elapsed());
+    }
+    longest
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_until_the_deadline_at_most() {
+    let waited = longest_wait(SlowStore).await;
+    // The timer counts whole milliseconds.
+    assert!((DEADLINE..=DEADLINE + Duration::from_millis(1)).contains(&waited), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_store_fails_no_request_waits_for_the_next_call() {
+    let store = RecordingStore::default();
+    store.fails.set(1);
+    let waited = longest_wait(store).await;
+    assert!(waited <= Duration::from_millis(1), "{waited:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_key_without_room_costs_a_call_for_each_request() {
     let clock = Arc::new(ManualClock::new());

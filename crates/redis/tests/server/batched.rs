@@ -7,7 +7,7 @@ use tollgate_redis::{
     WithFallback,
 };
 
-use crate::harness::{PATIENCE, Server, block_on};
+use crate::harness::{PATIENCE, Server, block_on, free_port, with_long_deadline};
 use crate::workers::{self, Worker, report, runtime};
 
 const LIMIT: u64 = 20_000;
@@ -290,5 +290,23 @@ fn without_a_server_only_max_unsent_is_admitted() {
         // A call that timed out may have been counted, and was sent again.
         let again = store.stats().timed_out * 10;
         assert!((50..=50 + again).contains(&used), "{used}, {again}");
+    });
+}
+
+/// Granted: as many cells as may be unsent. Then the fallback decides by the deadline, however long
+/// counts are gathered.
+#[test]
+fn without_a_server_no_request_waits_for_the_interval() {
+    let store = with_long_deadline(Store::builder(format!("redis://127.0.0.1:{}", free_port())));
+    let store = store.build().expect("a store");
+    block_on(async {
+        let batched = Batched::builder(windows(&store), 1_000).max_unsent(5);
+        let batched = batched.interval(2 * PATIENCE).build().expect("a limiter");
+        let gate = WithFallback::new(batched, Fallback::Deny);
+        let began = Instant::now();
+        for nth in 0..20 {
+            assert_eq!(gate.check(b"k").await.decision.is_ok(), nth < 5);
+        }
+        assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
     });
 }
