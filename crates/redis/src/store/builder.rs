@@ -23,7 +23,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// The shortest idle time after which a connection is checked.
 const IDLE_MIN: Duration = Duration::from_millis(10);
 /// The first pause of an open circuit. Later pauses double.
-const PAUSE_MIN: Duration = Duration::from_millis(100);
+pub(super) const PAUSE_MIN: Duration = Duration::from_millis(100);
 
 /// Configures a [`Store`]. The store's table lists defaults and ranges.
 #[derive(Clone)]
@@ -229,6 +229,7 @@ impl StoreBuilder {
             health: Mutex::new(Health::Up),
             on_change: self.on_change,
             counters: Counters::default(),
+            renewed_at: Mutex::new(None),
             started: Instant::now(),
             chance: RandomState::new(),
         })))

@@ -14,6 +14,8 @@ use std::time::Instant;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
+use builder::PAUSE_MIN;
+
 use crate::breaker::{Action, Breaker};
 use crate::health::{Health, OnChange};
 use crate::pool::Pool;
@@ -80,6 +82,8 @@ struct Inner {
     health: Mutex<Health>,
     on_change: OnChange,
     counters: Counters,
+    /// When the connections were last renewed because a server was a replica.
+    renewed_at: Mutex<Option<Duration>>,
     /// The moment from which the breaker counts time.
     started: Instant,
     chance: RandomState,
@@ -303,7 +307,7 @@ impl Store {
     fn explain(&self, error: &RedisError) -> Unavailable {
         if error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly) {
             // Another server has taken over. The address may already lead to it.
-            self.renew();
+            self.renew_now_and_then();
         }
         if error.is_timeout() {
             Unavailable::TimedOut
@@ -311,6 +315,18 @@ impl Store {
             Unavailable::Disconnected
         } else {
             Unavailable::Failed(error.to_string())
+        }
+    }
+
+    /// Renews the connections at most once in [`PAUSE_MIN`]. As long as the address leads to a
+    /// replica, every call has the same answer.
+    fn renew_now_and_then(&self) {
+        let now = self.now();
+        let mut renewed_at = self.0.renewed_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if renewed_at.is_none_or(|at| now.saturating_sub(at) >= PAUSE_MIN) {
+            *renewed_at = Some(now);
+            drop(renewed_at);
+            self.renew();
         }
     }
 

@@ -275,3 +275,30 @@ fn a_failover_forgets_what_was_not_replicated() {
         assert_eq!(store.stats().scripts_sent, 2, "the new server did not have it");
     });
 }
+
+/// Granted: nothing while the address leads to a replica. Its connections are kept, apart from a look
+/// every 100 ms whether the address leads to another server.
+#[test]
+fn an_address_that_leads_to_a_replica_keeps_its_connections() {
+    let Some(server) = Server::start() else { return };
+    let store = server.store().build().expect("a store");
+    let gate = RedisLimiter::builder(&store, "replica", hourly(10)).build().expect("a limiter");
+    let mut admin = server.admin();
+    let mut replicate = |host: &str, port: &str| {
+        let _: () = redis::cmd("REPLICAOF").arg(host).arg(port).query(&mut admin).expect("it");
+    };
+    // Nothing listens at this port, so it stays a replica without a leader.
+    replicate("127.0.0.1", "1");
+    block_on(async {
+        let began = Instant::now();
+        for _ in 0..500 {
+            let Err(Unavailable::Failed(text)) = gate.check("k").await else { panic!("writable") };
+            assert!(text.contains("read only replica"), "{text}");
+        }
+        let max = u64::try_from(began.elapsed().as_millis()).expect("short") / 100 + 1;
+        let renewed = store.stats().connections_renewed;
+        assert!((1..=max).contains(&renewed), "{renewed} times of at most {max}");
+        replicate("NO", "ONE");
+        assert_eq!(granted(&gate, "k", 20).await, 10);
+    });
+}
