@@ -49,6 +49,10 @@ impl Fallback {
     /// window's share is its limit divided by `nodes`, rounded down. If that is zero, the share is
     /// 1 in a window that is longer in proportion.
     ///
+    /// A share admits at least one cell. So the bursts of all shares sum to `max(burst, nodes)`, and
+    /// their cells in a window to at most `max(limit, nodes)`. The rates never sum to more than the
+    /// quota's.
+    ///
     /// # Errors
     ///
     /// The share is no valid quota of a limiter in this process, or there is no memory for that
@@ -131,8 +135,10 @@ fn window_share(quota: &Quota, nodes: u32) -> Quota {
 ///
 /// **Guarantee.** There is an answer by the store's [deadline](crate::Store::deadline). With
 /// [`Fallback::Local`] on at most as many processes as were named, an outage of length `d` adds at
-/// most `burst + rate * d` cells to what the server grants (for windows: the limit of each window
-/// that the outage touches). The server itself stays within the quota.
+/// most `max(burst, processes) + rate * d` cells to what the server grants. (For windows, it adds
+/// `max(limit, processes)` for each window of a share that it touches. A share's window is longer
+/// than the quota's if the limit is below the number of processes.) The server itself stays within
+/// the quota.
 ///
 /// **Not guaranteed.** What the fallback grants is not charged to the server when it is back. A
 /// request whose call timed out may be charged by the server as well as by the fallback, which
@@ -310,6 +316,17 @@ mod tests {
 
     fn shared(quota: &str, algorithm: &Algorithm, nodes: u32) -> Quota {
         share(&quota.parse().expect("a quota"), algorithm, nodes).0
+    }
+
+    /// Two an hour, over eight processes.
+    #[test]
+    fn shares_of_a_small_burst_add_up_to_a_cell_for_each_process() {
+        let hour = Duration::from_secs(3_600);
+        let bucket = shared("2/h", &Algorithm::Gcra, 8);
+        assert_eq!(bucket, Quota::new(2, 8 * hour).burst(1), "a burst of 8 in all, and the rate");
+        for algorithm in [Algorithm::fixed_window(), Algorithm::sliding_log()] {
+            assert_eq!(shared("2/h", &algorithm, 8), Quota::new(1, 4 * hour), "8 in 4 hours");
+        }
     }
 
     #[test]
