@@ -7,7 +7,8 @@ use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 
-use crate::support::{Proxy, answer, connect, get, read_head, send, upstream, value};
+use crate::failures::{assert_problem, failures};
+use crate::support::{Proxy, answer, connect, get, read_head, scratch, send, upstream, value};
 
 /// An upstream that reports the heads it receives, and sends this response.
 fn recorder(response: &'static str) -> (std::net::SocketAddr, mpsc::Receiver<String>) {
@@ -85,6 +86,23 @@ fn base_host_and_length_are_kept() {
     let proxy = Proxy::before("head", up, &[]);
     let answer = crate::support::ask(proxy.listen, "HEAD", "/", "");
     assert_eq!((answer.header("content-length"), answer.body.as_str()), ("12345", ""));
+}
+
+#[test]
+fn a_path_that_leaves_the_base_never_reaches_the_upstream() {
+    let (up, heads) = recorder("HTTP/1.1 204 No Content\r\n\r\n");
+    let rules = r#"rule = [{ name = "login", match = { path = "/login" }, key = "none", limits = "1/day" }]"#;
+    let rules = scratch("climb.toml", rules);
+    let url = format!("http://{up}/base");
+    let words = ["--upstream", &url, "--rules", rules.to_str().expect("UTF-8")];
+    let proxy = Proxy::start("climb", &words);
+    let paths = ["/../base/login", "/%2e%2e/base/login", "/x/../../base/login", "/../secret"];
+    for path in paths {
+        assert_problem(&get(proxy.listen, path, ""), 400);
+    }
+    assert!(heads.try_recv().is_err());
+    assert_eq!(failures(&proxy, "above_root"), 4);
+    assert_eq!(["/login"; 2].map(|path| get(proxy.listen, path, "").status), [204, 429]);
 }
 
 #[test]

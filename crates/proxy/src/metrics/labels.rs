@@ -66,11 +66,13 @@ pub(crate) enum Failure {
     ResponseTimeout,
     /// The request does not state its host clearly.
     Host,
+    /// The path would leave the base path of the upstream.
+    AboveRoot,
 }
 
 impl Failure {
     /// All values, in the order of their discriminants.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::NotPassedOn,
         Self::ClientBody,
         Self::ClientTimeout,
@@ -82,6 +84,7 @@ impl Failure {
         Self::Framing,
         Self::ResponseTimeout,
         Self::Host,
+        Self::AboveRoot,
     ];
 
     /// The label in metrics.
@@ -98,6 +101,7 @@ impl Failure {
             Self::Framing => "framing",
             Self::ResponseTimeout => "response_timeout",
             Self::Host => "host",
+            Self::AboveRoot => "above_root",
         }
     }
 }

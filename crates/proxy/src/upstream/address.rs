@@ -8,6 +8,9 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Uri};
 use rustls::pki_types::ServerName;
 
+use super::climb::is_above_root;
+use crate::metrics::Failure;
+
 /// The server that receives the requests. Parses from a URL.
 #[derive(Clone, Debug)]
 pub struct Upstream {
@@ -16,10 +19,6 @@ pub struct Upstream {
     /// The prefix of every path: empty, or with a slash at its start and none at its end.
     base: String,
 }
-
-/// The target of a request cannot be forwarded: `CONNECT host:port`, or `OPTIONS *`.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct NotPassedOn;
 
 impl Upstream {
     /// A server at this address, over http.
@@ -32,19 +31,24 @@ impl Upstream {
         self.scheme == Scheme::HTTPS
     }
 
-    /// The URI at the upstream for a request.
-    pub(super) fn target(&self, method: &Method, requested: &Uri) -> Result<Uri, NotPassedOn> {
-        let path = requested.path_and_query().ok_or(NotPassedOn)?;
+    /// The URI at the upstream for a request. `CONNECT host:port` and `OPTIONS *` have none, and neither has a
+    /// path that would leave the base.
+    pub(super) fn target(&self, method: &Method, requested: &Uri) -> Result<Uri, Failure> {
+        let path = requested.path_and_query().ok_or(Failure::NotPassedOn)?;
         if method == Method::CONNECT || !path.as_str().starts_with('/') {
-            return Err(NotPassedOn);
+            return Err(Failure::NotPassedOn);
+        }
+        if !self.base.is_empty() && is_above_root(path.path()) {
+            return Err(Failure::AboveRoot);
         }
         let path = if self.base.is_empty() {
             path.clone()
         } else {
-            PathAndQuery::try_from(format!("{}{path}", self.base)).map_err(|_| NotPassedOn)?
+            PathAndQuery::try_from(format!("{}{path}", self.base))
+                .map_err(|_| Failure::NotPassedOn)?
         };
         let target = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
-        target.path_and_query(path).build().map_err(|_| NotPassedOn)
+        target.path_and_query(path).build().map_err(|_| Failure::NotPassedOn)
     }
 }
 
@@ -106,7 +110,17 @@ mod tests {
         }
         let upstream: Upstream = "http://a".parse().expect("an upstream");
         let asked = "/x".parse().expect("a target");
-        assert_eq!(upstream.target(&Method::CONNECT, &asked), Err(NotPassedOn));
+        assert_eq!(upstream.target(&Method::CONNECT, &asked), Err(Failure::NotPassedOn));
+    }
+
+    #[test]
+    fn a_path_that_leaves_the_base_has_no_target() {
+        for asked in ["/../v1/x", "/%2e%2e/v1/x", "/x/..%2f../y", "/..;a/x?y"] {
+            assert_eq!(target("http://a/v1", asked), "none", "{asked}");
+            // Without a base, rules and upstream read the same path.
+            assert_eq!(target("http://a", asked), format!("http://a{asked}"));
+        }
+        assert_eq!(target("http://a/v1", "/x/../y?../.."), "http://a/v1/x/../y?../..");
     }
 
     #[test]

@@ -15,7 +15,7 @@ impl Failure {
     fn status(self) -> StatusCode {
         match self {
             Self::NotPassedOn => StatusCode::NOT_IMPLEMENTED,
-            Self::ClientBody | Self::Host => StatusCode::BAD_REQUEST,
+            Self::ClientBody | Self::Host | Self::AboveRoot => StatusCode::BAD_REQUEST,
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::Connect | Self::Tls => StatusCode::BAD_GATEWAY,
             Self::Protocol | Self::Closed | Self::Framing => StatusCode::BAD_GATEWAY,
@@ -36,6 +36,7 @@ impl Failure {
             Self::Framing => "the upstream's response does not have the length that it states",
             Self::ResponseTimeout => "the upstream did not answer in time",
             Self::Host => "the host is missing, repeated or malformed, or has user info",
+            Self::AboveRoot => "the path goes above the root by `..`",
         }
     }
 

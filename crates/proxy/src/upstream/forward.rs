@@ -97,8 +97,7 @@ impl Inner {
     ) -> Result<Response<ResponseBody>, Failure> {
         let upgrade = self.pool.can_upgrade().then(|| UpgradeRequest::of(&mut request)).flatten();
         let (mut head, body) = request.into_parts();
-        let target = self.upstream.target(&head.method, &head.uri);
-        let target = target.map_err(|_| Failure::NotPassedOn)?;
+        let target = self.upstream.target(&head.method, &head.uri)?;
         let client: Client = *head.extensions.get().expect("the service has marked the request");
         to_upstream(
             &mut head.headers,

@@ -1,6 +1,7 @@
 //! The way to the upstream and back.
 //!
 //! ```text
+//! address       the URI at the upstream; climb finds paths that would leave its base
 //! forward       sends a request and checks the head of its response
 //! pool          connections to the upstream, kept and reused
 //! connect       opens one: TCP, TLS; connect_limit bounds how many
@@ -13,6 +14,7 @@
 mod address;
 pub(crate) mod answer;
 mod body_rate;
+mod climb;
 mod connect;
 mod connect_limit;
 mod download;
