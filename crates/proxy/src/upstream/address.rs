@@ -69,6 +69,12 @@ impl FromStr for Upstream {
         if uri.query().is_some() {
             return Err("a query in the URL is not supported".to_owned());
         }
+        if text.contains('#') {
+            return Err("a fragment in the URL is not supported".to_owned());
+        }
+        if has_wrong_port(authority) {
+            return Err(format!("the port is not a number from 1 to 65535; {example}"));
+        }
         let name = authority.host().trim_start_matches('[').trim_end_matches(']');
         if scheme == Scheme::HTTPS && ServerName::try_from(name).is_err() {
             return Err(format!("no certificate can name `{name}`; {example}"));
@@ -76,6 +82,12 @@ impl FromStr for Upstream {
         let base = uri.path().trim_end_matches('/').to_owned();
         Ok(Self { scheme, authority: authority.clone(), base })
     }
+}
+
+/// Whether there is a port that is none: the HTTP client would connect to the scheme's port instead.
+fn has_wrong_port(authority: &Authority) -> bool {
+    let port = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
+    !matches!(port, "" | ":") && authority.port_u16().is_none_or(|port| port == 0)
 }
 
 impl fmt::Display for Upstream {
@@ -100,6 +112,7 @@ mod tests {
             ("http://a:3000", "/", "http://a:3000/"),
             ("http://a:3000/", "/x/../y?q=%2F", "http://a:3000/x/../y?q=%2F"),
             ("http://a/v1/", "/x?y", "http://a/v1/x?y"),
+            ("http://a:65535", "/", "http://a:65535/"),
             ("http://a", "http://other.example/x", "http://a/x"),
             ("http://[::1]:80", "//evil.example/x", "http://[::1]:80//evil.example/x"),
             ("https://a/v1", "/x", "https://a/v1/x"),
@@ -133,6 +146,11 @@ mod tests {
             ("http://u:p@a", "a user"),
             ("http://a/?q", "a query"),
             ("http://", "write it like"),
+            ("http://a:99999", "the port is not a number"),
+            ("http://[::1]:65536/", "the port is not a number"),
+            ("http://a:0", "the port is not a number"),
+            ("http://a:80#f", "a fragment"),
+            ("http://a/#", "a fragment"),
         ] {
             let error = text.parse::<Upstream>().unwrap_err();
             assert!(error.contains(said), "{text}: {error}");
