@@ -2,6 +2,9 @@
 
 use crate::support::{Proxy, ask, eventually, scratch};
 
+/// A header that the client names in `Connection`.
+const NAMED: &str = "connection: x-plan\r\nx-plan: paid\r\n";
+
 /// How many of three requests a rule with this match denies: it admits one.
 fn denied(name: &str, matcher: &str, method: &str, target: &str, headers: &str) -> usize {
     let rules = format!(
@@ -21,6 +24,10 @@ fn the_parts_of_a_request_on_the_wire_are_matched() {
         ("{ query = { format = \"a b\" } }", "GET", "/?format=a%2520b", "", 0),
         ("{ cookie = { plan = \"free\" } }", "GET", "/", "cookie: a=1; plan=free\r\n", 2),
         ("{ cookie = { plan = false } }", "GET", "/", "cookie: a=1; plan=free\r\n", 0),
+        ("{ header = { x-plan = \"paid\" } }", "GET", "/", "x-plan: paid\r\n", 2),
+        // The upstream does not receive a header that `Connection` names.
+        ("{ header = { x-plan = \"paid\" } }", "GET", "/", NAMED, 0),
+        ("{ header = { x-plan = false } }", "GET", "/", NAMED, 2),
         ("{ ip = \"127.0.0.0/8\" }", "GET", "/", "", 2),
         ("{ not = { ip = \"127.0.0.0/8\" } }", "GET", "/", "", 0),
         ("{ not = { ip = \"127.0.0.0/8\", path = \"/health\" } }", "GET", "/a", "", 2),

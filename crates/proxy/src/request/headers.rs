@@ -36,12 +36,22 @@ const KEPT: [&str; 8] = [
 ];
 
 /// Removes the headers of the connection, and those that `Connection` names.
-pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
+fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    remove_named_by_connection(headers);
+    for name in &HOP_BY_HOP {
+        headers.remove(name);
+    }
+}
+
+/// Removes the headers that `Connection` names, so that rules see those that the upstream receives (RFC 9110,
+/// 7.6.1). The headers of the connection itself stay: `Upgrade`, `TE` and the framing of the body are read
+/// later.
+pub(crate) fn remove_named_by_connection(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = words(headers, CONNECTION)
         .filter_map(|name| HeaderName::from_bytes(name).ok())
-        .filter(|name| !KEPT.contains(&name.as_str()))
+        .filter(|name| !KEPT.contains(&name.as_str()) && !HOP_BY_HOP.contains(name))
         .collect();
-    for name in named.iter().chain(&HOP_BY_HOP) {
+    for name in &named {
         headers.remove(name);
     }
 }
@@ -192,6 +202,25 @@ mod tests {
         let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();
         assert_eq!(left, ["content-length", "x-forwarded-for", "x-public"]);
+    }
+
+    #[test]
+    fn rules_see_no_header_that_connection_names() {
+        let mut headers = map(&[
+            ("connection", "Authorization, upgrade, te, transfer-encoding, host"),
+            ("connection", "x-api-key"),
+            ("authorization", "Bearer a"),
+            ("x-api-key", "a"),
+            ("x-api-key", "b"),
+            ("host", "a.example"),
+            ("te", "trailers"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "websocket"),
+        ]);
+        remove_named_by_connection(&mut headers);
+        let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["connection", "host", "te", "transfer-encoding", "upgrade"]);
     }
 
     #[test]

@@ -8,7 +8,8 @@ use tollgate_rules::RequestView;
 use crate::request::client::Client;
 use crate::request::headers::requested_host;
 
-/// The head of a request that [`ClientFinder::mark`](crate::request::client::ClientFinder::mark) has marked.
+/// The head of a request that [`ClientFinder::mark`](crate::request::client::ClientFinder::mark) has marked,
+/// without the headers that `Connection` names.
 pub(super) struct HeadView<'a>(pub(super) &'a Parts);
 
 impl RequestView for HeadView<'_> {

@@ -27,7 +27,7 @@ use crate::metrics::Failure;
 use crate::metrics::Metrics;
 use crate::request::body::RequestBody;
 use crate::request::client::ClientFinder;
-use crate::request::host;
+use crate::request::{headers, host};
 use crate::rules::{PaceSlot, RulesGate};
 use crate::upstream::answer::ResponseBody;
 use crate::upstream::forward::Forward;
@@ -80,6 +80,7 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
         let (open, version) = (Arc::clone(&self.open), head.version);
         let is_cut = Arc::clone(&self.is_cut);
         let body = RequestBody::new(&head, body, rest_timeout);
+        headers::remove_named_by_connection(&mut head.headers);
         let response = service.call(Request::from_parts(head, body));
         Box::pin(async move {
             let mut response = response.await?;
