@@ -17,9 +17,10 @@ Headers:
 Responses of the proxy itself, all of type application/problem+json:
   429 a rule denies (with Retry-After, RateLimit-Policy, RateLimit)
   503 too many requests wait for their turn
-  400 the host is missing, repeated or malformed; the body is malformed; the path goes above the root
-      by `..` although --upstream has a path; a rule needs a key that the request does not have, or
-      depends on how its path is read (see tollgate check --explain)
+  400 the host is missing, repeated or malformed; the body is malformed, or has another transfer
+      coding than chunked; the path goes above the root by `..` although --upstream has a path; a rule
+      needs a key that the request does not have, or depends on how its path is read (see
+      tollgate check --explain)
   408 the client stops sending its body, or sends it too slowly
   502 the upstream cannot be reached, is not trusted (https), or answers with something that is not
       HTTP, or that states its length twice (Content-Length and Transfer-Encoding), in an unknown way

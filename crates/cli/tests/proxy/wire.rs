@@ -131,6 +131,18 @@ fn a_body_with_two_lengths_reaches_the_upstream_with_one_or_not_at_all() {
         assert_eq!(answer.status, 400, "{lengths}");
         assert!(heads.try_recv().is_err(), "{lengths}");
     }
+    let post = "POST / HTTP/1.1\r\nhost: a\r\n";
+    let codings = [
+        "transfer-encoding: gzip, chunked\r\n",
+        "transfer-encoding: gzip\r\ntransfer-encoding: chunked\r\n",
+        "transfer-encoding: chunked, chunked\r\n",
+    ];
+    for coding in codings {
+        // The connection is closed, although the client does not ask for it.
+        assert_problem(&send(proxy.listen, &format!("{post}{coding}\r\n0\r\n\r\n")), 400);
+        assert!(heads.try_recv().is_err(), "{coding}");
+    }
+    assert_eq!(failures(&proxy, "client_framing"), 3);
 }
 
 #[test]

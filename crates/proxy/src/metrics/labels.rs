@@ -68,11 +68,13 @@ pub(crate) enum Failure {
     Host,
     /// The path would leave the base path of the upstream.
     AboveRoot,
+    /// The request states its length twice, in an unknown way, or wrongly.
+    ClientFraming,
 }
 
 impl Failure {
     /// All values, in the order of their discriminants.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::NotPassedOn,
         Self::ClientBody,
         Self::ClientTimeout,
@@ -85,6 +87,7 @@ impl Failure {
         Self::ResponseTimeout,
         Self::Host,
         Self::AboveRoot,
+        Self::ClientFraming,
     ];
 
     /// The label in metrics.
@@ -102,6 +105,7 @@ impl Failure {
             Self::ResponseTimeout => "response_timeout",
             Self::Host => "host",
             Self::AboveRoot => "above_root",
+            Self::ClientFraming => "client_framing",
         }
     }
 }

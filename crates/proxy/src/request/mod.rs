@@ -1,6 +1,7 @@
-//! The client's request: its address, host, headers and body.
+//! The client's request: its address, host, headers, framing and body.
 
 pub(crate) mod body;
 pub(crate) mod client;
+pub(crate) mod framing;
 pub(crate) mod headers;
 pub(crate) mod host;

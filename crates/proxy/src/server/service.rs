@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, UPGRADE};
+use http::request::Parts;
 use http::{Request, Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Either;
@@ -27,7 +28,7 @@ use crate::metrics::Failure;
 use crate::metrics::Metrics;
 use crate::request::body::RequestBody;
 use crate::request::client::ClientFinder;
-use crate::request::{headers, host};
+use crate::request::{framing, headers, host};
 use crate::rules::{PaceSlot, RulesGate};
 use crate::upstream::answer::ResponseBody;
 use crate::upstream::forward::Forward;
@@ -64,9 +65,11 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
         let ServiceContext { mut service, finder, metrics, rest_timeout } = self.context.clone();
         let in_flight = InFlightRequest::begin(Arc::clone(&metrics));
         let (mut head, body) = request.into_parts();
-        if host::check(&head).is_err() {
-            metrics.count_failure(Failure::Host);
-            let response = Failure::Host.answer().map(Either::Right);
+        if let Err(failure) = check(&mut head) {
+            metrics.count_failure(failure);
+            // The rest of the body is read.
+            drop(RequestBody::new(&head, body, rest_timeout));
+            let response = refusal(failure, head.version).map(Either::Right);
             return Box::pin(std::future::ready(Ok(in_flight.answer(response, None))));
         }
         if head.headers.contains_key(UPGRADE) {
@@ -101,6 +104,22 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
             Ok(in_flight.answer(response.map(Either::Left), is_cut))
         })
     }
+}
+
+/// Checks that a request states its host and the end of its body clearly.
+fn check(head: &mut Parts) -> Result<(), Failure> {
+    host::check(head).map_err(|_| Failure::Host)?;
+    framing::check(&mut head.headers).map_err(|_| Failure::ClientFraming)
+}
+
+/// The response to a request that is not clear. After unclear framing, an HTTP/1 connection is closed: a proxy
+/// in front may see the start of the next request elsewhere.
+fn refusal(failure: Failure, version: Version) -> Response<ResponseBody> {
+    let mut response = failure.answer();
+    if failure == Failure::ClientFraming && version <= Version::HTTP_11 {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// The body of a response from the rate-limit layer, or from this service itself.

@@ -15,7 +15,8 @@ impl Failure {
     fn status(self) -> StatusCode {
         match self {
             Self::NotPassedOn => StatusCode::NOT_IMPLEMENTED,
-            Self::ClientBody | Self::Host | Self::AboveRoot => StatusCode::BAD_REQUEST,
+            Self::ClientBody | Self::ClientFraming => StatusCode::BAD_REQUEST,
+            Self::Host | Self::AboveRoot => StatusCode::BAD_REQUEST,
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::Connect | Self::Tls => StatusCode::BAD_GATEWAY,
             Self::Protocol | Self::Closed | Self::Framing => StatusCode::BAD_GATEWAY,
@@ -28,6 +29,10 @@ impl Failure {
             Self::NotPassedOn => "CONNECT and the target * are not forwarded",
             Self::ClientBody => "the body of the request is incomplete or malformed",
             Self::ClientTimeout => "the body of the request did not arrive in time",
+            Self::ClientFraming => {
+                "the request does not state its length once and clearly, or has a transfer coding \
+                 other than chunked"
+            }
             Self::Connect => "the upstream does not accept connections",
             Self::ConnectTimeout => "the upstream did not accept a connection in time",
             Self::Tls => "the upstream does not speak TLS, or is not trusted",
