@@ -3,12 +3,12 @@
 use std::io::Write;
 use std::sync::mpsc;
 
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Empty, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 
 use crate::failures::{assert_problem, failures};
-use crate::support::{Proxy, answer, connect, get, read_head, scratch, send, upstream, value};
+use crate::support::{Proxy, answer, ask, connect, get, read_head, scratch, send, upstream, value};
 
 /// An upstream that reports the heads it receives, and sends this response.
 fn recorder(response: &'static str) -> (std::net::SocketAddr, mpsc::Receiver<String>) {
@@ -84,7 +84,7 @@ fn base_host_and_length_are_kept() {
     // A response to HEAD has the length of the response to GET.
     let (up, _heads) = recorder("HTTP/1.1 200 OK\r\ncontent-length: 12345\r\n\r\n");
     let proxy = Proxy::before("head", up, &[]);
-    let answer = crate::support::ask(proxy.listen, "HEAD", "/", "");
+    let answer = ask(proxy.listen, "HEAD", "/", "");
     assert_eq!((answer.header("content-length"), answer.body.as_str()), ("12345", ""));
 }
 
@@ -143,6 +143,49 @@ fn a_body_with_two_lengths_reaches_the_upstream_with_one_or_not_at_all() {
         assert!(heads.try_recv().is_err(), "{coding}");
     }
     assert_eq!(failures(&proxy, "client_framing"), 3);
+}
+
+#[test]
+fn repeated_equal_lengths_reach_the_other_side_as_one() {
+    for lengths in ["content-length: 2, 2\r\n", "content-length: 2\r\ncontent-length: 2\r\n"] {
+        let up = upstream(move |mut stream| {
+            read_head(&mut stream);
+            let text = format!("HTTP/1.1 200 OK\r\n{lengths}connection: close\r\n\r\nok");
+            stream.write_all(text.as_bytes()).expect("written");
+        });
+        let proxy = Proxy::before("equal-lengths", up, &[]);
+        for (method, body) in [("GET", "ok"), ("HEAD", "")] {
+            let answer = ask(proxy.listen, method, "/", "");
+            assert_eq!((answer.status, answer.body.as_str()), (200, body), "{lengths}");
+            assert_eq!(answer.header("content-length"), "2", "{lengths}");
+            assert_eq!(answer.head.matches("content-length").count(), 1, "{}", answer.head);
+        }
+    }
+    let (up, heads) = recorder("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    let proxy = Proxy::before("equal-lengths-http2", up, &[]);
+    crate::server::runtime().block_on(async {
+        let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+        let request = http::Request::post(format!("http://{}/", proxy.listen));
+        let request = request.header("content-length", "2").header("content-length", "2");
+        let request = request.body(Full::new(bytes::Bytes::from("ok"))).expect("a request");
+        assert_eq!(client.request(request).await.expect("an answer").status(), 200);
+    });
+    let head = heads.recv().expect("it was sent");
+    assert_eq!(head.matches("content-length: 2\r\n").count(), 1, "{head}");
+}
+
+#[test]
+fn a_length_that_is_no_number_is_a_502_even_without_a_body() {
+    for lengths in ["content-length: abc\r\n", "content-length: 2\r\ncontent-length: 3\r\n"] {
+        let up = upstream(move |mut stream| {
+            read_head(&mut stream);
+            let text = format!("HTTP/1.1 200 OK\r\n{lengths}connection: close\r\n\r\n");
+            stream.write_all(text.as_bytes()).expect("written");
+        });
+        let proxy = Proxy::before("wrong-length", up, &[]);
+        assert_eq!(ask(proxy.listen, "HEAD", "/", "").status, 502, "{lengths}");
+        assert_eq!(failures(&proxy, "framing"), 1);
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, UPGRADE};
 use http::{Extensions, Method, Request, Response, StatusCode, Version, request};
 use http_body::Body as _;
 use http_body_util::{Either, Full};
@@ -34,6 +34,7 @@ use crate::metrics::Failure;
 use crate::metrics::Metrics;
 use crate::request::body::RequestBody;
 use crate::request::client::Client;
+use crate::request::framing;
 use crate::request::headers::{name_connection_options, to_client, to_upstream};
 
 /// The service behind the rate-limit layer.
@@ -159,7 +160,8 @@ impl Inner {
         let trace: Trace = response.extensions_mut().remove().expect("the connection is traced");
         trace.answered();
         let announced = announced_bytes(&response, is_head).map(|bytes| Announced { bytes, trace });
-        if !has_known_end(&response) || announced.as_ref().is_some_and(Announced::is_exceeded) {
+        let has_known_end = framing::check(response.headers_mut()).is_ok();
+        if !has_known_end || announced.as_ref().is_some_and(Announced::is_exceeded) {
             // The start of the next response on this connection is unknown, so the connection is not reused.
             connection.connection_metadata().as_ref().inspect(|connected| connected.poison());
             return Err(Failure::Framing);
@@ -214,18 +216,6 @@ impl Inner {
 /// Whether a request may be sent twice: it is idempotent and has no body.
 fn may_be_repeated(head: &request::Parts, body: &RequestBody) -> bool {
     head.method.is_idempotent() && body.is_end_stream()
-}
-
-/// Whether a response states its end at most once, and in a known way.
-fn has_known_end(response: &Response<Incoming>) -> bool {
-    let headers = response.headers();
-    let mut encodings = headers.get_all(TRANSFER_ENCODING).iter();
-    // Any other transfer encoding would reach the client as if it were a content encoding.
-    encodings.next().is_none_or(|encoding| {
-        encoding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")
-            && encodings.next().is_none()
-            && !headers.contains_key(CONTENT_LENGTH)
-    })
 }
 
 /// The announced length of the body. HTTP/2 checks the length itself.
