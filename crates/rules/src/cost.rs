@@ -72,9 +72,10 @@ fn largest(request: &impl RequestView, name: &str, max: u64, default: u64) -> u6
     cells.max().unwrap_or(default)
 }
 
-/// Whether a request without a length has no body, as far as its head tells.
+/// Whether a request without a length has no body, as far as the server sees and its head tells.
 fn has_no_body(request: &impl RequestView) -> bool {
-    matches!(request.method(), "GET" | "HEAD" | "OPTIONS" | "DELETE" | "TRACE")
+    !request.has_open_body()
+        && matches!(request.method(), "GET" | "HEAD" | "OPTIONS" | "DELETE" | "TRACE")
         && request.header("transfer-encoding", 0).is_none()
 }
 

@@ -49,6 +49,15 @@ pub trait RequestView {
     /// The `nth` value, counted from 0, of the header `name`, which is in lower case.
     fn header(&self, name: &str, nth: usize) -> Option<&[u8]>;
 
+    /// Whether the server sees that a body follows the head of the request.
+    ///
+    /// The default is `false`: then `cost = { bytes = "request" }` tells by the method and the headers.
+    /// A server of HTTP/2 should answer, because HTTP/2 has no header that announces a body of unknown
+    /// length, and such a request would cost one cell.
+    fn has_open_body(&self) -> bool {
+        false
+    }
+
     /// The address of the client. Behind a proxy, the implementer determines it. A header that
     /// clients can write must not choose it.
     fn peer(&self) -> Option<IpAddr>;

@@ -3,6 +3,12 @@
 use std::io::Write;
 use std::net::SocketAddr;
 
+use http::Request;
+use http_body_util::{BodyExt, Empty};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+
+use crate::server::{Body, runtime, with_trailers};
 use crate::support::{Proxy, ask, eventually, get, read_head, scratch, upstream};
 
 /// An upstream whose responses have this header and a body of 4,000 bytes.
@@ -73,4 +79,22 @@ fn a_client_cannot_lower_its_cost() {
     assert_eq!(cost("x-cost: 1\r\nx-cost: 30\r\n"), "r=70");
     assert_eq!(cost("x-cost: -5\r\n"), "r=50");
     assert_eq!(cost("x-cost: 4294967297\r\n"), "r=0");
+}
+
+#[test]
+fn an_http2_body_of_unknown_length_costs_the_default_of_its_rule() {
+    let cost = "{ bytes = \"request\", max = 1000, default = 60 }";
+    let proxy = proxy("cost-open-body", tokens(""), cost, "100/h");
+    let status = |method: &str, body: Body| {
+        let request = Request::builder().method(method).uri(format!("http://{}/", proxy.listen));
+        let request = request.body(body).expect("a request");
+        runtime().block_on(async {
+            let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+            client.request(request).await.expect("an answer").status().as_u16()
+        })
+    };
+    assert_eq!(status("DELETE", with_trailers("ok", &[])), 200);
+    assert_eq!(status("GET", with_trailers("ok", &[])), 429);
+    // One of the 40 cells that are left.
+    assert_eq!(status("GET", Empty::new().boxed()), 200);
 }

@@ -17,6 +17,11 @@ use tokio::runtime::Handle;
 /// The largest rest that is read. After more, the connection is closed.
 const REST_BYTES_MAX: usize = 16 << 20;
 
+/// Marks a request whose body had not ended when its head arrived; an extension of the request. The head of an
+/// HTTP/2 request does not tell.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenBody;
+
 /// The body.
 #[derive(Debug)]
 pub(crate) struct RequestBody {

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use http::request::Parts;
 use tollgate_rules::RequestView;
 
+use crate::request::body::OpenBody;
 use crate::request::client::Client;
 use crate::request::headers::requested_host;
 
@@ -33,6 +34,10 @@ impl RequestView for HeadView<'_> {
 
     fn header(&self, name: &str, nth: usize) -> Option<&[u8]> {
         self.0.headers.get_all(name).iter().nth(nth).map(|value| value.as_bytes())
+    }
+
+    fn has_open_body(&self) -> bool {
+        self.0.extensions.get::<OpenBody>().is_some()
     }
 
     fn peer(&self) -> Option<IpAddr> {

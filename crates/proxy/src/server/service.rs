@@ -26,7 +26,7 @@ use crate::connection::open::OpenConnection;
 use crate::connection::streams;
 use crate::metrics::Failure;
 use crate::metrics::Metrics;
-use crate::request::body::RequestBody;
+use crate::request::body::{OpenBody, RequestBody};
 use crate::request::client::ClientFinder;
 use crate::request::{framing, headers, host};
 use crate::rules::{PaceSlot, RulesGate};
@@ -84,6 +84,9 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
         let is_cut = Arc::clone(&self.is_cut);
         let body = RequestBody::new(&head, body, rest_timeout);
         headers::remove_named_by_connection(&mut head.headers);
+        if !body.is_end_stream() {
+            head.extensions.insert(OpenBody);
+        }
         let response = service.call(Request::from_parts(head, body));
         Box::pin(async move {
             let mut response = response.await?;
