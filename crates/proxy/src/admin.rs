@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tollgate_http::RateLimitLayer;
 
+use crate::connection::write_timeout::{ClientStream, ClientTimeouts};
 use crate::log;
 use crate::metrics::{Metrics, PrometheusText};
 use crate::rules;
@@ -25,6 +26,9 @@ use crate::stores::StoreDown;
 
 const CONNECTIONS_MAX: usize = 16;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// A client that reads nothing loses its slot.
+const TIMEOUTS: ClientTimeouts =
+    ClientTimeouts { write: Duration::from_secs(10), half_close: Duration::from_secs(10) };
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const PROMETHEUS_TEXT: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -50,6 +54,8 @@ impl Admin {
                 continue;
             };
             let admin = self.clone();
+            let stream =
+                ClientStream::new(stream, TIMEOUTS, Arc::default(), Arc::clone(&admin.metrics));
             tokio::spawn(async move {
                 let answer = service_fn(|request| {
                     let admin = admin.clone();

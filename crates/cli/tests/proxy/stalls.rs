@@ -9,7 +9,7 @@ use hyper_util::rt::TokioExecutor;
 
 use crate::failures::{assert_problem, failures};
 use crate::server::runtime;
-use crate::support::{PATIENCE, Proxy, connect, eventually, read_head, send, upstream};
+use crate::support::{PATIENCE, Proxy, connect, eventually, get, read_head, send, upstream};
 
 /// A body timeout, in seconds, that a thread which has to send does not exceed on a busy machine.
 const TIMEOUT: &str = "3";
@@ -182,4 +182,19 @@ fn an_exchange_that_is_idle_in_one_direction_continues() {
     client.read_exact(&mut body).expect("the whole body");
     assert_eq!(&body, b"4\r\ndone\r\n0\r\n\r\n");
     assert_eq!(stalls(&proxy), [0.0; 4]);
+}
+
+#[test]
+fn clients_that_read_no_metrics_do_not_block_the_health() {
+    const SLOTS: usize = 16;
+    let proxy = Proxy::start("admin-readers", &[]);
+    let pipelined = "GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n".repeat(1_000);
+    let clients = (0..SLOTS).map(|_| {
+        let (mut stream, pipelined) = (connect(proxy.admin), pipelined.clone());
+        std::thread::spawn(move || while stream.write_all(pipelined.as_bytes()).is_ok() {})
+    });
+    let clients: Vec<_> = clients.collect();
+    eventually("they are given up", || stalls(&proxy)[2] >= 16.0);
+    assert_eq!(get(proxy.admin, "/healthz", "").status, 200);
+    clients.into_iter().for_each(|client| client.join().expect("no panic"));
 }
