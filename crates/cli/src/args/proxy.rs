@@ -82,7 +82,10 @@ Bounds:
   (64 to 512) for files, stores and --admin. Half of the rest bounds the connections of clients; what
   they leave bounds the connections to the upstream. Connections beyond --max-connections wait in the
   system's queue (4096); meanwhile HTTP/1 connections are closed after their next response to make
-  room. A request that needs an upstream connection when all are in use waits up to --connect-timeout.
+  room, and HTTP/2 connections without a request in flight are asked to close (GOAWAY), one a second.
+  A connection that idles for --header-timeout is asked too. A client that then sends nothing for 5
+  seconds, or does not read the end of its responses for --body-timeout, is cut off. A request that
+  needs an upstream connection when all are in use waits up to --connect-timeout.
   A client that sends the body of a request more slowly than --min-body-rate receives 408 if there is
   no response yet; set it to 0 where clients send messages at long intervals.
 

@@ -11,6 +11,7 @@ mod faults;
 mod grpc;
 mod hosts;
 mod http2;
+mod idle;
 mod in_flight;
 mod limits;
 mod log;

@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::per_client::PerClientSlot;
 use crate::metrics::Metrics;
+
+/// While a client waits for a slot, one more idle connection is asked to close after each of these.
+const ASK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An open connection of a client. It counts as open until this is dropped; that includes an upgraded
 /// connection.
@@ -30,12 +34,14 @@ pub(crate) struct Slots {
     free: Arc<Semaphore>,
     /// Whether a client has connected and waits for a slot.
     is_wanted: AtomicBool,
+    /// Asks one idle connection to close.
+    wanted: Notify,
 }
 
 impl Slots {
     pub(crate) fn new(count: usize) -> Arc<Self> {
         let free = Arc::new(Semaphore::new(count));
-        Arc::new(Self { free, is_wanted: AtomicBool::new(false) })
+        Arc::new(Self { free, is_wanted: AtomicBool::new(false), wanted: Notify::new() })
     }
 
     /// Takes a slot, and waits until one is free.
@@ -45,12 +51,24 @@ impl Slots {
             Ok(permit) => permit,
             Err(_) => {
                 self.is_wanted.store(true, Ordering::Relaxed);
-                let permit = free.acquire_owned().await.expect("the semaphore is never closed");
+                let permit = self.wait(free).await;
                 self.is_wanted.store(false, Ordering::Relaxed);
                 permit
             }
         };
         Slot { slots: Arc::clone(self), _permit: permit }
+    }
+
+    /// Waits for a slot, and asks idle connections to close meanwhile.
+    async fn wait(&self, free: Arc<Semaphore>) -> OwnedSemaphorePermit {
+        let permit = free.acquire_owned();
+        tokio::pin!(permit);
+        loop {
+            self.wanted.notify_one();
+            if let Ok(permit) = tokio::time::timeout(ASK_INTERVAL, &mut permit).await {
+                return permit.expect("the semaphore is never closed");
+            }
+        }
     }
 }
 
@@ -69,6 +87,17 @@ impl OpenConnection {
     ) -> Arc<Self> {
         metrics.connection_opened();
         Arc::new(Self { metrics, held, _alive: alive })
+    }
+
+    /// Completes when another client waits for a slot, and this connection is asked to make room. One connection
+    /// at a time is asked, among those that wait here.
+    pub(super) async fn is_asked_to_close(&self) {
+        loop {
+            self.held.slot.slots.wanted.notified().await;
+            if self.is_wanted() {
+                return;
+            }
+        }
     }
 
     /// Whether another client waits for a slot because all are taken.

@@ -4,7 +4,6 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
+use super::usage::Usage;
 use crate::metrics::{Metrics, Stall};
 
 /// How long the proxy waits for a client.
@@ -32,9 +32,9 @@ pub(crate) struct ClientStream {
     write_timer: Option<Pin<Box<Sleep>>>,
     /// Runs while the client's sending side is closed. Each write restarts it.
     half_close_timer: Option<Pin<Box<Sleep>>>,
-    /// Whether a response was cut off whose end is the end of the connection. The connection is then
-    /// reset, because a close would make the response look complete.
-    is_cut: Arc<AtomicBool>,
+    /// If a response was cut off whose end is the end of the connection, the connection is reset, because a
+    /// close would make the response look complete.
+    usage: Arc<Usage>,
     metrics: Arc<Metrics>,
 }
 
@@ -42,10 +42,10 @@ impl ClientStream {
     pub(crate) fn new(
         stream: TcpStream,
         timeouts: ClientTimeouts,
-        is_cut: Arc<AtomicBool>,
+        usage: Arc<Usage>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self { stream, timeouts, write_timer: None, half_close_timer: None, is_cut, metrics }
+        Self { stream, timeouts, write_timer: None, half_close_timer: None, usage, metrics }
     }
 
     fn check_stall<R>(
@@ -91,7 +91,12 @@ impl AsyncRead for ClientStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.usage.note_sent();
+        }
+        polled
     }
 }
 
@@ -128,7 +133,7 @@ impl AsyncWrite for ClientStream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.is_cut.load(Ordering::Relaxed) {
+        if self.usage.is_cut() {
             return Poll::Ready(Ok(()));
         }
         Pin::new(&mut self.stream).poll_shutdown(context)
@@ -137,7 +142,7 @@ impl AsyncWrite for ClientStream {
 
 impl Drop for ClientStream {
     fn drop(&mut self) {
-        if self.is_cut.load(Ordering::Relaxed) {
+        if self.usage.is_cut() {
             // This fails if the client has already closed the connection; then there is nothing to reset.
             let _ = self.stream.set_zero_linger();
         }

@@ -4,19 +4,18 @@ pub(crate) mod service;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
 
 use self::service::{ConnectionService, ServiceContext};
 use crate::connection::open::{ConnectionSlots, OpenConnection, Slots};
 use crate::connection::per_client::PerClient;
 use crate::connection::streams::Streams;
+use crate::connection::usage::Usage;
 use crate::connection::write_timeout::{ClientStream, ClientTimeouts};
 use crate::process::signals::StopSignals;
 
@@ -46,22 +45,19 @@ impl Server {
         stops: &mut StopSignals,
         mut on_stop: impl FnMut(),
     ) -> bool {
-        let graceful = GracefulShutdown::new();
+        let (stop, stopped) = watch::channel(());
         let (alive, mut all_closed) = mpsc::channel(1);
         tokio::select! {
-            () = self.accept(&listener, &graceful, alive) => {}
+            () = self.accept(&listener, &stopped, alive) => {}
             () = stops.next() => {}
         }
         // Before the first connection is refused: a balancer that asks for the health then learns why.
         on_stop();
         drop(listener);
-        // hyper no longer tracks an upgraded connection, but `alive` does.
-        let closed = async {
-            graceful.shutdown().await;
-            all_closed.recv().await;
-        };
+        stop.send_replace(());
         tokio::select! {
-            () = closed => true,
+            // Upgraded connections are alive too.
+            _ = all_closed.recv() => true,
             () = tokio::time::sleep(self.drain_timeout) => false,
             () = stops.next() => false,
         }
@@ -71,7 +67,7 @@ impl Server {
     async fn accept(
         &self,
         listener: &TcpListener,
-        graceful: &GracefulShutdown,
+        stopped: &watch::Receiver<()>,
         alive: mpsc::Sender<()>,
     ) {
         let max = usize::try_from(self.max_connections).unwrap_or(Semaphore::MAX_PERMITS);
@@ -99,7 +95,7 @@ impl Server {
                 peer,
                 open: OpenConnection::begin(Arc::clone(&self.context.metrics), held, alive.clone()),
             };
-            tokio::spawn(connection.serve(stream, Arc::clone(&builder), graceful.watcher()));
+            tokio::spawn(connection.serve(stream, Arc::clone(&builder), stopped.clone()));
         }
     }
 
@@ -133,30 +129,38 @@ struct Connection {
 }
 
 impl Connection {
-    async fn serve(self, stream: TcpStream, builder: Arc<Builder<Streams>>, watcher: Watcher) {
-        let peer = self.peer;
+    /// Serves until the client closes, until the connection idles for too long, or until the proxy stops. The
+    /// outcome is not logged; requests are counted.
+    async fn serve(
+        self,
+        stream: TcpStream,
+        builder: Arc<Builder<Streams>>,
+        mut stopped: watch::Receiver<()>,
+    ) {
         let _ = stream.set_nodelay(true);
-        let metrics = Arc::clone(&self.context.metrics);
-        let is_cut = Arc::new(AtomicBool::new(false));
-        let stream =
-            ClientStream::new(stream, self.timeouts, Arc::clone(&is_cut), Arc::clone(&metrics));
-        let is_used = Arc::new(AtomicBool::new(false));
-        let (context, open) = (self.context.clone(), Arc::clone(&self.open));
+        let Self { context, header_timeout, timeouts, peer, open } = self;
+        let metrics = Arc::clone(&context.metrics);
+        let usage = Arc::new(Usage::default());
+        let stream = ClientStream::new(stream, timeouts, Arc::clone(&usage), Arc::clone(&metrics));
         let service =
-            ConnectionService { context, peer, is_used: Arc::clone(&is_used), is_cut, open };
+            ConnectionService { context, peer, usage: Arc::clone(&usage), open: Arc::clone(&open) };
         let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-        let served = watcher.watch(served.into_owned());
+        let served = served.into_owned();
         tokio::pin!(served);
-        // The outcome of a connection is not logged; its requests are counted.
         tokio::select! {
             _ = &mut served => {}
-            () = tokio::time::sleep(self.header_timeout) => {
-                // hyper has no timeout for the first bytes, which select the version.
-                if is_used.load(Ordering::Relaxed) {
-                    let _ = served.await;
-                } else {
-                    metrics.count_header_timeout();
+            // hyper has no timeout for the first bytes, which select the version.
+            () = usage.lacks_request_for(header_timeout) => metrics.count_header_timeout(),
+            () = usage.idles_for(header_timeout, &open) => {
+                served.as_mut().graceful_shutdown();
+                tokio::select! {
+                    _ = &mut served => {}
+                    () = usage.lingers_for(timeouts.write) => {}
                 }
+            }
+            _ = stopped.changed() => {
+                served.as_mut().graceful_shutdown();
+                let _ = served.await;
             }
         }
     }

@@ -5,7 +5,6 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -24,6 +23,7 @@ use tower_service::Service as _;
 
 use crate::connection::open::OpenConnection;
 use crate::connection::streams;
+use crate::connection::usage::{Usage, UsedByRequest};
 use crate::metrics::Failure;
 use crate::metrics::Metrics;
 use crate::request::body::{OpenBody, RequestBody};
@@ -48,10 +48,7 @@ pub(crate) struct ServiceContext {
 pub(super) struct ConnectionService {
     pub(super) context: ServiceContext,
     pub(super) peer: SocketAddr,
-    /// Whether a request has arrived.
-    pub(super) is_used: Arc<AtomicBool>,
-    /// Set if a response is cut off whose end is the end of the connection.
-    pub(super) is_cut: Arc<AtomicBool>,
+    pub(super) usage: Arc<Usage>,
     pub(super) open: Arc<OpenConnection>,
 }
 
@@ -61,9 +58,9 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        self.is_used.store(true, Ordering::Relaxed);
         let ServiceContext { mut service, finder, metrics, rest_timeout } = self.context.clone();
-        let in_flight = InFlightRequest::begin(Arc::clone(&metrics));
+        let used = self.usage.begin(request.version());
+        let in_flight = InFlightRequest::begin(Arc::clone(&metrics), used);
         let (mut head, body) = request.into_parts();
         if let Err(failure) = check(&mut head) {
             metrics.count_failure(failure);
@@ -81,7 +78,7 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
         let pace = PaceSlot::default();
         head.extensions.insert(pace.clone());
         let (open, version) = (Arc::clone(&self.open), head.version);
-        let is_cut = Arc::clone(&self.is_cut);
+        let usage = Arc::clone(&self.usage);
         let body = RequestBody::new(&head, body, rest_timeout);
         headers::remove_named_by_connection(&mut head.headers);
         if !body.is_end_stream() {
@@ -98,13 +95,13 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
             // HTTP/1.0 has no chunks: without a length, a response ends with the connection.
             let ends_with_connection =
                 version <= Version::HTTP_10 && !response.headers().contains_key(CONTENT_LENGTH);
-            let is_cut = ends_with_connection.then_some(is_cut);
+            let cuts = ends_with_connection.then_some(usage);
             // The request is in flight, also for the rules, until the paced body has ended.
             let response = response.map(|body| match pace.get() {
                 Some(pace) => Either::Right(PacedBody::new(body, pace.clone())),
                 None => Either::Left(body),
             });
-            Ok(in_flight.answer(response.map(Either::Left), is_cut))
+            Ok(in_flight.answer(response.map(Either::Left), cuts))
         })
     }
 }
@@ -138,23 +135,24 @@ pub(super) struct InFlightRequest {
     metrics: Arc<Metrics>,
     began: Instant,
     is_answered: bool,
+    _used: UsedByRequest,
 }
 
 impl InFlightRequest {
-    fn begin(metrics: Arc<Metrics>) -> Self {
+    fn begin(metrics: Arc<Metrics>, used: UsedByRequest) -> Self {
         metrics.request_began();
-        Self { metrics, began: Instant::now(), is_answered: false }
+        Self { metrics, began: Instant::now(), is_answered: false, _used: used }
     }
 
-    /// Attaches this to the body of the response. `is_cut` is set if the body fails.
+    /// Attaches this to the body of the response. If the body fails, it cuts the connection of `cuts`.
     fn answer<B>(
         mut self,
         response: Response<B>,
-        is_cut: Option<Arc<AtomicBool>>,
+        cuts: Option<Arc<Usage>>,
     ) -> Response<TrackedBody<B>> {
         self.is_answered = true;
         self.metrics.request_answered(response.status(), self.began.elapsed());
-        response.map(|body| TrackedBody { body, is_cut, _in_flight: self })
+        response.map(|body| TrackedBody { body, cuts, _in_flight: self })
     }
 }
 
@@ -170,7 +168,7 @@ pin_project! {
     pub(super) struct TrackedBody<B> {
         #[pin]
         body: B,
-        is_cut: Option<Arc<AtomicBool>>,
+        cuts: Option<Arc<Usage>>,
         _in_flight: InFlightRequest,
     }
 }
@@ -185,8 +183,8 @@ impl<B: Body<Data = Bytes>> Body for TrackedBody<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let this = self.project();
         let polled = this.body.poll_frame(context);
-        if let (Poll::Ready(Some(Err(_))), Some(is_cut)) = (&polled, this.is_cut) {
-            is_cut.store(true, Ordering::Relaxed);
+        if let (Poll::Ready(Some(Err(_))), Some(usage)) = (&polled, this.cuts) {
+            usage.cut();
         }
         streams::note(matches!(polled, Poll::Ready(Some(_))));
         polled

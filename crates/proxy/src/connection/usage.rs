@@ -1,0 +1,127 @@
+//! What a connection is used for, as its stream and its requests note it. HTTP/1 connections that idle are
+//! closed by hyper; this closes those of HTTP/2.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::Version;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::open::OpenConnection;
+
+/// How long a client that was asked to close its connection may send nothing. A client that is alive answers
+/// the request to close within a round trip.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+
+/// The use of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Usage {
+    /// Whether a response was cut off whose end is the end of the connection.
+    is_cut: AtomicBool,
+    /// Whether a request has arrived.
+    is_used: AtomicBool,
+    /// Whether the client has sent bytes since this was last cleared.
+    has_sent: AtomicBool,
+    /// HTTP/2 requests in flight.
+    requests: AtomicUsize,
+    /// An HTTP/2 request has arrived.
+    began: Notify,
+    /// The last HTTP/2 request in flight has ended.
+    ended: Notify,
+}
+
+impl Usage {
+    /// Notes a request, which is in flight until the returned value is dropped.
+    pub(crate) fn begin(self: &Arc<Self>, version: Version) -> UsedByRequest {
+        self.is_used.store(true, Ordering::Relaxed);
+        if version != Version::HTTP_2 {
+            return UsedByRequest(None);
+        }
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.began.notify_one();
+        UsedByRequest(Some(Arc::clone(self)))
+    }
+
+    /// Notes that a response was cut off whose end is the end of the connection.
+    pub(crate) fn cut(&self) {
+        self.is_cut.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::Relaxed)
+    }
+
+    /// Notes that bytes of the client have arrived.
+    pub(super) fn note_sent(&self) {
+        self.has_sent.store(true, Ordering::Relaxed);
+    }
+
+    /// Completes after this span if no request has arrived; otherwise never.
+    pub(crate) async fn lacks_request_for(&self, span: Duration) {
+        tokio::time::sleep(span).await;
+        if self.is_used.load(Ordering::Relaxed) {
+            std::future::pending().await
+        }
+    }
+
+    /// Completes when an HTTP/2 connection has had no request in flight for this span, or has none while another
+    /// client waits for its slot.
+    pub(crate) async fn idles_for(&self, span: Duration, open: &OpenConnection) {
+        self.began.notified().await;
+        loop {
+            while !self.is_idle() {
+                self.ended.notified().await;
+            }
+            tokio::select! {
+                biased;
+                // The span begins anew.
+                () = self.ended.notified() => continue,
+                () = open.is_asked_to_close() => {}
+                () = tokio::time::sleep(span) => {}
+            }
+            if self.is_idle() {
+                return;
+            }
+        }
+    }
+
+    /// Completes when a client that was asked to close its HTTP/2 connection keeps it without a request: it is
+    /// silent, or has not read the end of its responses for `read_timeout`.
+    pub(crate) async fn lingers_for(&self, read_timeout: Duration) {
+        let mut idle_since = Instant::now();
+        loop {
+            self.has_sent.store(false, Ordering::Relaxed);
+            tokio::select! {
+                biased;
+                () = self.ended.notified() => idle_since = Instant::now(),
+                () = tokio::time::sleep(SILENCE_MAX) => {
+                    let is_silent = !self.has_sent.load(Ordering::Relaxed);
+                    let is_over = is_silent || idle_since.elapsed() >= read_timeout;
+                    if is_over && self.is_idle() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// A request that uses a connection.
+#[derive(Debug)]
+pub(crate) struct UsedByRequest(Option<Arc<Usage>>);
+
+impl Drop for UsedByRequest {
+    fn drop(&mut self) {
+        if let Some(usage) = &self.0
+            && usage.requests.fetch_sub(1, Ordering::Relaxed) == 1
+        {
+            usage.ended.notify_one();
+        }
+    }
+}
