@@ -12,7 +12,7 @@
 #   programs        installs what some tests run: curl, nginx, haproxy, envoy,
 #                   wrk, hey, redis-server, faketime, promtool                  a minute
 #   loom            models of the atomic protocols                              minutes
-#   loom full       the same, deeper and with 4 threads                         35 min
+#   loom full       the same, deeper and with 4 threads                         hours
 #   interleavings   `loom`, summed up by protocol                               minutes
 #   shuttle         300,000 histories, checked for linearizability              15 s
 #   shuttle full    20 million histories                                        11 min
