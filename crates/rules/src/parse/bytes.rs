@@ -16,10 +16,11 @@ const BURST_MIN: u64 = 1_000;
 /// A rate in bytes: a quota whose numbers may have the unit B, kB, MB or GB.
 pub(super) fn read<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Quota> {
     let text = reader.string(value, NEEDED)?;
-    let rate = match without_units(text).parse::<Quota>() {
+    let (quota, columns) = as_quota(text);
+    let rate = match quota.parse::<Quota>() {
         Ok(rate) => rate,
         Err(QuotaError::Syntax { column, .. }) => {
-            let at = word_at(text, column_in(text, column));
+            let at = word_at(text, column_in(text, &columns, column));
             reader.error_within(value, at, format!("expected {NEEDED}"));
             return None;
         }
@@ -54,35 +55,54 @@ pub(super) fn read<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Quo
     }
 }
 
-/// Where the text has a unit of bytes, which a quota does not have: the places of each B that follows a number and
-/// perhaps k, M or G, and of the spaces before it.
-fn units(text: &str) -> Vec<usize> {
-    let mut units = Vec::new();
-    for (at, _) in text.match_indices('B') {
-        let before = &text[..at];
-        let number = before.strip_suffix(['k', 'K', 'M', 'G']).unwrap_or(before);
-        let digits = number.trim_end();
-        let ends = !text[at + 1..].starts_with(|next: char| next.is_alphanumeric());
-        if ends && digits.ends_with(|last: char| last.is_ascii_digit()) {
-            units.extend(digits.len()..number.len());
-            units.push(at);
-        }
+/// The text as a quota is written, without units, and for each of its characters the column in `text` that it comes
+/// from. A unit is a `B` that follows a number and perhaps k, M or G; the spaces before it are left out. A quota
+/// knows no G, so `1GB` becomes `1000M`.
+fn as_quota(text: &str) -> (String, Vec<usize>) {
+    let (mut quota, mut columns) = (String::new(), Vec::new());
+    let mut chars = text.char_indices().enumerate().peekable();
+    while let Some((index, (at, c))) = chars.next() {
+        let unit = if quota.ends_with(|last: char| last.is_ascii_digit()) {
+            unit_at(&text[at..])
+        } else {
+            None
+        };
+        let Some(Unit { spaces, length, factor }) = unit else {
+            quota.push(c);
+            columns.push(index + 1);
+            continue;
+        };
+        quota.push_str(factor);
+        columns.extend(std::iter::repeat_n(index + spaces + 1, factor.len()));
+        while chars.next_if(|(_, (next, _))| *next < at + length).is_some() {}
     }
-    units
+    (quota, columns)
 }
 
-/// The text without the units, as a quota is written.
-fn without_units(text: &str) -> String {
-    let units = units(text);
-    text.char_indices().filter(|(at, _)| !units.contains(at)).map(|(_, c)| c).collect()
+/// A unit of bytes and the spaces before it.
+struct Unit {
+    /// How many characters of space it has before it.
+    spaces: usize,
+    /// Bytes, with the spaces.
+    length: usize,
+    /// The factor as a quota writes it after a number.
+    factor: &'static str,
 }
 
-/// The column of the text for a column, counted from 1, of the text without units.
-fn column_in(text: &str, column: usize) -> usize {
-    let units = units(text);
-    let kept = text.char_indices().enumerate().filter(|(_, (at, _))| !units.contains(at));
-    let mut kept = kept.map(|(index, _)| index + 1);
-    kept.nth(column - 1).unwrap_or_else(|| text.chars().count() + 1)
+/// The unit that the text begins with.
+fn unit_at(text: &str) -> Option<Unit> {
+    let rest = text.trim_start();
+    let known = [("B", ""), ("kB", "k"), ("KB", "K"), ("MB", "M"), ("GB", "000M")];
+    let (unit, factor) = known.into_iter().find(|(unit, _)| rest.starts_with(unit))?;
+    let ends = !rest[unit.len()..].starts_with(char::is_alphanumeric);
+    let before = &text[..text.len() - rest.len()];
+    let (spaces, length) = (before.chars().count(), before.len() + unit.len());
+    ends.then_some(Unit { spaces, length, factor })
+}
+
+/// The column of the text for a column, counted from 1, of its quota.
+fn column_in(text: &str, columns: &[usize], column: usize) -> usize {
+    columns.get(column - 1).copied().unwrap_or_else(|| text.chars().count() + 1)
 }
 
 /// Reports what a rule with a bandwidth cannot have.
@@ -104,14 +124,40 @@ mod tests {
             ("10MB/s", "10M/s"),
             ("10 MB/s burst 1MB", "10M/s burst 1M"),
             ("500B per second", "500 per second"),
-            ("1GB/min burst 64 kB", "1G/min burst 64k"),
+            ("1GB/min burst 64 kB", "1000M/min burst 64k"),
             ("1000/s", "1000/s"),
             ("B/s", "B/s"),
             ("5 Burst", "5 Burst"),
+            ("5 GBit/s", "5 GBit/s"),
+            ("5\u{a0}MB/s", "5M/s"),
         ] {
-            assert_eq!(without_units(text), quota, "{text}");
+            assert_eq!(as_quota(text).0, quota, "{text}");
         }
-        assert_eq!(column_in("10MB/parsec", 5), 6);
-        assert_eq!(column_in("10MB", 9), 5);
+        let column = |text, column| column_in(text, &as_quota(text).1, column);
+        assert_eq!(column("10MB/parsec", 5), 6);
+        assert_eq!(column("10MB", 9), 5);
+        assert_eq!((column("1 GB/parsec", 4), column("1 GB/parsec", 6)), (3, 5));
+        assert_eq!(column("1GB/parsec", 7), 5);
+    }
+
+    #[test]
+    fn a_rate_may_be_given_in_gigabytes() {
+        let parsed = |bytes: &str| {
+            let text = format!("rule = [{{ name = \"a\", bytes = \"{bytes}\" }}]");
+            crate::Rules::parse("r.toml", &text)
+        };
+        for (bytes, limit, burst) in [
+            ("1GB/s", 1_000_000_000, 1_000_000_000),
+            ("100MB/s burst 1GB", 100_000_000, 1_000_000_000),
+            ("1 GB/min", 1_000_000_000, 1_000_000_000),
+        ] {
+            let rules = parsed(bytes).unwrap_or_else(|error| panic!("{error}"));
+            let rate = rules.rules()[0].bytes.expect("a rate");
+            assert_eq!((rate.limit(), rate.burst_cells()), (limit, burst), "{bytes}");
+        }
+        for (bytes, column) in [("1GB/parsec", 36), ("2 GB/s burst 1GB/parsec", 48)] {
+            let error = parsed(bytes).expect_err(bytes);
+            assert_eq!(error.errors()[0].column(), column, "{error}");
+        }
     }
 }
