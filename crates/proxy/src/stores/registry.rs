@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn an_error_names_the_rule_and_hides_the_password() {
         let wrong = [
-            (rule("a", "\"9/min\"", "\"redis://user:secret@:x:y/z\""), "store redis://"),
+            (rule("a", "\"9/min\"", "\"redis://user:secret@h?protocol=9\""), "store redis://"),
             (
                 rule(
                     "a",

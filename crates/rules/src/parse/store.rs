@@ -1,5 +1,7 @@
 //! `store`: which server keeps the limits.
 
+use std::net::Ipv6Addr;
+use std::ops::Range;
 use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
@@ -23,7 +25,8 @@ const NODES_MAX: u64 = 1_000_000;
 const DEADLINES: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(60);
 const PREFIX_BYTES_MAX: usize = 64;
-const SCHEMES: [&str; 2] = ["redis://", "redis+cluster://"];
+const SINGLE: &str = "redis://";
+const CLUSTER: &str = "redis+cluster://";
 const NEEDED: &str = "a server such as \"redis://10.0.0.5:6379\"";
 
 /// A URL, or a table with one.
@@ -100,13 +103,81 @@ fn prefix<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<String> {
 
 fn url<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<String> {
     let text = reader.string(value, NEEDED)?;
-    let host = SCHEMES.iter().find_map(|scheme| text.strip_prefix(scheme));
-    let is_url = host.is_some_and(|host| !host.is_empty() && !host.starts_with('/'));
-    if !is_url || text.chars().any(|c| c.is_control() || c.is_whitespace()) {
+    let nodes = match (text.strip_prefix(SINGLE), text.strip_prefix(CLUSTER)) {
+        (Some(node), _) => vec![node],
+        (None, Some(nodes)) => nodes.split(',').collect(),
+        (None, None) => Vec::new(),
+    };
+    let starts_with_host =
+        nodes.first().is_some_and(|node| !node.is_empty() && !node.starts_with('/'));
+    if !starts_with_host || text.chars().any(|c| c.is_control() || c.is_whitespace()) {
         reader.error_in(value, format!("expected {NEEDED}"));
         return None;
     }
+    let mut at = text.len() - nodes.iter().map(|node| node.len() + 1).sum::<usize>() + 1;
+    for node in nodes {
+        if let Err((within, why)) = check_node(node) {
+            reader.error_within(value, at + within.start..at + within.end, why.to_owned());
+            return None;
+        }
+        at += node.len() + 1;
+    }
     Some(text.to_owned())
+}
+
+/// Checks what follows the scheme: `user:password@host:port/database`. An error has the bytes that it is about.
+fn check_node(node: &str) -> Result<(), (Range<usize>, &'static str)> {
+    let (authority, rest) = node.split_at(node.find(['/', '?', '#']).unwrap_or(node.len()));
+    let host_at = authority.rfind('@').map_or(0, |at| at + 1);
+    let (host, port) = host_and_port(&authority[host_at..]);
+    let port_at = host_at + host.len();
+    if !is_host(host) {
+        let why =
+            "a host is needed here, as in \"redis://10.0.0.5:6379\" or \"redis://[2001:db8::5]\"";
+        return Err((host_at..port_at, why));
+    }
+    if !is_port(port) {
+        let why =
+            "after the host, a port from 0 to 65535 is needed, as in \"redis://10.0.0.5:6379\"";
+        return Err((port_at..authority.len(), why));
+    }
+    if !is_database(rest) {
+        let why = "after the host, the number of a database is needed, as in \"redis://cache/2\"";
+        return Err((authority.len()..node.len(), why));
+    }
+    Ok(())
+}
+
+/// The port with the colon before it.
+fn host_and_port(address: &str) -> (&str, &str) {
+    let host_ends = match address.starts_with('[') {
+        true => address.find(']').map(|at| at + 1),
+        false => address.find(':'),
+    };
+    address.split_at(host_ends.unwrap_or(address.len()))
+}
+
+/// A name, or an address other than the unspecified one. An IPv6 address is in brackets.
+fn is_host(host: &str) -> bool {
+    if let Some(rest) = host.strip_prefix('[') {
+        let address = rest.strip_suffix(']').and_then(|address| address.parse().ok());
+        return address.is_some_and(|address: Ipv6Addr| !address.is_unspecified());
+    }
+    !host.is_empty() && !host.contains(['<', '>', '[', ']', '\\', '^', '|']) && host != "0.0.0.0"
+}
+
+/// `:6379`; a server without a port has the usual one.
+fn is_port(text: &str) -> bool {
+    let Some(port) = text.strip_prefix(':') else { return text.is_empty() };
+    port.bytes().all(|byte| byte.is_ascii_digit())
+        && (port.is_empty() || port.parse::<u16>().is_ok())
+}
+
+/// `/2`, perhaps with a query.
+fn is_database(text: &str) -> bool {
+    let path = &text[..text.find(['?', '#']).unwrap_or(text.len())];
+    let number = path.trim_matches('/');
+    number.is_empty() || number.parse::<i64>().is_ok()
 }
 
 /// Reports what a rule with a store cannot have.

@@ -136,3 +136,19 @@ fn rules_share_connections_if_server_deadline_and_prefix_are_equal() {
         assert!(store(other).shares_connections_with(store(other)), "{other}");
     }
 }
+
+#[test]
+fn every_form_of_a_url_that_a_client_reads_is_accepted() {
+    for url in [
+        "redis://cache",
+        "redis://cache:",
+        "redis://cache:6379/",
+        "redis://me:p:w@cache:6379/2?protocol=resp3",
+        "redis://[2001:db8::5]:6379",
+        "redis://10.0.0.5",
+        "redis+cluster://a:6379,b:6379,[::1]",
+    ] {
+        let text = format!("rule = [{{ name = \"a\", limits = \"1/s\", store = \"{url}\" }}]");
+        assert_eq!(rules(&text).rules()[0].store().expect(url).url(), url);
+    }
+}
