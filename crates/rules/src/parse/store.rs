@@ -4,6 +4,7 @@ use std::net::Ipv6Addr;
 use std::ops::Range;
 use std::time::Duration;
 
+use tollgate::AnyAlgorithm;
 use toml::de::{DeTable, DeValue};
 
 use super::fields::{Reader, Value, quoted_list};
@@ -25,6 +26,8 @@ const NODES_MAX: u64 = 1_000_000;
 const DEADLINES: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(60);
 const PREFIX_BYTES_MAX: usize = 64;
+/// The most cells of a sliding log on a server, which is `Algorithm::MAX_LOG_LIMIT` of `tollgate-redis`.
+const LOG_CELLS_MAX: u64 = 10_000;
 const SINGLE: &str = "redis://";
 const CLUSTER: &str = "redis+cluster://";
 const NEEDED: &str = "a server such as \"redis://10.0.0.5:6379\"";
@@ -194,6 +197,13 @@ pub(super) fn check<'s>(
                 ALGORITHMS.iter().filter(|known| known.in_stores).map(|known| known.name).collect();
             let (by, names) = (by.name, quoted_list(&names));
             reader.error(store.span(), format!("a store cannot count by \"{by}\": write {names}"));
+        }
+        if matches!(by.algorithm, AnyAlgorithm::SlidingLog(_))
+            && limit.quota.limit() > LOG_CELLS_MAX
+        {
+            let message = "a store keeps a \"sliding-log\" of 10,000 cells at most: lower the limit, or write \
+                           \"sliding-counter\"";
+            reader.error(store.span(), message.to_owned());
         }
     }
     for (key, why) in [

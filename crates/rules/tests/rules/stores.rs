@@ -152,3 +152,17 @@ fn every_form_of_a_url_that_a_client_reads_is_accepted() {
         assert_eq!(rules(&text).rules()[0].store().expect(url).url(), url);
     }
 }
+
+#[test]
+fn a_store_keeps_a_log_of_ten_thousand_cells_at_most() {
+    let parsed = |limit: &str| {
+        let text = format!(
+            "rule = [{{ name = \"a\", algorithm = \"sliding-log\", limits = \"{limit}\", store = \"redis://a\" }}]"
+        );
+        Rules::parse("r.toml", &text)
+    };
+    assert!(parsed("10000/min").is_ok());
+    let error = parsed("10001/min").expect_err("it is too long");
+    let said = error.to_string();
+    assert!(said.contains("a \"sliding-log\" of 10,000 cells at most: lower the limit"), "{said}");
+}
