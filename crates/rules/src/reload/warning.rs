@@ -33,7 +33,8 @@ pub enum ReloadWarning {
     StartsAfresh {
         /// The rule's name.
         rule: String,
-        /// The limit's name; `None` for all limits of the rule and its bans.
+        /// The limit's name, or the key of the file: `"plan"` for all plans, `"concurrency"`, or `"bytes"`. `None`
+        /// for all limits of the rule and its bans.
         limit: Option<String>,
         /// The change.
         why: String,
@@ -89,7 +90,7 @@ impl ReloadWarning {
 
     pub(super) fn plans_too_far(rule: &Rule) -> Self {
         let why = "the limiter of the old plans cannot keep the new ones".to_owned();
-        Self::StartsAfresh { rule: rule.name.clone(), limit: None, why }
+        Self::StartsAfresh { rule: rule.name.clone(), limit: Some("plan".to_owned()), why }
     }
 
     pub(super) fn too_far(rule: &Rule, before: Quota, limit: &RuleLimit) -> Self {

@@ -167,7 +167,9 @@ fn keys_keep_their_state_when_plans_change() {
     let afresh = "rule \"a\": all limits and bans start afresh, since ";
     assert_eq!(
         warnings,
-        [format!("{afresh}the limiter of the old plans cannot keep the new ones")]
+        [
+            "rule \"a\", limit \"plan\" starts afresh, since the limiter of the old plans cannot keep the new ones"
+        ]
     );
     assert_eq!((summary.new, summary.dropped, of("b", "")), (1, 1, 4));
     write(r#"limits = "7/h""#);
