@@ -165,7 +165,7 @@ fn activate<C: Clock>(
     if before.is_some_and(|before| before.ban.is_some() && before.rule.penalty != rule.penalty) {
         warnings.push(ReloadWarning::BansLifted { rule: rule.name.clone() });
     }
-    let (bandwidth, is_kept) = bandwidth(&rule, before, home)?;
+    let (bandwidth, is_kept) = bandwidth(&rule, before, home, &mut warnings)?;
     kept += usize::from(is_kept);
     let active = ActiveRule { rule, buckets, in_flight, bandwidth, ban, admitted };
     Ok(Activated { active, kept, changes, new_plans, warnings })
@@ -373,12 +373,16 @@ fn bandwidth<C: Clock>(
     rule: &Rule,
     before: Option<&ActiveRule<C>>,
     home: &Home<C>,
+    warnings: &mut Vec<ReloadWarning>,
 ) -> Result<(Option<Bandwidth<C>>, bool), RulesBuildError> {
     let Some(rate) = rule.bytes else { return Ok((None, false)) };
     if let Some(before) = before
         && before.rule.bytes == Some(rate)
     {
         return Ok((before.bandwidth.clone(), true));
+    }
+    if before.is_some_and(|before| before.rule.bytes.is_some()) {
+        warnings.push(ReloadWarning::bytes_changed(rule));
     }
     let place = home.place(rule, Block::Bytes(rate));
     let built = Bandwidth::build(rate, rule.capacity, rule.on_full, &place);

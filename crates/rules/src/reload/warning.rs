@@ -88,6 +88,11 @@ impl ReloadWarning {
         Self::StartsAfresh { rule: rule.name.clone(), limit, why }
     }
 
+    pub(super) fn bytes_changed(rule: &Rule) -> Self {
+        let (limit, why) = (Some("bytes".to_owned()), "its rate changed".to_owned());
+        Self::StartsAfresh { rule: rule.name.clone(), limit, why }
+    }
+
     pub(super) fn plans_too_far(rule: &Rule) -> Self {
         let why = "the limiter of the old plans cannot keep the new ones".to_owned();
         Self::StartsAfresh { rule: rule.name.clone(), limit: Some("plan".to_owned()), why }

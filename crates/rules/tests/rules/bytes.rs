@@ -67,6 +67,8 @@ fn the_bytes_of_a_key_stay_spent_over_a_reload_unless_the_rate_changes() {
     write("bytes = \"2kB/min\"");
     let summary = file.poll().expect("no mistakes").expect("a change");
     assert_eq!((summary.kept, summary.new, summary.dropped), (0, 1, 1));
+    let warnings: Vec<String> = summary.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(warnings, ["rule \"a\", limit \"bytes\" starts afresh, since its rate changed"]);
     assert!(spend(2_000));
     std::fs::remove_file(&path).expect("the file");
 }
