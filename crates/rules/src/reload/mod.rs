@@ -153,10 +153,8 @@ fn activate<C: Clock>(
             ActiveRule { rule, buckets, in_flight: None, bandwidth: None, ban: None, admitted };
         return Ok(Activated { active, kept: 0, changes: Vec::new(), new_plans: 0, warnings });
     }
-    let Buckets { buckets, mut kept, changes, new_plans } = match rule.plan {
-        Some(_) => plan_buckets(&rule, before, home, &mut warnings)?,
-        None => buckets(&rule, before, home, &mut warnings)?,
-    };
+    let Buckets { buckets, mut kept, changes, new_plans } =
+        quota_buckets(&rule, before, home, &mut warnings)?;
     let in_flight = in_flight(&rule, before, home)?;
     kept += usize::from(in_flight.is_kept);
     warnings.extend(in_flight.warning);
@@ -178,6 +176,23 @@ struct Buckets<C: Clock> {
     changes: Vec<Change>,
     /// Limiters whose plans changed and whose keys keep their state.
     new_plans: usize,
+}
+
+/// The limiters of the rule's plans, or of its limits. From the one to the other, no limit keeps its state.
+fn quota_buckets<C: Clock>(
+    rule: &Rule,
+    before: Option<&ActiveRule<C>>,
+    home: &Home<C>,
+    warnings: &mut Vec<ReloadWarning>,
+) -> Result<Buckets<C>, RulesBuildError> {
+    let same_kind = before.filter(|its| its.rule.plan.is_some() == rule.plan.is_some());
+    if same_kind.is_none() && before.is_some_and(|its| !its.buckets.is_empty()) {
+        warnings.extend(ReloadWarning::plan_in_place_of_limits(rule));
+    }
+    match rule.plan {
+        Some(_) => plan_buckets(rule, same_kind, home, warnings),
+        None => buckets(rule, same_kind, home, warnings),
+    }
 }
 
 /// The limiter of all plans. Keys keep their state if it can keep the new plans.
@@ -328,7 +343,6 @@ fn changed_keys(before: &Rule, rule: &Rule) -> Option<&'static str> {
     let checks = [
         (before.store.is_some() != rule.store.is_some(), "store"),
         (before.key != rule.key, "key"),
-        (before.plan.is_some() != rule.plan.is_some(), "plan"),
         (before.capacity != rule.capacity, "capacity"),
         (before.on_full != rule.on_full, "on_full"),
     ];

@@ -98,6 +98,19 @@ impl ReloadWarning {
         Self::StartsAfresh { rule: rule.name.clone(), limit: Some("plan".to_owned()), why }
     }
 
+    /// The rule had limits and has a plan now, or the reverse: a warning for the plan, or for each limit.
+    pub(super) fn plan_in_place_of_limits(rule: &Rule) -> Vec<Self> {
+        let afresh = |limit: &str, before: &str| {
+            let (limit, why) =
+                (Some(limit.to_owned()), format!("the rule had \"{before}\" before"));
+            Self::StartsAfresh { rule: rule.name.clone(), limit, why }
+        };
+        match rule.plan {
+            Some(_) => vec![afresh("plan", "limits")],
+            None => rule.limits.iter().map(|limit| afresh(&limit.name, "plan")).collect(),
+        }
+    }
+
     pub(super) fn too_far(rule: &Rule, before: Quota, limit: &RuleLimit) -> Self {
         let why = format!("{} is too far from {before} to go on from it", limit.quota);
         Self::StartsAfresh { rule: rule.name.clone(), limit: Some(limit.name.clone()), why }

@@ -199,3 +199,45 @@ fn requests_in_flight_stay_counted_over_a_reload() {
     drop(last);
     std::fs::remove_file(&path).expect("the file");
 }
+
+#[test]
+fn requests_stay_in_flight_and_bans_stay_when_limits_become_a_plan() {
+    let file = format!("tollgate-flight-plan-{}.toml", std::process::id());
+    let path = std::env::temp_dir().join(file);
+    let write = |limits: &str| {
+        let text = format!(
+            "rule = [
+                {{ name = \"a\", match = {{ path = \"/a\" }}, key = \"none\", concurrency = 2, {limits} }},
+                {{ name = \"b\", match = {{ path = \"/b\" }}, key = \"none\", penalty = \"1 h\", {limits} }},
+            ]"
+        );
+        std::fs::write(&path, text).expect("a file");
+    };
+    let plan = "plan = { by = \"header:x-plan\", gold = \"9/h\", default = \"5/h\" }";
+    write("limits = \"5/h\"");
+    let mut file = RulesFile::open(&path).expect("rules");
+    let live = file.live();
+    let enter = |path| {
+        let rules = live.load();
+        let mut decision = rules.decide(&Request { path, ..Request::default() });
+        decision.is_admitted().then(|| decision.take_held())
+    };
+    let held = enter("/a").expect("one of two");
+    assert_eq!((0..9).filter(|_| enter("/b").is_some()).count(), 5, "then it is banned");
+    for (limits, afresh) in [
+        (plan, "limit \"plan\" starts afresh, since the rule had \"limits\" before"),
+        ("limits = \"5/h\"", "limit \"5/h\" starts afresh, since the rule had \"plan\" before"),
+    ] {
+        write(limits);
+        let summary = file.poll().expect("no mistakes").expect("a change");
+        let warnings: Vec<String> = summary.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(warnings, ["a", "b"].map(|rule| format!("rule \"{rule}\", {afresh}")));
+        assert_eq!((summary.kept, summary.new, summary.dropped), (1, 2, 2));
+        let other = enter("/a").expect("two of two");
+        assert!(enter("/a").is_none(), "the first is still in flight");
+        assert!(enter("/b").is_none(), "the ban stays");
+        drop(other);
+    }
+    drop(held);
+    std::fs::remove_file(&path).expect("the file");
+}
