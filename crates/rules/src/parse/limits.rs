@@ -214,6 +214,11 @@ pub(super) fn span<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Dur
     const NEEDED: &str = "a span of time such as \"30 s\", \"10 min\" or \"1 day\"";
     const BEFORE: &str = "1 per ";
     let text = reader.string(value, NEEDED)?;
+    // A quota may have a unit alone, as in "1 per s".
+    if !text.trim_start().starts_with(|first: char| first.is_ascii_digit()) {
+        reader.error_in(value, format!("expected {NEEDED}"));
+        return None;
+    }
     match format!("{BEFORE}{text}").parse::<tollgate::Quota>() {
         Ok(quota) if !text.to_ascii_lowercase().contains("burst") => Some(quota.period()),
         Err(QuotaError::Range {
