@@ -175,6 +175,26 @@ fn decisions_do_not_overwrite_the_log() {
     assert_eq!(std::fs::read_to_string(log).unwrap(), line(1));
 }
 
+#[cfg(unix)]
+#[test]
+fn output_does_not_overwrite_the_log_on_standard_input() {
+    let log = scratch("kept-stdin.log", line(1).as_bytes());
+    for option in ["--decisions", "--html"] {
+        let input = std::fs::File::open(&log).unwrap();
+        let ran = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+            .arg("replay")
+            .args(RULE)
+            .args([option, &log])
+            .stdin(input)
+            .output()
+            .unwrap();
+        let err = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(2), "{err}");
+        assert!(err.contains("would overwrite a log to be read"), "{err}");
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), line(1));
+    }
+}
+
 #[test]
 fn a_single_limiter_has_its_counts_at_the_top_level_too() {
     let report = json_with(&RULE, line(1).as_bytes());

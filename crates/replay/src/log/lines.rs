@@ -50,9 +50,9 @@ impl Input {
         Ok(metadata.len())
     }
 
-    /// Whether both names lead to the same file.
+    /// Whether the log is the file of this name.
     pub(crate) fn is_file(&self, other: &str) -> bool {
-        let Self::File(name) = self else { return false };
+        let Self::File(name) = self else { return is_stdin(other) };
         match (std::fs::canonicalize(name), std::fs::canonicalize(other)) {
             (Ok(this), Ok(other)) => this == other,
             _ => false,
@@ -69,6 +69,28 @@ impl Input {
         };
         Lines::new(watch(raw)).with_context(|| format!("cannot read {}", self.name()))
     }
+}
+
+/// Whether standard input is read from the file of this name.
+#[cfg(unix)]
+fn is_stdin(name: &str) -> bool {
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::MetadataExt;
+
+    let stdin = io::stdin().as_fd().try_clone_to_owned();
+    let stdin = stdin.and_then(|stdin| File::from(stdin).metadata());
+    match (stdin, std::fs::metadata(name)) {
+        (Ok(stdin), Ok(other)) => {
+            stdin.is_file() && (stdin.dev(), stdin.ino()) == (other.dev(), other.ino())
+        }
+        _ => false,
+    }
+}
+
+/// Whether standard input is read from the file of this name: unknown here.
+#[cfg(not(unix))]
+fn is_stdin(_: &str) -> bool {
+    false
 }
 
 /// One line, or a mark that it was too long to keep.
