@@ -1,5 +1,7 @@
 //! The options of a replay, and the plan that follows from them.
 
+use std::path::Path;
+
 use tollgate::{OnFull, Quota};
 use tollgate_rules::Rules;
 
@@ -204,7 +206,27 @@ fn overwrites_nothing(options: &ReplayOptions, inputs: &[Input]) -> Result<(), S
             return Err(format!("{option} {file} would overwrite a file to be read"));
         }
     }
-    Ok(())
+    match (&options.decisions, &options.html) {
+        (Some(decisions), Some(html)) if is_same_output(decisions, html) => {
+            Err(format!("--html {html} would overwrite the file of --decisions"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether both names lead to the same file, which may not exist yet. A device can be written twice.
+fn is_same_output(one: &str, other: &str) -> bool {
+    let resolved = |name: &str| {
+        std::fs::canonicalize(name).ok().or_else(|| {
+            let path = Path::new(name);
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let folder = std::fs::canonicalize(parent.unwrap_or(Path::new(".")));
+            Some(folder.ok()?.join(path.file_name()?))
+        })
+    };
+    let is_device = std::fs::metadata(one).is_ok_and(|metadata| !metadata.is_file());
+    let resolved = resolved(one).zip(resolved(other));
+    !is_device && resolved.is_some_and(|(one, other)| one == other)
 }
 
 fn limiter_options(options: &ReplayOptions) -> Result<Options, String> {

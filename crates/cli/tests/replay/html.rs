@@ -225,3 +225,20 @@ fn the_page_does_not_overwrite_an_input() {
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("cannot write /no/such/place.html"), "{}", ran.err);
 }
+
+#[test]
+fn the_page_does_not_overwrite_the_decisions() {
+    let log = scratch("twice.log", b"h - - [01/Aug/1995:06:00:00 +0000] \"GET /\" 200 1\n");
+    let out = scratch("twice.out", b"");
+    let folder = std::path::Path::new(&out).parent().unwrap().to_str().unwrap();
+    let (new, again) = (format!("{folder}/twice.new"), format!("{folder}/./twice.new"));
+    let _ = std::fs::remove_file(&new);
+    for (decisions, html) in [(&out, &out), (&new, &again)] {
+        let ran = replay(&["--rule", "1/s", "--decisions", decisions, "--html", html, &log]);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.err.contains("would overwrite the file of --decisions"), "{}", ran.err);
+    }
+    assert!(!std::fs::exists(&new).unwrap());
+    let ran = replay(&["--rule", "1/s", "--decisions", &out, "--html", &new, &log]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+}
