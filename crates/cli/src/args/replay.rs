@@ -53,7 +53,8 @@ Input:
   the order given, so name the oldest first. A line that cannot be read is counted and skipped; the
   report shows the first five. If a file ends early (a truncated gzip, for example), the report covers
   the part that was read and is marked as incomplete, and the exit code is 2. The path of a request
-  excludes its query string.
+  excludes its query string, and the scheme and host of a target such as http://a/login. That host
+  counts if the log records no other.
 
 Exit code:
   0  the report is complete

@@ -184,6 +184,28 @@ fn queries_and_addresses_are_matched_as_far_as_the_log_records_them() {
 }
 
 #[test]
+fn an_absolute_target_is_read_as_path_and_host() {
+    let rules = r#"rule = [
+        { name = "path", match = { path = "/login" }, limits = "1/h" },
+        { name = "host", match = { host = "a.example" }, limits = "9/h" },
+    ]"#;
+    let file = scratch("absolute.toml", rules.as_bytes());
+    let targets =
+        ["/login", "http://a.example/login", "http://b.example/login?x", "http://a.example:80"];
+    let line = |target| {
+        format!("192.0.2.7 - - [01/Aug/1995:06:00:00 +0000] \"GET {target} HTTP/1.1\" 200 1\n")
+    };
+    let log: String = targets.into_iter().map(line).collect();
+    let report = json_with(&["--rules", &file], log.as_bytes());
+    assert_eq!((figure(&report, 0, "requests"), figure(&report, 0, "denied")), (3, 2));
+    assert_eq!((figure(&report, 1, "requests"), figure(&report, 1, "not_in_log")), (2, 1));
+    let log =
+        r#"{"time":1,"ip":"192.0.2.7","method":"GET","host":"a.example","url":"http://b/login"}"#;
+    let report = json_with(&["--rules", &file], log.as_bytes());
+    assert_eq!([0, 1].map(|rule| figure(&report, rule, "requests")), [1, 1]);
+}
+
+#[test]
 fn first_rule_shadow_and_bans_work_as_in_the_proxy() {
     let log: String = (0..20)
         .map(|second| {

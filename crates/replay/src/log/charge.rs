@@ -204,6 +204,10 @@ mod tests {
             Ok(Stamp { unix_nanos: 7, offset_secs: 0 })
         }
 
+        fn target(&self) -> Option<Cow<'_, str>> {
+            Some("/a".into())
+        }
+
         fn text(&self, field: &Field) -> Option<Cow<'_, str>> {
             match field {
                 Field::Ip => Some("1.2.3.4".into()),

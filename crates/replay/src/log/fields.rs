@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 
 /// A time as the log wrote it, with the offset from UTC that it was written with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +87,9 @@ pub(crate) trait Fields {
     /// The time of the request.
     fn stamp(&self) -> Result<Stamp, Malformed>;
 
+    /// The target of the request as the line records it, perhaps without its query.
+    fn target(&self) -> Option<Cow<'_, str>>;
+
     /// The field's text, or `None` if the line has no such field.
     fn text(&self, field: &Field) -> Option<Cow<'_, str>>;
 
@@ -144,16 +148,31 @@ pub(super) fn query_of<'t>(name: &str, target: Cow<'t, str>) -> Header<'t> {
     }
 }
 
-/// A request target without its query string.
-pub(super) fn without_query(target: Cow<'_, str>) -> Cow<'_, str> {
-    match (target.find('?'), target) {
-        (Some(at), Cow::Borrowed(text)) => Cow::Borrowed(&text[..at]),
-        (Some(at), Cow::Owned(mut text)) => {
-            text.truncate(at);
+/// The path of a request target, without its query and without the `scheme://authority` of an absolute target.
+pub(super) fn path_of(target: Cow<'_, str>) -> Cow<'_, str> {
+    let begin = authority_of(&target).map_or(0, |authority| authority.end);
+    let end = target.find('?').unwrap_or(target.len());
+    if begin > 0 && begin == end {
+        return Cow::Borrowed("/");
+    }
+    match target {
+        Cow::Borrowed(text) => Cow::Borrowed(&text[begin..end]),
+        Cow::Owned(mut text) => {
+            text.truncate(end);
+            text.drain(..begin);
             Cow::Owned(text)
         }
-        (None, whole) => whole,
     }
+}
+
+/// The bytes of the authority in an absolute target such as `http://a.example:80/login`.
+pub(crate) fn authority_of(target: &str) -> Option<Range<usize>> {
+    let (scheme, rest) = target.split_once("://")?;
+    let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    let begin = target.len() - rest.len();
+    let length = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    (is_scheme && length > 0).then_some(begin..begin + length)
 }
 
 #[cfg(test)]
@@ -170,8 +189,27 @@ mod tests {
 
     #[test]
     fn the_path_excludes_the_query_string() {
-        assert_eq!(without_query(Cow::Borrowed("/a?b=1")), "/a");
-        assert_eq!(without_query(Cow::Owned("/a?b?c".to_owned())), "/a");
-        assert_eq!(without_query(Cow::Borrowed("/a")), "/a");
+        assert_eq!(path_of(Cow::Borrowed("/a?b=1")), "/a");
+        assert_eq!(path_of(Cow::Owned("/a?b?c".to_owned())), "/a");
+        assert_eq!(path_of(Cow::Borrowed("/a")), "/a");
+    }
+
+    #[test]
+    fn the_path_of_an_absolute_target_excludes_scheme_and_authority() {
+        for (target, authority, path) in [
+            ("http://a.example/login?next=http://b/c", Some("a.example"), "/login"),
+            ("HTTPS://a:80", Some("a:80"), "/"),
+            ("http://a?b", Some("a"), "/"),
+            ("/to/http://a/login", None, "/to/http://a/login"),
+            ("http:///login", None, "http:///login"),
+            ("://a/b", None, "://a/b"),
+            ("a:443", None, "a:443"),
+            ("*", None, "*"),
+            ("", None, ""),
+        ] {
+            assert_eq!(authority_of(target).map(|its| &target[its]), authority, "{target}");
+            assert_eq!(path_of(Cow::Borrowed(target)), path, "{target}");
+            assert_eq!(path_of(Cow::Owned(target.to_owned())), path, "{target}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use tollgate_rules::RequestView;
 
-use crate::log::fields::{Field, Fields, Header};
+use crate::log::fields::{Field, Fields, Header, authority_of};
 
 /// The parts of a request that rules match, taken from its line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl LoggedRequest {
             method: text(Field::Method),
             path: text(Field::Path),
             query: fields.query().into(),
-            host: fields.header("host").into(),
+            host: host_of(fields),
             client: text(Field::Ip).map_or(Client::NotInLog, Client::from_text),
             headers: headers.iter().map(|name| fields.header(name).into()).collect(),
         }
@@ -58,6 +58,19 @@ impl LoggedRequest {
     /// Whether the log has a name instead of the client's address.
     pub(crate) fn has_client_name(&self) -> bool {
         matches!(self.client, Client::Name(_))
+    }
+}
+
+/// The host that the line records, or else the authority of an absolute target.
+fn host_of(fields: &impl Fields) -> LoggedHeader {
+    let logged = fields.header("host");
+    if let Header::Value(_) = logged {
+        return logged.into();
+    }
+    let target = fields.target().unwrap_or_default();
+    match authority_of(&target) {
+        Some(authority) => Header::written(Cow::Borrowed(&target[authority])).into(),
+        None => logged.into(),
     }
 }
 

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use super::time;
-use crate::log::fields::{Field, Fields, Header, Malformed, Stamp, query_of, without_query};
+use crate::log::fields::{Field, Fields, Header, Malformed, Stamp, path_of, query_of};
 
 /// One line, split into its parts. `-` marks a part that the server does not know.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -115,13 +115,18 @@ impl Fields for Clf<'_> {
         time::clf(self.time)
     }
 
+    fn target(&self) -> Option<Cow<'_, str>> {
+        let (_, target, _) = self.request_parts();
+        Some(Cow::Borrowed(target))
+    }
+
     fn text(&self, field: &Field) -> Option<Cow<'_, str>> {
         let (method, target, protocol) = self.request_parts();
         let text = match field {
             Field::Ip => self.host,
             Field::User => self.user,
             Field::Method => method,
-            Field::Path => return Some(without_query(Cow::Borrowed(target))),
+            Field::Path => return self.target().map(path_of),
             Field::Bytes if self.bytes == UNKNOWN => "0",
             Field::Bytes => self.bytes,
             Field::Named(name) => match name.as_str() {
@@ -152,8 +157,7 @@ impl Fields for Clf<'_> {
     }
 
     fn query(&self) -> Header<'_> {
-        let (_, target, _) = self.request_parts();
-        query_of("target", Cow::Borrowed(target))
+        self.target().map_or(Header::NotInLog, |target| query_of("target", target))
     }
 }
 

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 
 use super::{TIME_NAMES, time};
 use crate::log::fields::{
-    Field, Fields, Header as LoggedHeader, Malformed, QUERY_NAMES, Stamp, header_names, query_of,
-    without_query,
+    Field, Fields, Header as LoggedHeader, Malformed, QUERY_NAMES, Stamp, header_names, path_of,
+    query_of,
 };
 
 /// The columns of one file.
@@ -97,9 +97,15 @@ impl Fields for Row<'_> {
         time::parse(&self.values[self.header.time])
     }
 
+    fn target(&self) -> Option<Cow<'_, str>> {
+        Some(Cow::Borrowed(self.values[self.header.column(&Field::Path)?].as_ref()))
+    }
+
     fn text(&self, field: &Field) -> Option<Cow<'_, str>> {
-        let value = Cow::Borrowed(self.values[self.header.column(field)?].as_ref());
-        Some(if *field == Field::Path { without_query(value) } else { value })
+        match field {
+            Field::Path => self.target().map(path_of),
+            _ => Some(Cow::Borrowed(self.values[self.header.column(field)?].as_ref())),
+        }
     }
 
     fn header(&self, name: &str) -> LoggedHeader<'_> {

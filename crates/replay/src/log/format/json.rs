@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{TIME_NAMES, time};
 use crate::log::fields::{
-    Field, Fields, Header, Malformed, QUERY_NAMES, Stamp, header_names, query_of, without_query,
+    Field, Fields, Header, Malformed, QUERY_NAMES, Stamp, header_names, path_of, query_of,
 };
 
 /// The object of one line, and the name of its time if the caller gave one.
@@ -83,10 +83,14 @@ impl Fields for Json<'_> {
         )
     }
 
+    fn target(&self) -> Option<Cow<'_, str>> {
+        scalar(self.first_of(Field::Path.usual_names())?)
+    }
+
     fn text(&self, field: &Field) -> Option<Cow<'_, str>> {
         match field {
             Field::Named(name) => scalar(self.member(name)?),
-            Field::Path => scalar(self.first_of(field.usual_names())?).map(without_query),
+            Field::Path => self.target().map(path_of),
             _ => scalar(self.first_of(field.usual_names())?),
         }
     }
