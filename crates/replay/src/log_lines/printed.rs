@@ -120,26 +120,38 @@ impl Seen {
         };
         let ip = says(&self.ip, &[' ']).filter(|ip| !ip.is_empty())?;
         let user = says(&self.user, &[' ']).filter(|user| !user.starts_with('['))?;
-        let (method, path) = (says(&self.method, &[' '])?, says(&self.path, &[])?);
-        let query = self.query()?.map(|query| format!("?{query}"));
-        let query = query.map_or(Some(String::new()), |query| says(&Some(query), &[]))?;
+        let (method, path) = (says(&self.method, &[' '])?, escaped_clf(self.path.as_ref()?));
+        let query = self.query()?.map(|query| escaped_clf(&format!("?{query}")));
+        let query = query.unwrap_or_default();
         let time = clf_time(self.stamp)?;
         let common = format!(
             "{ip} - {user} [{time}] \"{method} {path}{query} HTTP/1.1\" 200 {}",
             self.bytes?
         );
         let text = |value: &Option<String>| match value {
-            Some(_) => says(value, &['\\']),
-            None => Some("-".to_owned()),
+            Some(text) => escaped_clf(text),
+            None => "-".to_owned(),
         };
         match self.headers().as_slice() {
             [] => Some(common),
             [("user-agent", agent), ("referer", referer)] => {
-                Some(format!("{common} \"{}\" \"{}\"", text(referer)?, text(agent)?))
+                Some(format!("{common} \"{}\" \"{}\"", text(referer), text(agent)))
             }
             _ => None,
         }
     }
+}
+
+/// The text as nginx writes it.
+fn escaped_clf(text: &str) -> String {
+    let mut escaped = String::new();
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' | '\0'..' ' => escaped.push_str(&format!("\\x{:02X}", u32::from(letter))),
+            letter => escaped.push(letter),
+        }
+    }
+    escaped
 }
 
 fn quoted_json(text: &str) -> String {

@@ -96,8 +96,43 @@ fn quoted(text: &str) -> Option<(&str, &str)> {
     Some((&inside[..end], &inside[end + 1..]))
 }
 
+/// The text before nginx or Apache escaped it: `\xHH`, and Apache's `\"`, `\\`, `\n` and the like. A backslash before
+/// anything else stays. Bytes that are not UTF-8 are replaced.
+fn unescaped(text: &str) -> Cow<'_, str> {
+    if !text.contains('\\') {
+        return Cow::Borrowed(text);
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let (byte, length) = escape(rest).unwrap_or((*first, 1));
+        bytes.push(byte);
+        rest = &after[length - 1..];
+    }
+    Cow::Owned(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The byte that the text begins with, if it is escaped, and the length of its escape.
+fn escape(text: &[u8]) -> Option<(u8, usize)> {
+    let [b'\\', kind, digits @ ..] = text else { return None };
+    let byte = match kind {
+        b'"' | b'\\' => *kind,
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'b' => 0x08,
+        b'v' => 0x0b,
+        b'x' => {
+            let digit = |at: usize| char::from(*digits.get(at)?).to_digit(16);
+            return Some((u8::try_from(digit(0)? * 16 + digit(1)?).ok()?, 4));
+        }
+        _ => return None,
+    };
+    Some((byte, 2))
+}
+
 impl<'l> Clf<'l> {
-    /// Method, target and protocol. A request without a protocol is HTTP/0.9. A single word (bytes
+    /// Method, target and protocol, with their escapes. A request without a protocol is HTTP/0.9. A single word (bytes
     /// that are not HTTP) is a target without a method.
     fn request_parts(&self) -> (&'l str, &'l str, &'l str) {
         let Some((method, rest)) = self.request.split_once(' ') else {
@@ -117,11 +152,11 @@ impl Fields for Clf<'_> {
 
     fn target(&self) -> Option<Cow<'_, str>> {
         let (_, target, _) = self.request_parts();
-        Some(Cow::Borrowed(target))
+        Some(unescaped(target))
     }
 
     fn text(&self, field: &Field) -> Option<Cow<'_, str>> {
-        let (method, target, protocol) = self.request_parts();
+        let (method, _, protocol) = self.request_parts();
         let text = match field {
             Field::Ip => self.host,
             Field::User => self.user,
@@ -136,12 +171,12 @@ impl Fields for Clf<'_> {
                 "time" => self.time,
                 "request" => self.request,
                 "method" => method,
-                "target" => target,
+                "target" => return self.target(),
                 "protocol" => protocol,
                 "status" => self.status,
                 "bytes" => self.bytes,
-                "referer" => self.referer,
-                "agent" => self.agent,
+                "referer" => return Some(unescaped(self.referer)),
+                "agent" => return Some(unescaped(self.agent)),
                 _ => return None,
             },
         };
@@ -150,8 +185,8 @@ impl Fields for Clf<'_> {
 
     fn header(&self, name: &str) -> Header<'_> {
         match name {
-            "referer" if self.is_combined => Header::written(Cow::Borrowed(self.referer)),
-            "user-agent" if self.is_combined => Header::written(Cow::Borrowed(self.agent)),
+            "referer" if self.is_combined => Header::written(unescaped(self.referer)),
+            "user-agent" if self.is_combined => Header::written(unescaped(self.agent)),
             _ => Header::NotInLog,
         }
     }
@@ -211,7 +246,7 @@ mod tests {
     fn a_combined_line_has_referer_and_agent() {
         let line = format!("{COMMON} \"http://b.example/\" \"Say \\\"hi\\\" 1.0\" \"more\" 17");
         assert_eq!(text(&line, &named("referer")), "http://b.example/");
-        assert_eq!(text(&line, &named("agent")), "Say \\\"hi\\\" 1.0");
+        assert_eq!(text(&line, &named("agent")), "Say \"hi\" 1.0");
     }
 
     #[test]
@@ -231,12 +266,36 @@ mod tests {
             |request: &str| format!("h - - [01/Aug/1995:06:00:00 +0000] \"{request}\" 400 -");
         assert_eq!(text(&line("GET /a b HTTP/1.0"), &Field::Path), "/a b");
         assert_eq!(text(&line("GET /plain"), &Field::Path), "/plain");
-        assert_eq!(text(&line("GET /\\\"q\\\" HTTP/1.0"), &Field::Path), "/\\\"q\\\"");
+        assert_eq!(text(&line("GET /\\\"q\\\" HTTP/1.0"), &Field::Path), "/\"q\"");
         assert_eq!(text(&line("GET /\"q\" HTTP/1.0"), &Field::Path), "/\"q\"");
-        assert_eq!(text(&line("\\x16\\x03"), &Field::Path), "\\x16\\x03");
+        assert_eq!(text(&line("\\x16\\x03"), &Field::Path), "\u{16}\u{3}");
         assert_eq!(text(&line("-"), &Field::Method), "-");
         assert_eq!(text(&line(""), &Field::Path), "");
         assert_eq!(text(&line("GET / HTTP/1.0"), &Field::Bytes), "0");
+    }
+
+    #[test]
+    fn escapes_of_nginx_and_apache_are_undone() {
+        for (written, meant) in [
+            ("/a", "/a"),
+            ("/\\x22q\\x22", "/\"q\""),
+            ("/\\xC3\\xA9\\xc3\\xa9", "/éé"),
+            ("/\\xff", "/\u{fffd}"),
+            ("/\\x5Cx41", "/\\x41"),
+            ("/\\\\x41", "/\\x41"),
+            ("a\\tb\\nc\\rd\\be\\vf", "a\tb\nc\rd\u{8}e\u{b}f"),
+            ("/\\q\\x4\\xg0é\\", "/\\q\\x4\\xg0é\\"),
+        ] {
+            assert_eq!(unescaped(written), meant, "{written}");
+        }
+        let line = "h - - [01/Aug/1995:06:00:00 +0000] \"GET /\\x22?q=\\x22 HTTP/1.1\" 200 1 \
+                    \"/\\xC3\\xA9\" \"\\\"x\\\"\"";
+        let line = parse(line).unwrap();
+        assert_eq!(line.text(&Field::Path).unwrap(), "/\"");
+        assert_eq!(line.text(&named("target")).unwrap(), "/\"?q=\"");
+        assert_eq!(line.query(), Header::Value("q=\"".into()));
+        assert_eq!(line.header("referer"), Header::Value("/é".into()));
+        assert_eq!(line.header("user-agent"), Header::Value("\"x\"".into()));
     }
 
     #[test]
