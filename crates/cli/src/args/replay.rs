@@ -40,6 +40,8 @@ Rules files:
   and user-agent; JSON lines and CSV have those that their fields name (http_x_user, x_user, or a
   member of headers). If a rule needs something that the log does not record, the request is decided
   without that rule; the report counts it as \"not in log\". --key names the keys that are counted.
+  As in the proxy, at most 128 requests of a key wait in a leaky-queue; how many wait of all keys
+  (--max-waiting of the proxy) is not bounded.
 
 Suggestions:
   For each key, the replay computes the exact burst that the key needs at a rate: the most that a

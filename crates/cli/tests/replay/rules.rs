@@ -206,6 +206,18 @@ fn an_absolute_target_is_read_as_path_and_host() {
 }
 
 #[test]
+fn as_many_requests_of_a_key_wait_as_in_the_proxy() {
+    let rules = r#"rule = [
+        { name = "queue", limits = "60/min burst 1000", algorithm = "leaky-queue" },
+    ]"#;
+    let file = scratch("queue.toml", rules.as_bytes());
+    let line = "192.0.2.7 - - [01/Aug/1995:06:00:00 +0000] \"GET / HTTP/1.1\" 200 1\n";
+    let report = json_with(&["--rules", &file], line.repeat(300).as_bytes());
+    // One is served at once, and 128 wait.
+    assert_eq!(figure(&report, 0, "denied"), 300 - 129);
+}
+
+#[test]
 fn first_rule_shadow_and_bans_work_as_in_the_proxy() {
     let log: String = (0..20)
         .map(|second| {

@@ -94,6 +94,29 @@ impl<C: Clock> RulesLimiter<C> {
         self.decide_with(request, (cells, None), Tried::All, include)
     }
 
+    /// [`decide_among`](Self::decide_among) for a request that may wait in a queue, as in
+    /// [`decide_queued`](Self::decide_queued).
+    ///
+    /// ```
+    /// # use tollgate_rules::{RulesLimiter, Request, Rules};
+    /// let text = r#"rule = [
+    ///     { name = "a", key = "none", algorithm = "leaky-queue", limits = "10/min burst 5" },
+    /// ]"#;
+    /// let gate = RulesLimiter::new(Rules::parse("rules.toml", text)?)?;
+    /// let decide = || gate.decide_queued_among(&Request::default(), 1, 2, |_, _| true);
+    /// assert_eq!((0..5).filter(|_| decide().is_admitted()).count(), 3); // two of them wait
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn decide_queued_among(
+        &self,
+        request: &impl RequestView,
+        cells: u64,
+        max_waiting: u64,
+        include: impl FnMut(usize, &Rule) -> bool,
+    ) -> RulesDecision<'_, C> {
+        self.decide_with(request, (cells, Some(max_waiting)), Tried::All, include)
+    }
+
     fn decide_with(
         &self,
         request: &impl RequestView,
