@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use anyhow::{Context, Result, bail};
 use http::Uri;
-use tollgate_rules::{Apply, Request, Rules, RulesLimiter};
+use tollgate_rules::{Apply, ReloadError, Request, Rules, RulesLimiter};
 
 use crate::args::CheckArgs;
 
@@ -13,14 +13,15 @@ use crate::args::CheckArgs;
 /// the file.
 pub(crate) fn explained(args: &CheckArgs) -> Result<Result<String, String>> {
     let file = &args.file;
-    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {file}"))?;
-    let rules = match Rules::parse(file, &text) {
+    let rules = match Rules::read(file) {
         Ok(rules) => rules,
-        Err(mistakes) => {
+        Err(ReloadError::Rules(mistakes)) => {
             let count = mistakes.errors().len() + mistakes.left_out();
             let summary = counted(count, "mistake", "mistakes");
             return Ok(Err(format!("{}\n{file}: {summary}\n", mistakes.with_source())));
         }
+        // Its text includes the cause, which an error with a source would repeat.
+        Err(unreadable) => bail!("{unreadable}"),
     };
     if let Some(request) = &args.explain {
         let described = DescribedRequest::parse(request, &args.headers)?;

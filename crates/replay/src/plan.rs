@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tollgate::{OnFull, Quota};
-use tollgate_rules::Rules;
+use tollgate_rules::{ReloadError, Rules};
 
 use crate::algorithm::{ALGORITHMS, Algorithm, Selection};
 use crate::contender::{Options, Setup};
@@ -253,11 +253,13 @@ fn limiter_options(options: &ReplayOptions) -> Result<Options, String> {
 
 /// Reads a rules file. The error lists every mistake in it.
 fn read_rules(file: &str) -> Result<Rules, String> {
-    let text = std::fs::read_to_string(file).map_err(|why| format!("cannot read {file}: {why}"))?;
-    Rules::parse(file, &text)
-        // A replay runs in one process, so limits in a store are enforced in memory.
-        .map(Rules::without_stores)
-        .map_err(|errors| format!("the rules file has mistakes\n{}", errors.with_source()))
+    // A replay runs in one process, so limits in a store are enforced in memory.
+    Rules::read(file).map(Rules::without_stores).map_err(|error| match error {
+        ReloadError::Rules(errors) => {
+            format!("the rules file has mistakes\n{}", errors.with_source())
+        }
+        unreadable => unreadable.to_string(),
+    })
 }
 
 /// Pairs each rule with each algorithm. With [`Selection::All`], an algorithm that cannot keep a

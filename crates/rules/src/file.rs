@@ -334,6 +334,27 @@ impl<C: Clock> RulesFile<C> {
     }
 }
 
+impl Rules {
+    /// Reads a file of at most a mebibyte and parses it, without building its limiters. The path is the name in
+    /// errors.
+    ///
+    /// # Errors
+    ///
+    /// [`ReloadError::Unreadable`] if the file cannot be read, and [`ReloadError::Rules`] if it has mistakes.
+    ///
+    /// ```
+    /// # use tollgate_rules::Rules;
+    /// let path = std::env::temp_dir().join("tollgate-rules-read.toml");
+    /// std::fs::write(&path, r#"rule = [{ name = "a", limits = "1/min" }]"#)?;
+    /// assert_eq!(Rules::read(&path)?.rules().len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, ReloadError> {
+        let path = path.as_ref();
+        Ok(Self::parse(&path.to_string_lossy(), &read(path)?)?)
+    }
+}
+
 fn read(path: &Path) -> Result<String, ReloadError> {
     let unreadable = |error| ReloadError::Unreadable { path: path.to_owned(), error };
     let file = File::open(path).map_err(unreadable)?;

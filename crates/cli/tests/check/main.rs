@@ -117,7 +117,24 @@ fn a_rule_that_no_request_reaches_is_warned_about() {
 fn a_missing_file_is_an_error() {
     let (code, out, err) = check("no/such/file.toml");
     assert_eq!((code, out.as_str()), (2, ""));
-    assert!(err.starts_with("tollgate: cannot read no/such/file.toml: "), "{err}");
+    assert!(err.starts_with("tollgate: no/such/file.toml cannot be read: "), "{err}");
+}
+
+#[test]
+fn a_file_of_more_than_a_mebibyte_is_an_error() {
+    let long = "#".repeat(1 << 20);
+    let file = scratch(
+        "over-a-mebibyte.toml",
+        &format!("{long}\nrule = [{{ name = \"a\", limits = \"1/s\" }}]"),
+    );
+    let (code, out, err) = check(&file);
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(
+        err.ends_with(
+            "over-a-mebibyte.toml cannot be read: it is longer than a mebibyte, which no rules file needs\n"
+        ),
+        "{err}"
+    );
 }
 
 #[test]

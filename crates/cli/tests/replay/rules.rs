@@ -265,12 +265,14 @@ fn first_rule_shadow_and_bans_work_as_in_the_proxy() {
 fn wrong_rules_and_wrong_options_are_errors() {
     let fine = scratch("fine.toml", b"rule = [{ name = \"a\", limits = \"1/s\" }]");
     let wrong = scratch("wrong.toml", b"[[rule]]\nname = \"a\"\nlimits = \"5/fortnight\"");
+    let long = scratch("long.toml", &[b'#'; (1 << 20) + 1]);
     for (words, why) in [
         (&["--rules", &fine, "--rule", "1/s"][..], "cannot be used with '--rule <RULE>'"),
         (&["--rules", &fine, "--compare"], "cannot be used with"),
         (&["--rules", &fine, "--verify"], "cannot be used with"),
         (&["--rules", &wrong], "wrong.toml:3:13"),
-        (&["--rules", "/no/such.toml"], "cannot read /no/such.toml"),
+        (&["--rules", &long], "long.toml cannot be read: it is longer than a mebibyte"),
+        (&["--rules", "/no/such.toml"], "/no/such.toml cannot be read"),
         (&[], "--rules <FILE>"),
     ] {
         let ran = replay(words);
