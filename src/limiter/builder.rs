@@ -278,8 +278,9 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     /// called.
     ///
     /// Each of up to 64 threads at a time counts on a cache line of its own (8 KB in all),
-    /// without a locked instruction; further threads share one. Cells that
-    /// [leases](crate::lease) take are counted; cells that they spend are not.
+    /// without a locked instruction; further threads share one. Requests that
+    /// a [lease](crate::lease) decides are not counted, nor is its taking of cells. Requests that are decided by
+    /// cells which [a thread has taken ahead](Self::lease_hot_keys) are.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};

@@ -37,7 +37,8 @@ macro_rules! with_utc_offset {
             /// as before, also through the hour that local time shows twice.
             ///
             /// A decision that is made at once, by another thread, may still use the old offset. A
-            /// snapshot does not have the new one: build the restored limiter with it.
+            /// snapshot does not have the new one: restore it into a limiter that is built as this one was, and
+            /// change the offset of that.
             ///
             /// # Errors
             ///

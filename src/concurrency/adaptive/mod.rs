@@ -53,7 +53,8 @@ pub use guard::{AdaptiveGuard, OwnedAdaptiveGuard};
 /// - The best limit. A controller moves by what it measures; a limit that is right for one upstream is
 ///   not found where latencies do not depend on the load.
 /// - Order: a denied request is not queued.
-/// - A window has at most 4,095 requests that succeed and 2,047 that fail. Further ones are left out.
+/// - A window has at most 4,095 requests that succeed and 2,047 that fail. Further ones are left out. A controller
+///   that measures the shortest latency anew ([`MinLatency`]) leaves out the requests that began before.
 /// - A thread that is stopped in the middle of a step holds up the next step. The limit stays meanwhile.
 /// - A latency above 68.7 s counts as 68.7 s.
 ///

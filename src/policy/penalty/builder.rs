@@ -117,7 +117,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
     /// # Errors
     ///
     /// The strikes are outside the range of a [`FixedWindow`]'s quota, the time of a ban is outside
-    /// the range of a quota's period, or the capacity is out of range.
+    /// the range of a quota's period or longer than 366 days, or the capacity is out of range.
     ///
     /// ```
     /// # use std::time::Duration;
