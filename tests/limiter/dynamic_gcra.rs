@@ -153,3 +153,22 @@ fn a_key_that_has_filled_up_stays_full_through_resets_if_buckets_start_empty() {
         assert_eq!((left(1), left(2)), (10, 0), "after {reset} resets");
     }
 }
+
+#[test]
+fn a_reservation_that_a_reset_has_forgiven_refunds_nothing() {
+    let quota = Quota::per_hour(10);
+    let built = Direct::builder(quota).algorithm(DynamicGcra::new()).clock(ManualClock::new());
+    let gate = built.build().expect("in range");
+    let reset = Tick::from_nanos(5_000_000_000);
+    // The thread that resets has read its clock before the charge.
+    for late in [0, 1] {
+        let at = reset.saturating_add(Duration::from_nanos(late));
+        let reserved = gate.ask().cells(10).at(at).reserve().expect("10 are there");
+        gate.set_quota_at(quota, Inherit::Reset, reset).expect("in range");
+        let later = Tick::from_nanos(6_000_000_000);
+        assert!(gate.ask().cells(10).at(later).check().is_ok());
+        reserved.cancel_at(later);
+        assert!(gate.ask().cells(1).at(later).check().is_err());
+        gate.set_quota_at(quota, Inherit::Reset, reset).expect("in range");
+    }
+}

@@ -461,8 +461,12 @@ impl StateMachine for GcraEpoch {
 impl Refund for GcraEpoch {
     /// A charge from before the quota changed is not refunded: how much of it time has restored
     /// since is not known any more.
+    ///
+    /// The old quota may also charge at the instant of a reset, while that is under way, or by a clock that is
+    /// ahead. By this quota that charge left no debt: the reset has forgiven it.
     fn refund(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
-        if receipt.at < self.since {
+        let left = self.liveness(receipt.next, self.instant(receipt.at));
+        if receipt.at < self.since || matches!(left, Liveness::Idle { .. }) {
             return TAT.of(word);
         }
         let receipt = Receipt { at: self.elapsed(receipt.at), ..*receipt };

@@ -314,6 +314,29 @@ fn a_charge_before_a_change_is_not_refunded() {
 }
 
 #[test]
+fn a_charge_by_the_quota_before_a_reset_is_not_refunded_whenever_it_was_made() {
+    let params = GcraEpoch::new(&Quota::per_hour(10), false).expect("in range");
+    let reset = Tick::from_nanos(5_000_000_000);
+    let changed = params.change(&Quota::per_hour(10), Inherit::Reset, reset).expect("in range");
+    let minutes = |count: u64| reset.saturating_add(Duration::from_secs(60 * count));
+    // At that instant, just after it, and by a clock that is ahead.
+    for at in [reset, Tick::from_nanos(5_000_000_001), minutes(1), minutes(17)] {
+        let Step::Admit { next } =
+            params.step(params.read(params.fresh(at), NoRing, at, 10), at, 10)
+        else {
+            panic!("a fresh bucket is full");
+        };
+        let receipt = Receipt { cells: 10, at, next };
+        let later = minutes(18);
+        let Step::Admit { next } = changed.step(changed.read(next, NoRing, later, 10), later, 10)
+        else {
+            panic!("a bucket is full after a reset");
+        };
+        assert_eq!(changed.refund(next, &receipt, later, 10), next, "{at:?}");
+    }
+}
+
+#[test]
 fn impossible_quotas_and_changes_are_rejected_with_their_error() {
     use QuotaError as E;
     let params = GcraEpoch::new(&Quota::per_second(100), false).expect("in range");
