@@ -50,12 +50,11 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
         let machine = self.counting.machine();
         let view = self.table.peek(probe, &machine, now, n);
         machine.answer(view.unwrap_or_else(|| machine.unseen()), now, n).map(drop)?;
-        let wants_slot = view.is_none() && n > 0 && !matches!(self.when_full, WhenFull::Admit);
-        if !wants_slot || self.table.has_place(probe, &machine, now).is_ok() {
-            return Ok(());
-        }
+        let wants_slot = view.is_none() && n > 0;
+        let has_place = || self.table.has_place(probe, &machine, now).is_ok();
         match &self.when_full {
             WhenFull::Admit => Ok(()),
+            _ if !wants_slot || has_place() => Ok(()),
             WhenFull::Deny => Err(ConcurrencyDenied::no_slot(machine.limit)),
             WhenFull::Share(shared) => {
                 let machine = self.counting.machine_of(shared.0);
