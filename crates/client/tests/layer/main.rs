@@ -1,5 +1,7 @@
 //! The layer: pauses, order, hosts, errors, and a real server on loopback.
 
+mod pauses;
+
 use std::convert::Infallible;
 use std::future::Ready;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What holds during a pause: nothing is sent, few wait, and it is as long as the server says.
+//! During a pause no request is sent, and no more wait than the settings say. A pause is as long as the server says.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -15,17 +15,10 @@ use tollgate::wait::WaitError;
 use tollgate_client::{PaceError, PaceLayer, Pacer, Settings};
 use tower::{Layer, Service, ServiceExt};
 
+use crate::answer;
+
 fn pacer(settings: Settings) -> Arc<Pacer> {
     Arc::new(Pacer::new(settings.without_slow_start()).expect("in range"))
-}
-
-async fn answer(pacer: &Pacer, status: u16, fields: &[(&str, &str)]) {
-    let mut response = Response::builder().status(status);
-    for (name, value) in fields {
-        response = response.header(*name, *value);
-    }
-    let (head, ()) = response.body(()).expect("a response").into_parts();
-    pacer.turn().await.expect("a turn").answered(&head);
 }
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
