@@ -71,9 +71,9 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 ///   of 1,024 times within a microsecond (with a longest hold: within such a hold) may enter on another
 ///   key's count. Likewise, with a longest hold, the guard of a key that was reset may give back a cell of
 ///   another key, if the slot has changed hands a multiple of 1,024 times since.
-/// - A longest hold below 2.4 hours recurs after 2^21 holds: after 24 days, if it is a second. A guard that is
-///   dropped then may give back a cell of another request of its key, and a lost request of a key that nobody has
-///   asked for since may count again.
+/// - With a longest hold below 2.4 hours, times repeat after 2^21 holds: after 24 days, if the hold is a second. A
+///   guard that is dropped then may give back a cell of another request of its key. A lost request may count again
+///   then, if nobody has asked for its key since.
 ///
 /// ```
 /// use tollgate::concurrency::ConcurrencyLimiter;

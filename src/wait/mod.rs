@@ -110,8 +110,8 @@ const MAX_WAITERS_DEFAULT: usize = 1_024;
 ///   when another waiter is woken late.
 /// - A future that is dropped after its turn came, and that was not polled since, has spent its cells. A
 ///   waiter that leaves earlier has spent none.
-/// - A key that finds no slot waits until it is told to return: by [`OnFull::Deny`](crate::OnFull::Deny), or by
-///   the bucket that such keys share.
+/// - A key that finds no slot waits for as long as its denial says, under [`OnFull::Deny`](crate::OnFull::Deny) and
+///   [`OnFull::SharedOverflow`](crate::OnFull::SharedOverflow).
 ///
 /// ```
 /// use std::time::Duration;

@@ -159,7 +159,7 @@ fn processes_killed_while_they_claim_slots_leave_every_slot_usable() {
 fn every_slot_is_usable(gate: &Gate) {
     std::thread::sleep(10 * PERIOD);
     let now = gate.clock().now();
-    assert_eq!(gate.len_at(now), 0, "what nobody asks for becomes idle");
+    assert_eq!(gate.len_at(now), 0, "a key that is not asked for becomes idle");
     let slots = gate.occupancy_at(now).slots;
     let mut keys = STAYING..;
     for _ in 0..100 {

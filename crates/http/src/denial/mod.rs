@@ -13,7 +13,7 @@ use crate::jitter::Jitter;
 use crate::key::KeyError;
 use crate::report::{Reading, Report};
 
-/// The wait that a client is told for a place in flight: when a request ends is not known.
+/// The wait that a client is told at a limit of requests in flight. Nobody knows when one of them ends.
 const IN_FLIGHT_WAIT: Duration = Duration::from_secs(1);
 
 /// A request that is denied.

@@ -1,5 +1,5 @@
-//! What a connection is used for, as its stream and its requests note it. HTTP/1 connections that idle are
-//! closed by hyper; this closes those of HTTP/2.
+//! Tracks the requests and the traffic of a connection, to find HTTP/2 connections that idle. hyper closes those of
+//! HTTP/1 itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -54,7 +54,8 @@ impl Separators {
     }
 }
 
-/// What a segment adds to the depth. Some servers drop what follows a `;`, and others end at an encoded NUL.
+/// By how much a segment changes the depth. A segment ends at a `;` or an encoded NUL, since some servers drop what
+/// follows.
 fn step(segment: &[u8]) -> i64 {
     let mut rest = segment;
     let mut dots = 0;

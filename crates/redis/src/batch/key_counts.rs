@@ -1,4 +1,4 @@
-//! What a batched limiter keeps of a key.
+//! The state of a key in a batched limiter.
 
 use tollgate::Tick;
 

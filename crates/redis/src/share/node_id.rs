@@ -9,8 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// An id that no other node has: 128 bits of two hashes with random keys.
 ///
-/// `RandomState` draws its keys once for each thread, and `fork` copies them. What is hashed
-/// therefore differs between the processes of a fork.
+/// `RandomState` draws its keys once for each thread, and `fork` copies them. Therefore the process id and
+/// the time are hashed, which differ between the processes of a fork.
 pub(super) fn new() -> String {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     of([RandomState::new(), RandomState::new()], std::process::id(), since_epoch)
