@@ -2,8 +2,9 @@
 //! at any moment, and a server whose clock is set back. The nodes are those that ship. No span of a
 //! key may see more than the burst, the rate, and what nodes add that come or go within it.
 //!
-//! The file was written to explain one span of a run on a real server, which `docs/distributed.md`
-//! describes: 208 cells in 55 ms where 205 was the computed bound. It ruled two explanations out.
+//! The file was written to explain one span of a run on a real server, which
+//! `docs/distributed-evidence.md` describes: 208 cells in 55 ms where 205 was the computed bound. It
+//! ruled two explanations out.
 //!
 //! - Tasks that are starved for up to 120 ms. None of 500 episodes, half of them with such tasks,
 //!   was beyond the bound; 37 were beyond it when no coming and going was counted.

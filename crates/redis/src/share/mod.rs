@@ -14,9 +14,9 @@
 //!
 //! This holds also while messages are lost, when the server loses all data, and when its clock is
 //! set back. It requires one list, a server clock that is not set ahead, and clocks that run at the
-//! same speed. `docs/distributed.md` says what parts may sum to for a while if a replica takes over
-//! with an older list or a clock jumps. The models in `verify/states/`, run by `ci/check.sh states`, show
-//! it.
+//! same speed. `docs/distributed-evidence.md` says what parts may sum to for a while if a replica
+//! takes over with an older list, or if a clock jumps. The models in `verify/states/`, run by
+//! `ci/check.sh states`, show it.
 
 mod builder;
 #[cfg(test)]
