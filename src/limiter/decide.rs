@@ -1,5 +1,13 @@
 //! The straight line: key, hash, slot, step, compare-and-swap, decision.
 //!
+//! ```text
+//! Ask::check -> Limiter::answer_now   hashes the key, looks its slot up, reads the clock
+//!   -> dispatch -> Decide::visit      the algorithm becomes a type, by one branch in AnyAlgorithm
+//!   -> Lookup::answer                 the branch by kind of slot
+//!   -> SlotTable::answer              the slot that was found, or the cold path
+//!   -> StateCell::try_answer          step, compare-and-swap, and the answer
+//! ```
+//!
 //! A [`Decision`](crate::Decision) says how much is left, how long to wait and when everything is
 //! restored. Where the state is one word, these are computed only when the caller reads them. Where
 //! the state has a ring, they must be read with the decision and are most of its cost; so yes or no
@@ -139,22 +147,24 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     }
 }
 
-/// A request for cells, to be answered by an algorithm.
+/// A request for cells whose key was looked up. [`dispatch`](StateMachine::dispatch) calls its
+/// [`visit`](Visitor::visit) with the concrete algorithm.
 pub(super) struct Decide<'a, K: ?Sized, A: Algorithm, C, R> {
     limiter: &'a Limiter<K, A, C>,
     probe: Probe,
     lookup: Lookup<'a>,
     now: Tick,
-    /// The same for the machine that decides.
+    /// The instant that the machine decides at. It differs from `now` only where windows follow the wall
+    /// clock: see [`StateMachine::as_built_at`].
     as_built: Tick,
     n: u64,
-    /// The bound of `algo`, for a key that finds no slot.
+    /// The longest delay that the request accepts, for a key that finds no slot. The machine has it too.
     max_delay: Option<Duration>,
     answer: PhantomData<R>,
 }
 
 impl<K: ?Sized, A: Algorithm, C, R> Decide<'_, K, A, C, R> {
-    /// For a machine that decides as it was built, if the decision is made at another instant.
+    /// The same request, decided at `instant` by the machine as it was built.
     #[inline(always)]
     pub(super) fn decided_at(self, instant: Tick) -> Self {
         Self { as_built: instant, ..self }
