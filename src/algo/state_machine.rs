@@ -72,21 +72,24 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         visitor.visit(self)
     }
 
-    /// Whether this machine is always the same, so that [`still_at`](Self::still_at) returns `None`.
+    /// Whether the machine decides by the same parameters at every instant. Only windows that follow the
+    /// wall clock do not. If `true`, [`still_at`](Self::still_at) returns `None`.
     #[inline(always)]
     fn is_still(&self) -> bool {
         true
     }
 
-    /// The instant at which this machine, as it was built, decides as it is to decide at `now`. `None`: there
-    /// is none, and [`still_at`](Self::still_at) has the machine that does.
+    /// The instant at which this machine, as it was built, makes the decision that is right at `now`: `now`
+    /// itself, unless the wall clock was set since. `None`: no instant does, because a window is held, and
+    /// [`still_at`](Self::still_at) returns the machine that decides.
     #[inline(always)]
     fn as_built_at(&self, now: Tick, clock: &impl Clock) -> Option<Tick> {
         let _ = clock;
         Some(now)
     }
 
-    /// This machine for a decision at about that instant.
+    /// The machine for a decision at about `now`: this one if it [is still](Self::is_still), else
+    /// a copy that has the windows of that instant.
     #[inline(always)]
     fn still(&self, now: impl FnOnce() -> Tick, clock: &impl Clock) -> Still<'_, Self> {
         match self.still_at(now, clock) {
@@ -95,8 +98,8 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         }
     }
 
-    /// This machine as it is at an instant, for a decision at about that instant, if it is not always the
-    /// same: one whose windows follow the wall clock of `clock`.
+    /// A copy that has the windows of the instant `now`, if the machine's windows follow the wall clock of
+    /// `clock`; else `None`.
     #[inline(always)]
     fn still_at(&self, now: impl FnOnce() -> Tick, clock: &impl Clock) -> Option<Self> {
         let _ = (now, clock);

@@ -1,12 +1,12 @@
 use core::ops::Deref;
 
-/// A machine for a decision at one instant: it follows no wall clock.
+/// A machine for a decision at one instant: see [`StateMachine::still`](super::StateMachine::still).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Still<'a, M> {
-    /// It is always the same.
+    /// The machine as it was built, which decides by the same parameters at every instant.
     AsBuilt(&'a M),
-    /// As it is at the instant.
+    /// A copy that has the windows of the instant.
     At(M),
 }
 
