@@ -60,7 +60,7 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 /// **Not guaranteed.**
 ///
 /// - Order: a denied request is not queued. It names no time to return.
-/// - That a guard which is never dropped gives its cells back: choose a
+/// - That the cells of a guard which is never dropped are refunded: choose a
 ///   [longest hold](ConcurrencyBuilder::max_hold) where that may happen. A request that takes longer than
 ///   that is in flight and not counted.
 /// - Keys are told apart by 54 bits of a randomly seeded hash. Two keys that coincide share a count, so
@@ -69,11 +69,11 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 ///   [policy](ConcurrencyBuilder::when_no_slot).
 /// - A thread that has read the clock, or a word, and is stopped while its slot changes hands a multiple
 ///   of 1,024 times within a microsecond (with a longest hold: within such a hold) may enter on another
-///   key's count. Likewise, with a longest hold, the guard of a key that was reset may give back a cell of
+///   key's count. Likewise, with a longest hold, the guard of a key that was reset may refund a cell of
 ///   another key, if the slot has changed hands a multiple of 1,024 times since.
 /// - With a longest hold below 2.4 hours, times repeat after 2^21 holds: after 24 days, if the hold is a second. A
-///   guard that is dropped then may give back a cell of another request of its key. A lost request may count again
-///   then, if nobody has asked for its key since.
+///   guard that is dropped then may refund a cell of another request of its key. A lost request may count again
+///   then, if its key was not asked for since.
 ///
 /// ```
 /// use tollgate::concurrency::ConcurrencyLimiter;

@@ -12,7 +12,7 @@ use crate::table::Event;
 use crate::time::{Clock, Tick};
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
-    /// As [`at_full_table`](Self::at_full_table), where keys without a slot share no limiter.
+    /// As [`at_full_table`](Self::at_full_table), for callers that treat [`WhenFull::Share`] in their own way.
     pub(crate) fn without_slot(&self, nearest_idle: u64, n: u64, now: Tick) -> Decision {
         let OutOfLine(decision) = self.at_full_table(nearest_idle, n, now, None);
         decision

@@ -118,7 +118,8 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 pub struct Limiter<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
     /// A decision begins with the slot that the key prefers: the table has slack, and the limiter is plain.
     begins_at_preferred: bool,
-    /// It neither counts decisions nor leases hot keys, and its windows follow no wall clock.
+    /// The limiter neither counts decisions nor leases hot keys, and its windows follow no wall clock. Others
+    /// decide off the straight line, in `extras.rs`.
     is_plain: bool,
     table: Table,
     params: A::Params,
@@ -126,6 +127,7 @@ pub struct Limiter<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
     clock: C,
     when_full: WhenFull<A::Params>,
     tally: Option<Tally>,
+    /// The cells that threads have taken ahead, if the limiter leases hot keys.
     shares: Option<HotKeyLeases>,
     seeds: Seeds,
     key: PhantomData<fn(&K)>,

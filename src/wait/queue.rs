@@ -26,7 +26,7 @@
 //! like those behind it, until its turn is near enough.
 //!
 //! Algorithms other than the token bucket cannot be charged ahead ([`retry`](super::retry)): no waiter is
-//! booked, the first asks again at the time that it is told, and the others wait behind it.
+//! booked, the first asks again when its `retry_after` is over, and the others wait behind it.
 //!
 //! Every poll, of any waiter in any order, advances the queue: a booking whose turn has come is
 //! granted, and the next waiter is booked. Every waiter polls at its own expected turn, so the

@@ -1,4 +1,4 @@
-//! Limiters that cannot be charged ahead of time: the first waiter asks again when it is told to.
+//! Limiters that cannot be charged ahead of time: the first waiter asks again when its `retry_after` is over.
 //!
 //! No request is [booked](super::queue): a charge is made at its turn or not at all. So a denial's
 //! `retry_after` is the turn of the first waiter, and a lower bound of the turns behind it.

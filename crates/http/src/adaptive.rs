@@ -22,7 +22,7 @@ use crate::report::{Reading, Report};
 ///
 /// The `RateLimit` fields have the quota unit `concurrent-requests` and no time: `q` is the largest limit
 /// that there may be, and `r` what is left of the limit of the moment. A denial has the status 429, and
-/// `Retry-After: 1`. A gRPC client is told to retry after a second, too.
+/// `Retry-After: 1`. A gRPC response asks for a second, too.
 ///
 /// **Guarantee.** That of [`AdaptiveLimit`]. It costs an allocation for each request.
 ///

@@ -83,16 +83,16 @@ impl<G: Gate> LayerBuilder<G> {
         self
     }
 
-    /// Lengthens the waits that denials tell by up to `percent` percent, at random; 0 by default. So clients that are
+    /// Lengthens the waits in denials by up to `percent` percent, at random; 0 by default. So clients that are
     /// denied together, as at the end of a window, do not all return together.
     ///
-    /// No client is told to return too early: `Retry-After`, `grpc-retry-pushback-ms` and `RetryInfo` only grow. The `t`
+    /// `Retry-After`, `grpc-retry-pushback-ms` and `RetryInfo` only grow, so no client returns too early. The `t`
     /// of `RateLimit` stays exact, and clients follow `Retry-After` before it.
     ///
     /// ```
     /// # use tollgate_http::{Limit, Quota, RateLimitLayer, key::PeerIp};
     /// # let limit = Limit::gcra("a", Quota::per_second(10), PeerIp::new())?;
-    /// // A client that has to wait for 10 s is told 10, 11 or 12.
+    /// // Where the wait is 10 s, `Retry-After` is 10, 11 or 12.
     /// let layer = RateLimitLayer::builder(limit).retry_after_jitter_percent(20).build();
     /// # Ok::<(), tollgate_http::LimitError>(())
     /// ```

@@ -25,8 +25,7 @@ use crate::shadow::ShadowGate;
 /// [waits](crate::LayerBuilder::wait) for its turn by another limit is in flight meanwhile.
 ///
 /// The `RateLimit` fields have the quota unit `concurrent-requests` and no time. A denial has the status
-/// 429, and `Retry-After: 1`, since nobody knows when a request ends. A gRPC client is told to retry after a second,
-/// too.
+/// 429, and `Retry-After: 1`, since when a request ends is not known. A gRPC response asks for a second, too.
 ///
 /// **Guarantee.** That of [`ConcurrencyLimiter`]: never more of a key than the limit, over all clones of the
 /// layer. It costs an allocation for each request.

@@ -13,7 +13,7 @@ use crate::jitter::Jitter;
 use crate::key::KeyError;
 use crate::report::{Reading, Report};
 
-/// The wait that a client is told at a limit of requests in flight. Nobody knows when one of them ends.
+/// The `Retry-After` of a limit of requests in flight, since when one of them ends is not known.
 const IN_FLIGHT_WAIT: Duration = Duration::from_secs(1);
 
 /// A request that is denied.

@@ -1,8 +1,8 @@
 //! The parts of a key: the one list of them, and what each part reads from a request.
 //!
-//! A new part takes a variant of [`Part`], a row of [`FORMS`], and an arm each in [`Part::value`]
-//! and in `Display`. The parser, the messages, the key's bytes and its text follow from these. A
-//! part that any rule could match by header also takes an arm in [`Part::header_name`].
+//! A new part takes a variant of [`Part`], a row of [`FORMS`], and an arm each in [`Part::value`],
+//! [`Part::header_name`] and `Display`. The parser, the messages, the key's bytes and its text follow
+//! from these.
 
 use std::fmt;
 
