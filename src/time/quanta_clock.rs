@@ -29,11 +29,11 @@ use crate::time::{Clock, Tick, saturating_nanos};
 /// - A thread waits for no other. If a thread is halted in the middle of a correction, the others read the
 ///   system's clock.
 /// - Idle time and suspensions are those of the system's clock: the first reading after them is corrected.
-///   On Linux and macOS a suspended machine's time stands still.
+///   On Linux and macOS a suspended machine's time stops.
 ///
 /// **Not guaranteed.**
 ///
-/// - Between two corrections, a counter that jumps by less than half a second, or stands while the system's
+/// - Between two corrections, a counter that jumps by less than half a second, or stops while the system's
 ///   clock runs on, is not noticed. The next correction sets the clock right, back if it is ahead by 0.9 ms
 ///   or more. (A reading of an earlier time never grants more.)
 /// - Ticks do not follow the wall clock. [`unix_now_nanos`](Clock::unix_now_nanos) reads it, and
