@@ -37,8 +37,8 @@ use crate::time::Tick;
 /// - An anchored window stays where a reservation has opened it, even if everything is refunded, as
 ///   long as anything else is counted in it. A window whose count is at its maximum, because of charges
 ///   beyond the limit, is refunded nothing: see [`Ask::charge`].
-/// - What is [given](Ask::refund), or [forgiven](Ask::charge) of too large a debt, while cells are
-///   reserved does not lessen the refund.
+/// - Two events while cells are reserved do not lessen the refund: cells that [`Ask::refund`] adds to the
+///   key, and a debt that [`Ask::charge`] forgives because it is too large for the state.
 /// - Other algorithms have no reservations: their states record too little of the past (the places of
 ///   a queue, and of a log, have been promised to others).
 /// - In [compact slots](crate::limiter::SlotLayout) one life of a key is not told from the next: if the

@@ -62,7 +62,7 @@ impl<A: Algorithm, C> sealed::Gate for Direct<A, C> {
 /// | [`reserve`](Self::reserve) | charges the cells until a [`Reservation`](crate::reservation::Reservation) is settled |
 /// | [`charge`](Self::charge) | charges cells that are spent already, whatever the limit |
 /// | [`charge_available`](Self::charge_available) | charges as many of the cells as there are |
-/// | [`refund`](Self::refund) | gives cells back |
+/// | [`refund`](Self::refund) | adds cells to those that the key has, up to the burst |
 /// | [`wait`](Self::wait) | blocks the thread until the cells are charged |
 /// | [`wait_async`](Self::wait_async) | a future that is ready when the cells are charged |
 ///

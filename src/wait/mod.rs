@@ -47,8 +47,8 @@ const MAX_WAITERS_DEFAULT: usize = 1_024;
 /// by so much that the first waiter's turn lies beyond that limit, the first waiter is not booked
 /// either until its turn is near enough.)
 ///
-/// Other algorithms cannot be charged ahead of time. With them the first waiter asks again at the time
-/// that its denial told, and the others wait behind it. What differs is listed
+/// Other algorithms cannot be charged ahead of time. With them the first waiter asks again after the
+/// `retry_after` of its denial, and the others wait behind it. What differs is listed
 /// [below](Self#other-algorithms-than-the-token-bucket).
 ///
 /// The queue takes a lock. Decisions of the limiter never take it, so callers that do not wait are

@@ -30,10 +30,12 @@ use crate::wait::AsksAgain;
 /// A decision reads the quota in force, which costs about a hundred instructions more than one by
 /// [`Gcra`](crate::Gcra), some nanoseconds. It takes no lock for that, and waits for no other thread. The
 /// time of a change does not depend on the number of keys: states count cells, so that no state is
-/// touched. There is one exception: of [resets](Inherit::Reset), and of additive changes to a smaller
-/// burst, one in some dozens (of a quota that takes months to fill up) or one in thousands (where it
-/// takes hours) first goes through the slots and renews the states of idle keys. Without that, a long
-/// series of changes would make idle keys owe cells again.
+/// touched.
+///
+/// There is one exception. Now and then a [reset](Inherit::Reset), or an additive change to a smaller
+/// burst, first goes through the slots and renews the states of idle keys, because a long series of such
+/// changes would make idle keys owe cells again. It is one change in some dozens for a quota that takes
+/// months to fill up, and one in thousands where that takes hours.
 ///
 /// **Guarantee.** Every decision is made by one quota, never by the rate of one and the burst of
 /// another. A decision that begins after a change has returned is made by the new quota. Between two
