@@ -50,8 +50,8 @@ pub use stats::{InFlightStats, LimitStats, RuleStats};
 /// - If several limits apply, a decision peeks at all of them before it charges the first. If
 ///   another thread takes the last cell of one in between, the limits charged so far refund the
 ///   request. Until then they may deny one request too many. Only `gcra`, `fixed-window` and
-///   `fixed-window-aligned` can refund; limits of other algorithms are charged last. No limit ever
-///   admits more than its quota.
+///   `fixed-window-aligned` can refund; limits of other algorithms are charged last. If two of those
+///   apply, the charge of the first stays. No limit ever admits more than its quota.
 /// - A request in flight is counted until [`Held`] is dropped: the caller takes it from the decision and keeps
 ///   it until the response has ended.
 /// - A key that finds no slot in a full table is noticed when it is charged, not at the peek. Such
