@@ -55,9 +55,10 @@ impl Clock for TokioClock {
 ///   rate by 5 %.
 /// - The rate is never above `q` / `w` of the `RateLimit-Policy` that the server showed last.
 ///
-/// **Guarantee.** Requests go in the order in which they came, except across a pause. In any span of time
-/// there are no more than the rate allows, one, and from 100 a second on those of 10 ms. No response pauses for longer than [`max_pause`](Settings::max_pause), and none moves
-/// the rate out of [its bounds](Settings::rates). No lock is held while a request waits.
+/// **Guarantee.** Requests go in the order in which they came, except across a pause. At most
+/// `rate * (span + 10 ms) + 1` go in any span of time. No response pauses for longer than
+/// [`max_pause`](Settings::max_pause), and none moves the rate out of [its bounds](Settings::rates). No lock
+/// is held while a request waits.
 ///
 /// **Not guaranteed.** That the server denies nothing: it is how the limit is found. Requests that are under
 /// way when a pause begins are not held back.
@@ -260,9 +261,8 @@ impl Pacer {
     }
 }
 
-/// One request at a time, and from 100 a second on those of 10 ms: a timer is late by a millisecond, which
-/// would otherwise be lost with each request. The period is rounded up, so that the rate is not above the one
-/// that is asked for.
+/// The burst is one request and those of 10 ms: a timer is late by a millisecond, which would otherwise be lost
+/// with each request. The period is rounded up, so that the rate is not above the one that is asked for.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "10^-6 to 10^6")]
 fn quota(per_second: f64) -> Quota {
     let burst = 1 + (per_second / 100.0) as u64;

@@ -27,8 +27,8 @@ pin_project! {
     ///
     /// **Guarantee.** A bucket is charged for each byte that passes, before it does. At most
     /// `burst + rate * (span + u)` bytes pass in any span, where `u` is a time unit, less than 5 us: see
-    /// [`Gcra`](tollgate::Gcra). Bytes that are charged and do not pass are refunded: by a poll that is pending, by
-    /// a partial read or write, by an error, and by a stream that is dropped while it waits.
+    /// [`Gcra`](tollgate::Gcra). Bytes that are charged and do not pass are refunded: after a poll that is pending,
+    /// a partial read or write, or an error, and when a stream is dropped while it waits.
     ///
     /// **Not guaranteed.**
     ///
