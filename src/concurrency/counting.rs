@@ -56,7 +56,7 @@ impl<C> Counting<C> {
         InFlight { holds: &self.holds, limit }
     }
 
-    /// The state after the cells of an entry were given back.
+    /// The state after the cells of an entry were refunded.
     #[inline(always)]
     pub(super) fn without(&self, state: u64, paid: &ChargeReceipt) -> u64 {
         let mut receipt = paid.charge;

@@ -19,7 +19,7 @@ use crate::time::{Clock, Tick};
 /// so is leaving. Lock-free, not wait-free. A denial writes nothing.
 ///
 /// **Not guaranteed.** What [`ConcurrencyLimiter`](super::ConcurrencyLimiter) says of order and of lost
-/// guards. A guard that was alive at a [reset](Self::reset) gives nothing back, unless exactly a multiple
+/// guards. A guard that was alive at a [reset](Self::reset) refunds nothing, unless exactly a multiple
 /// of 1,024 resets lies between the two.
 ///
 /// ```
@@ -110,7 +110,7 @@ impl<C: Clock> DirectConcurrency<C> {
         self.counting.set_limit(limit)
     }
 
-    /// Forgets the requests that are in flight. Their guards give nothing back.
+    /// Forgets the requests that are in flight. Their guards refund nothing.
     pub fn reset(&self) {
         self.cell().reset();
     }

@@ -50,7 +50,7 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
         }
     }
 
-    /// The planted fault: gives back a cell of requests that may be under way.
+    /// The planted fault: refunds a cell of requests that may be under way.
     #[cold]
     fn leave_for_others(&self) {
         self.table.revise_all(|state| {

@@ -121,7 +121,7 @@ impl Entry {
     }
 }
 
-/// A request in flight. Dropping it gives its cells back.
+/// A request in flight. Dropping it refunds its cells.
 ///
 /// Made by [`Ask::enter`] and its short forms. [`OwnedGuard`] holds its limiter in an `Arc`.
 ///
@@ -144,7 +144,7 @@ impl Entry {
 /// assert!(gate.enter("a").is_ok());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "a guard that is dropped gives its cells back at once"]
+#[must_use = "a guard that is dropped refunds its cells at once"]
 pub struct Guard<'g, G: Concurrent>(Held<&'g G>);
 
 /// A [`Guard`] that holds its limiter in an `Arc`, so that it may move with a request from task to task.
@@ -164,7 +164,7 @@ pub struct Guard<'g, G: Concurrent>(Held<&'g G>);
 /// assert_eq!(gate.in_flight("a"), 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "a guard that is dropped gives its cells back at once"]
+#[must_use = "a guard that is dropped refunds its cells at once"]
 pub struct OwnedGuard<G: Concurrent>(Held<Arc<G>>);
 
 impl<'g, G: Concurrent> Ask<'g, '_, G> {

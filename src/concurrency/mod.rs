@@ -199,7 +199,7 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
         self.counting.set_limit(limit)
     }
 
-    /// Forgets the requests of `key` that are in flight. Their guards give nothing back.
+    /// Forgets the requests of `key` that are in flight. Their guards refund nothing.
     ///
     /// ```
     /// # use tollgate::concurrency::ConcurrencyLimiter;

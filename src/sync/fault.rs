@@ -31,7 +31,7 @@ pub enum Fault {
     LifeUnchecked,
     /// A thread that has lost a race writes the state it computed before.
     RevisionStale,
-    /// A request that has expired gives its cells back.
+    /// A request that has expired refunds its cells.
     ExpiredGivesBack,
     /// A local lease is spent after it has expired.
     LeaseNeverExpires,
@@ -92,7 +92,7 @@ pub enum Fault {
     /// A thread that finds its word in the ring waits until the thread that has published it advances the
     /// head.
     PublisherAwaited,
-    /// A request that is denied takes another for lost, and gives a cell back in its place.
+    /// A request that is denied takes another for lost, and refunds a cell in its place.
     HolderTakenForLost,
 }
 

@@ -1,4 +1,4 @@
-//! Requests in flight: cells are taken when a request begins, and given back when it ends.
+//! Requests in flight: cells are taken when a request begins, and refunded when it ends.
 //!
 //! It is no [`Algorithm`](super::Algorithm): time restores nothing, so a limiter without guards would
 //! deny for ever. [`concurrency`](crate::concurrency) gives every charge a guard.
@@ -22,10 +22,10 @@
 //! has kept them for longer than the longest hold, so it is taken for lost. A clock that is behind the
 //! word's period reads the word's period, and so expires nothing.
 //!
-//! # Giving back
+//! # Refunds
 //!
-//! A holder gives its cells back to the period in which it took them. Once that period has expired,
-//! nothing is left to give back. Without a longest hold, the stamp tells the holder's life of the key from
+//! A holder refunds its cells to the period in which it took them. Once that period has expired,
+//! nothing is left to refund. Without a longest hold, the stamp tells the holder's life of the key from
 //! a later one in the same slot, beside the generation that the slot's head has.
 //!
 //! # Idle
@@ -76,13 +76,13 @@ impl Holds {
     /// The longest: a century.
     pub(crate) const HOLD_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
-    /// Cells count until they are given back.
+    /// Cells count until they are refunded.
     #[must_use]
     pub fn unbounded() -> Self {
         Self { grid: Grid::wrapping(1, STAMP_NANOS, STAMP.max(), 0), expire: false }
     }
 
-    /// Cells count until they are given back, or for `hold`, within the range, and less than twice as long.
+    /// Cells count until they are refunded, or for `hold`, within the range, and less than twice as long.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "a century in nanoseconds fits")]
     pub fn at_most(hold: Duration) -> Self {
