@@ -1,7 +1,8 @@
-//! Every test and every file of Rust that a page names exists.
+//! Every test and every file of Rust that a page names exists, and every footnote has its text.
 
 mod pages;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use pages::{code_spans, documents, prose, read, root};
@@ -61,4 +62,26 @@ fn every_file_that_shows_a_promise_has_tests() {
         }
     }
     assert!(files > 20, "the pages name too few files of tests: {files}");
+}
+
+#[test]
+fn every_footnote_is_defined_once_and_used() {
+    let mut notes = 0;
+    for page in documents() {
+        let text = prose(&read(&page));
+        let (mut defined, mut used) = (Vec::new(), BTreeSet::new());
+        for line in text.lines() {
+            for (at, _) in line.match_indices("[^") {
+                let (name, rest) = line[at + 2..].split_once(']').expect("a closed footnote");
+                match at == 0 && rest.starts_with(':') {
+                    true => defined.push(name),
+                    false => drop(used.insert(name)),
+                }
+            }
+        }
+        defined.sort_unstable();
+        assert_eq!(defined, Vec::from_iter(used), "{page}: footnotes defined, and used");
+        notes += defined.len();
+    }
+    assert!(notes > 100, "only {notes} footnotes were found");
 }
