@@ -89,6 +89,20 @@ fn base_host_and_length_are_kept() {
 }
 
 #[test]
+fn an_empty_path_before_a_query_is_the_root() {
+    let (up, heads) = recorder("HTTP/1.1 204 No Content\r\n\r\n");
+    let rules = r#"rule = [{ name = "root", match = { path = "/" }, key = "none", limits = "1/day" }]"#;
+    let rules = scratch("empty-path.toml", rules);
+    let url = format!("http://{up}");
+    let words = ["--upstream", &url, "--rules", rules.to_str().expect("UTF-8")];
+    let proxy = Proxy::start("empty-path", &words);
+    let statuses = ["http://a?x=1", "/"].map(|target| get(proxy.listen, target, "").status);
+    assert_eq!(statuses, [204, 429], "the rule for the root counts both");
+    let head = heads.recv().expect("it was sent");
+    assert!(head.starts_with("get /?x=1 http/1.1\r\n"), "{head}");
+}
+
+#[test]
 fn a_path_that_leaves_the_base_never_reaches_the_upstream() {
     let (up, heads) = recorder("HTTP/1.1 204 No Content\r\n\r\n");
     let rules = r#"rule = [{ name = "login", match = { path = "/login" }, key = "none", limits = "1/day" }]"#;

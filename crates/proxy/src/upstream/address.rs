@@ -35,15 +35,16 @@ impl Upstream {
     /// path that would leave the base.
     pub(super) fn target(&self, method: &Method, requested: &Uri) -> Result<Uri, Failure> {
         let path = requested.path_and_query().ok_or(Failure::NotPassedOn)?;
-        if method == Method::CONNECT || !path.as_str().starts_with('/') {
+        if method == Method::CONNECT || !path.path().starts_with('/') {
             return Err(Failure::NotPassedOn);
         }
         if !self.base.is_empty() && is_above_root(path.path()) {
             return Err(Failure::AboveRoot);
         }
-        let path = if self.base.is_empty() {
+        let path = if self.base.is_empty() && path.as_str().starts_with('/') {
             path.clone()
         } else {
+            // An empty path before a query, as in `http://a?x`, is formatted with its slash (RFC 9110, 4.2.3).
             PathAndQuery::try_from(format!("{}{path}", self.base))
                 .map_err(|_| Failure::NotPassedOn)?
         };
@@ -114,6 +115,9 @@ mod tests {
             ("http://a/v1/", "/x?y", "http://a/v1/x?y"),
             ("http://a:65535", "/", "http://a:65535/"),
             ("http://a", "http://other.example/x", "http://a/x"),
+            ("http://a", "http://other.example", "http://a/"),
+            ("http://a", "http://other.example?x=/..", "http://a/?x=/.."),
+            ("http://a/v1", "http://other.example?x", "http://a/v1/?x"),
             ("http://[::1]:80", "//evil.example/x", "http://[::1]:80//evil.example/x"),
             ("https://a/v1", "/x", "https://a/v1/x"),
             ("http://a", "*", "none"),
