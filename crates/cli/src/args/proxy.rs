@@ -12,7 +12,8 @@ Headers:
   The upstream receives the client's headers without those of the connection (Connection, the headers
   that it names, Keep-Alive, ...; TE: trailers is kept). The proxy appends the peer's address to
   X-Forwarded-For and sets X-Forwarded-Host, X-Forwarded-Proto and Via. Host is the upstream's, unless
-  --preserve-host is given. Rules do not see the headers that Connection names either.
+  --preserve-host is given. Rules do not see the headers that Connection names either. An OPTIONS or
+  TRACE request with Max-Forwards: 0 is answered by the proxy; a greater number is reduced by one.
 
 Responses of the proxy itself, all of type application/problem+json:
   429 a rule denies (with Retry-After, RateLimit-Policy, RateLimit)
@@ -28,6 +29,7 @@ Responses of the proxy itself, all of type application/problem+json:
       or wrongly
   504 the upstream takes too long
   501 the method is CONNECT, or the target is `*`
+  405 the method is TRACE, with Max-Forwards: 0
   A gRPC call (POST, content type application/grpc...) that a rule denies receives a gRPC response
   instead: status 200, grpc-status 8 (RESOURCE_EXHAUSTED) and grpc-retry-pushback-ms.
 

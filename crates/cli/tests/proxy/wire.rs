@@ -103,6 +103,24 @@ fn an_empty_path_before_a_query_is_the_root() {
 }
 
 #[test]
+fn a_request_that_may_not_be_forwarded_any_more_is_answered_by_the_proxy() {
+    let (up, heads) = recorder("HTTP/1.1 204 No Content\r\n\r\n");
+    let proxy = Proxy::before("max-forwards", up, &[]);
+    for (method, status, allow) in [("OPTIONS", 200, ""), ("TRACE", 405, "OPTIONS")] {
+        let answer = ask(proxy.listen, method, "/x", "max-forwards: 0\r\n");
+        assert_eq!((answer.status, answer.header("allow")), (status, allow), "{method}");
+        assert!(heads.try_recv().is_err(), "{method}");
+        assert_eq!(ask(proxy.listen, method, "/x", "max-forwards: 3\r\n").status, 204);
+        let head = heads.recv().expect("it was sent");
+        assert_eq!(value(&head, "max-forwards"), "2", "{head}");
+    }
+    assert_eq!(get(proxy.listen, "/x", "max-forwards: 0\r\n").status, 204);
+    assert_eq!(value(&heads.recv().expect("it was sent"), "max-forwards"), "0");
+    // The proxy itself is asked, not the upstream.
+    assert_eq!(ask(proxy.listen, "OPTIONS", "*", "max-forwards: 0\r\n").status, 200);
+}
+
+#[test]
 fn a_path_that_leaves_the_base_never_reaches_the_upstream() {
     let (up, heads) = recorder("HTTP/1.1 204 No Content\r\n\r\n");
     let rules = r#"rule = [{ name = "login", match = { path = "/login" }, key = "none", limits = "1/day" }]"#;

@@ -5,3 +5,4 @@ pub(crate) mod client;
 pub(crate) mod framing;
 pub(crate) mod headers;
 pub(crate) mod host;
+pub(crate) mod max_forwards;

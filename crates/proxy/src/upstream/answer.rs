@@ -1,8 +1,8 @@
 //! Responses of the proxy itself, as `application/problem+json` (RFC 9457).
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue};
-use http::{Response, StatusCode};
+use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use http::{Method, Response, StatusCode};
 use http_body_util::{Either, Full};
 
 use super::download::Download;
@@ -47,18 +47,31 @@ impl Failure {
 
     /// The response for the client.
     pub(crate) fn answer(self) -> Response<ResponseBody> {
-        let status = self.status();
-        let title = status.canonical_reason().unwrap_or_default();
-        let (code, detail) = (status.as_u16(), self.detail());
-        let text = format!(
-            r#"{{"type":"about:blank","title":"{title}","status":{code},"detail":"{detail}"}}"#
-        );
-        let mut response = Response::new(Either::Right(Full::new(Bytes::from(text))));
-        *response.status_mut() = status;
-        let json = HeaderValue::from_static("application/problem+json");
-        response.headers_mut().insert(CONTENT_TYPE, json);
-        response
+        problem(self.status(), self.detail())
     }
+}
+
+/// The answer to an `OPTIONS` or `TRACE` request that may not be forwarded any more. The proxy does not repeat a
+/// `TRACE`, since the request may hold secrets.
+pub(super) fn at_the_last_hop(method: &Method) -> Response<ResponseBody> {
+    if *method == Method::OPTIONS {
+        return Response::new(Either::Right(Full::default()));
+    }
+    let mut response = problem(StatusCode::METHOD_NOT_ALLOWED, "the proxy does not answer TRACE");
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static("OPTIONS"));
+    response
+}
+
+fn problem(status: StatusCode, detail: &str) -> Response<ResponseBody> {
+    let (code, title) = (status.as_u16(), status.canonical_reason().unwrap_or_default());
+    let text = format!(
+        r#"{{"type":"about:blank","title":"{title}","status":{code},"detail":"{detail}"}}"#
+    );
+    let mut response = Response::new(Either::Right(Full::new(Bytes::from(text))));
+    *response.status_mut() = status;
+    let json = HeaderValue::from_static("application/problem+json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use hyper_util::client::legacy::connect::capture_connection;
 use tower_service::Service;
 
 use super::address::Upstream;
-use super::answer::ResponseBody;
+use super::answer::{ResponseBody, at_the_last_hop};
 use super::body_rate::BodyRate;
 use super::connect::ConnectError;
 use super::download::{Announced, Download};
@@ -34,8 +34,8 @@ use crate::metrics::Failure;
 use crate::metrics::Metrics;
 use crate::request::body::RequestBody;
 use crate::request::client::Client;
-use crate::request::framing;
 use crate::request::headers::{name_connection_options, to_client, to_upstream};
+use crate::request::{framing, max_forwards};
 
 /// The service behind the rate-limit layer.
 #[derive(Clone, Debug)]
@@ -98,6 +98,9 @@ impl Inner {
     ) -> Result<Response<ResponseBody>, Failure> {
         let upgrade = self.pool.can_upgrade().then(|| UpgradeRequest::of(&mut request)).flatten();
         let (mut head, body) = request.into_parts();
+        if !max_forwards::count(&head.method, &mut head.headers) {
+            return Ok(at_the_last_hop(&head.method));
+        }
         let target = self.upstream.target(&head.method, &head.uri)?;
         let client: Client = *head.extensions.get().expect("the service has marked the request");
         to_upstream(
