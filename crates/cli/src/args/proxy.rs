@@ -58,6 +58,8 @@ Clients:
 Upgrades (WebSocket and others, HTTP/1.1 on both sides):
   An upgrade is decided as one request. The bytes after it are neither inspected nor limited. The
   proxy does not upgrade to protocols that would carry requests past the rules: h2c, HTTP and TLS.
+  If the upstream requires an upgrade (426), the client learns to which protocols, except these. It
+  receives 502 if none is left, or if it does not speak HTTP/1.1.
 
 Rules:
   The proxy checks the file every second, and immediately on SIGHUP. If the file has a mistake, the

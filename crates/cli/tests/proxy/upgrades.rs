@@ -9,6 +9,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 
+use crate::failures::failures;
 use crate::server::{Authority, Body, serve, text};
 use crate::support::{Proxy, connect, eventually, read_head, scratch, upstream, value};
 
@@ -134,6 +135,39 @@ fn an_upgrade_that_is_declined_or_would_hide_requests_is_an_ordinary_request() {
         assert_eq!(value(&head, "upgrade"), passed, "{head}");
     }
     assert!(is(&proxy, "tollgate_upgrades_total", 0.0));
+}
+
+#[test]
+fn a_required_upgrade_is_told_to_a_client_that_can_ask_for_it_and_is_a_502_to_others() {
+    let up = upstream(|mut stream| {
+        loop {
+            let head = read_head(&mut stream);
+            let Some(target) = head.split(' ').nth(1) else { return };
+            let upgrade = match target {
+                "/none" => String::new(),
+                target => format!("connection: upgrade\r\nupgrade: {}\r\n", &target[1..]),
+            };
+            let answer =
+                format!("HTTP/1.1 426 Upgrade Required\r\n{upgrade}content-length: 2\r\n\r\nno");
+            stream.write_all(answer.as_bytes()).expect("written");
+        }
+    });
+    let proxy = Proxy::before("required", up, &[]);
+    let mut client = connect(proxy.listen);
+    let mut told = |target: &str, version: &str| {
+        let request = format!("GET {target} HTTP/{version}\r\nhost: a\r\n\r\n");
+        client.write_all(request.as_bytes()).expect("written");
+        let head = read_head(&mut client).to_ascii_lowercase();
+        let length = value(&head, "content-length").parse().expect("a length");
+        client.read_exact(&mut vec![0; length]).expect("a body");
+        [&head[9..12], value(&head, "upgrade"), value(&head, "connection")].map(str::to_owned)
+    };
+    assert_eq!(told("/websocket", "1.1"), ["426", "websocket", "upgrade"]);
+    assert_eq!(told("/foo/2,h2c,websocket", "1.1"), ["426", "foo/2, websocket", "upgrade"]);
+    assert_eq!(told("/none", "1.1"), ["426", "", ""]);
+    assert_eq!(told("/h2c,TLS/1.0", "1.1"), ["502", "", ""]);
+    assert_eq!(told("/websocket", "1.0")[..2], ["502", ""]);
+    assert_eq!(failures(&proxy, "upgrade_required"), 2);
 }
 
 #[test]

@@ -70,11 +70,13 @@ pub(crate) enum Failure {
     AboveRoot,
     /// The request states its length twice, in an unknown way, or wrongly.
     ClientFraming,
+    /// The upstream requires an upgrade that the proxy does not forward.
+    UpgradeRequired,
 }
 
 impl Failure {
     /// All values, in the order of their discriminants.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::NotPassedOn,
         Self::ClientBody,
         Self::ClientTimeout,
@@ -88,6 +90,7 @@ impl Failure {
         Self::Host,
         Self::AboveRoot,
         Self::ClientFraming,
+        Self::UpgradeRequired,
     ];
 
     /// The label in metrics.
@@ -106,6 +109,7 @@ impl Failure {
             Self::Host => "host",
             Self::AboveRoot => "above_root",
             Self::ClientFraming => "client_framing",
+            Self::UpgradeRequired => "upgrade_required",
         }
     }
 }

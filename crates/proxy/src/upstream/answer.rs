@@ -20,6 +20,7 @@ impl Failure {
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::Connect | Self::Tls => StatusCode::BAD_GATEWAY,
             Self::Protocol | Self::Closed | Self::Framing => StatusCode::BAD_GATEWAY,
+            Self::UpgradeRequired => StatusCode::BAD_GATEWAY,
             Self::ConnectTimeout | Self::ResponseTimeout => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -41,6 +42,9 @@ impl Failure {
             Self::Framing => "the upstream's response does not have the length that it states",
             Self::ResponseTimeout => "the upstream did not answer in time",
             Self::Host => "the host is missing, repeated or malformed, or has user info",
+            Self::UpgradeRequired => {
+                "the upstream requires an upgrade that the proxy does not forward"
+            }
             Self::AboveRoot => "the path goes above the root by `..`",
         }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Result;
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, UPGRADE};
-use http::{Extensions, Method, Request, Response, StatusCode, Version, request};
+use http::{Extensions, HeaderMap, Method, Request, Response, StatusCode, Version, request};
 use http_body::Body as _;
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
@@ -28,7 +28,7 @@ use super::exchange::Trace;
 use super::idle::{Activity, IdleTimeout};
 use super::pool::{Pool, PoolOptions, Route};
 use super::tunnel::Tunnel;
-use super::upgrade::UpgradeRequest;
+use super::upgrade::{self, UpgradeRequest};
 use super::upload::{Progress, Upload};
 use crate::metrics::Failure;
 use crate::metrics::Metrics;
@@ -102,6 +102,7 @@ impl Inner {
             return Ok(at_the_last_hop(&head.method));
         }
         let target = self.upstream.target(&head.method, &head.uri)?;
+        let can_upgrade = self.pool.can_upgrade() && head.version == Version::HTTP_11;
         let client: Client = *head.extensions.get().expect("the service has marked the request");
         to_upstream(
             &mut head.headers,
@@ -135,7 +136,14 @@ impl Inner {
             return self.switch(upgrade.ok_or(Failure::Protocol)?, response);
         }
         let (mut head, body) = response.into_parts();
+        let required = match head.status {
+            StatusCode::UPGRADE_REQUIRED => upgrade::required(&head.headers, can_upgrade)?,
+            _ => None,
+        };
         to_client(&mut head.headers, head.version);
+        if let Some(protocols) = required {
+            name_protocols(&mut head.headers, protocols);
+        }
         // hyper writes the version that the client speaks.
         head.version = Version::HTTP_11;
         let idle = IdleTimeout::new(activity, self.options.body_timeout);
@@ -189,8 +197,7 @@ impl Inner {
         tokio::spawn(tunnel.run());
         let (mut head, _) = response.into_parts();
         to_client(&mut head.headers, head.version);
-        head.headers.insert(UPGRADE, chosen);
-        head.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        name_protocols(&mut head.headers, chosen);
         Ok(Response::from_parts(head, Either::Right(Full::new(Bytes::new()))))
     }
 
@@ -214,6 +221,12 @@ impl Inner {
             }
         }
     }
+}
+
+/// Adds `Upgrade` to a response.
+fn name_protocols(headers: &mut HeaderMap, protocols: HeaderValue) {
+    headers.insert(UPGRADE, protocols);
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
 }
 
 /// Whether a request may be sent twice: it is idempotent and has no body.

@@ -7,6 +7,7 @@ use http::{Request, Version};
 use hyper::upgrade::OnUpgrade;
 
 use crate::connection::open::OpenConnection;
+use crate::metrics::Failure;
 use crate::request::headers::words;
 
 /// Protocols that would carry requests past the rules.
@@ -42,15 +43,36 @@ impl UpgradeRequest {
     }
 }
 
+/// The protocols that a response with 426 requires, if the client can ask for them; `None` if it names none.
+///
+/// A 426 has to name a protocol (RFC 9110, 15.5.22). The proxy cannot pass on one that it would not forward an
+/// upgrade to, so that the response is then an error of the upstream.
+pub(super) fn required(
+    answer: &HeaderMap,
+    can_upgrade: bool,
+) -> Result<Option<HeaderValue>, Failure> {
+    if !answer.contains_key(UPGRADE) {
+        return Ok(None);
+    }
+    let fit = words(answer, UPGRADE).filter(|word| can_upgrade && !is_rejected(word)).collect();
+    joined(fit).map(Some).ok_or(Failure::UpgradeRequired)
+}
+
 fn protocols(headers: &HeaderMap) -> Option<HeaderValue> {
     if !words(headers, CONNECTION).any(|word| word.eq_ignore_ascii_case(b"upgrade")) {
         return None;
     }
     let asked: Vec<&[u8]> = words(headers, UPGRADE).collect();
-    if asked.is_empty() || asked.iter().any(|word| is_rejected(word)) {
+    if asked.iter().any(|word| is_rejected(word)) {
         return None;
     }
-    HeaderValue::from_bytes(&asked.join(&b", "[..])).ok()
+    joined(asked)
+}
+
+/// A list of these protocols; `None` if there are none.
+fn joined(protocols: Vec<&[u8]>) -> Option<HeaderValue> {
+    let list = HeaderValue::from_bytes(&protocols.join(&b", "[..])).ok()?;
+    (!protocols.is_empty()).then_some(list)
 }
 
 fn is_rejected(protocol: &[u8]) -> bool {
@@ -82,5 +104,25 @@ mod tests {
             assert_eq!(passed_on("upgrade", &[rejected]), None, "{rejected}");
         }
         assert_eq!(passed_on("upgrade", &["websocket", "h2c"]), None);
+    }
+
+    #[test]
+    fn a_client_is_told_the_required_protocols_that_it_can_have() {
+        let told = |upgrade: &[&'static str], can_upgrade| {
+            let mut headers = HeaderMap::new();
+            for value in upgrade {
+                headers.append(UPGRADE, HeaderValue::from_static(value));
+            }
+            required(&headers, can_upgrade)
+                .map(|list| list.map(|list| list.to_str().expect("ASCII").to_owned()))
+        };
+        let list = |text: &str| Ok(Some(text.to_owned()));
+        assert_eq!(told(&["websocket"], true), list("websocket"));
+        assert_eq!(told(&["h2c, websocket", "foo/2"], true), list("websocket, foo/2"));
+        assert_eq!(told(&["websocket"], false), Err(Failure::UpgradeRequired));
+        for rejected in ["h2c", "TLS/1.0, HTTP/1.1", ""] {
+            assert_eq!(told(&[rejected], true), Err(Failure::UpgradeRequired), "{rejected}");
+        }
+        assert_eq!([true, false].map(|can_upgrade| told(&[], can_upgrade)), [Ok(None), Ok(None)]);
     }
 }
