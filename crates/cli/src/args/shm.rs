@@ -47,7 +47,8 @@ pub(crate) enum ShmCommand {
         #[arg(value_name = "NAME|PATH")]
         name: PathBuf,
 
-        /// Removes a file even if it is no block of this version
+        /// Removes a file even if it is no block of this version; of the folders, only one with a name that
+        /// begins with "tollgate-"
         #[arg(long)]
         force: bool,
     },

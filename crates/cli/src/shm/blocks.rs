@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use tollgate::shared::{Description, SharedError, describe};
 
 /// Folders of rules files have names that begin with this.
-pub(super) const FOLDER_PREFIX: &str = "tollgate-";
+const FOLDER_PREFIX: &str = "tollgate-";
 
 /// A file, and what it holds.
 pub(super) struct Block {
@@ -38,6 +38,11 @@ pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut paths: Vec<PathBuf> = paths.collect::<Result<_, _>>().with_context(cannot_read)?;
     paths.sort();
     Ok(paths)
+}
+
+/// Whether a folder has the name of one of a rules file.
+pub(super) fn is_of_rules(folder: &Path) -> bool {
+    folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(FOLDER_PREFIX))
 }
 
 /// Whether the path is a folder, and no link to one.

@@ -1,13 +1,12 @@
 //! `tollgate shm list`.
 
-use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use tollgate::shared::{Description, SharedError};
 
-use super::blocks::{Block, FOLDER_PREFIX, entries, is_folder};
+use super::blocks::{Block, entries, is_folder, is_of_rules};
 use super::{Outcome, grouped, size};
 
 const HEAD: [&str; 6] = ["name", "limiter", "algorithm", "keys / slots", "size", "state"];
@@ -16,8 +15,7 @@ const HEAD: [&str; 6] = ["name", "limiter", "algorithm", "keys / slots", "size",
 pub(super) fn list(dir: &Path) -> Result<Outcome> {
     let mut paths: Vec<PathBuf> = Vec::new();
     for path in entries(dir)? {
-        let of_rules = |name: &OsStr| name.to_string_lossy().starts_with(FOLDER_PREFIX);
-        match is_folder(&path) && path.file_name().is_some_and(of_rules) {
+        match is_folder(&path) && is_of_rules(&path) {
             // A folder of another user cannot be read, and is no reason to list nothing.
             true => paths.extend(entries(&path).unwrap_or_default()),
             false => paths.push(path),

@@ -7,24 +7,29 @@ use anyhow::{Context, Result};
 use tollgate::shared::SharedError;
 
 use super::Outcome;
-use super::blocks::{Block, entries, is_folder};
+use super::blocks::{Block, entries, is_folder, is_of_rules};
 
 const AFTERWARDS: &str = "\
 Processes that have attached a block keep it, and do not share it any more with those that start later, for which
 all keys begin anew. Restart them all.
 ";
 
-/// Removes a block, or a folder with nothing but blocks. Anything else is kept unless `force`, which never
-/// removes a folder's folders.
+/// Removes a block, or a folder with nothing but blocks. Anything else is kept unless `force`, which removes any
+/// file, and a folder that has the name of one of a rules file, but never a folder's folders.
 pub(super) fn remove(path: &Path, force: bool) -> Result<Outcome> {
     let is_folder = is_folder(path);
+    let may_force = !is_folder || is_of_rules(path);
     let paths = if is_folder { entries(path)? } else { vec![path.to_owned()] };
-    let others: Vec<String> = match force {
-        true => Vec::new(),
-        false => paths.iter().filter_map(|path| reason_to_keep(path)).collect(),
-    };
-    if !others.is_empty() {
-        let text = format!("{}nothing was removed: see --force\n", others.concat());
+    let mut others: Vec<String> = paths.iter().filter_map(|path| reason_to_keep(path)).collect();
+    if paths.is_empty() {
+        others.push(format!("{}: the folder holds no block\n", path.display()));
+    }
+    if !others.is_empty() && !(force && may_force) {
+        let how = match may_force {
+            true => "see --force",
+            false => "--force is for folders with a name that begins with \"tollgate-\"",
+        };
+        let text = format!("{}nothing was removed: {how}\n", others.concat());
         return Ok(Outcome { text, is_good: false });
     }
     for path in &paths {

@@ -145,3 +145,22 @@ fn only_blocks_are_removed_unless_forced() {
     assert_eq!(code, 0);
     assert!(!folder.at("tollgate-web").exists());
 }
+
+#[test]
+fn folders_without_blocks_and_of_other_programs_are_not_removed() {
+    let folder = Folder::new("remove-folders");
+    for (name, how) in [("other", "\"tollgate-\"\n"), ("tollgate-left", ": see --force\n")] {
+        fs::create_dir(folder.at(name)).expect("a folder");
+        let (code, out, _) = folder.shm(&["remove", name]);
+        assert!(code == 1 && out.contains(": the folder holds no block\n"), "{out}");
+        assert!(out.ends_with(how), "{out}");
+    }
+    fs::write(folder.at("other/notes"), "of another program").expect("written");
+    for name in ["other", "."] {
+        let (code, out, _) = folder.shm(&["remove", name, "--force"]);
+        assert!(code == 1 && out.ends_with("\"tollgate-\"\n"), "{out}");
+    }
+    assert!(folder.at("other/notes").exists() && folder.at("tollgate-left").exists());
+    assert_eq!(folder.shm(&["remove", "tollgate-left", "--force"]).0, 0);
+    assert!(!folder.at("tollgate-left").exists());
+}
