@@ -62,12 +62,13 @@ fn the_kept_corpus_passes() {
 /// A body that finds no mistake would pass on any input.
 #[test]
 fn every_planted_mistake_is_found() {
-    let planted: [(Mistake, &str, Body); 11] = [
+    let planted: [(Mistake, &str, Body); 12] = [
         (Mistake::AllTrusted, "forwarded", forwarded),
         (Mistake::StrangerBelieved, "forwarded", forwarded),
         (Mistake::EntryLost, "forwarded", forwarded),
         (Mistake::PrefixLeftOut, "forwarded", forwarded),
         (Mistake::PeerLost, "forwarded", forwarded),
+        (Mistake::EmptyCounted, "forwarded", forwarded),
         (Mistake::ReadingLost, "fields", fields),
         (Mistake::LimitOff, "fields", fields),
         (Mistake::RemainingOff, "fields", fields),

@@ -129,14 +129,15 @@ impl core::error::Error for ParseNetworkError {}
 ///
 /// **Guarantee.** One header is read, from its right end, and only as long as each hop is trusted.
 /// Everything to the left of that, other headers, and headers from an untrusted peer have no effect,
-/// whatever they hold. At most 4,096 bytes and 64 entries are read.
+/// whatever they hold. At most 4,096 bytes and 64 entries are read. Empty entries are ignored.
 ///
 /// If a trusted proxy hides the client (`unknown`, `_name`), the key is [missing](KeyError::Missing). (If
 /// hops are counted, a hidden proxy in between does not matter.) If an entry is no address, or the header
 /// is longer than is read, the key is [malformed](KeyError::Malformed).
 ///
 /// **Not guaranteed.** The proxies must write the header. A proxy that forwards it unchanged lets clients
-/// choose their key: name a header that your proxy writes.
+/// choose their key: name a header that your proxy writes. The same holds for a proxy that appends an empty
+/// entry in place of an address.
 ///
 /// ```
 /// use std::net::SocketAddr;
@@ -254,26 +255,32 @@ impl<'a, I: DoubleEndedIterator<Item = &'a HeaderValue>> Entries<'a, I> {
         Self { lines: lines.into_iter(), rest: None, syntax, bytes_left: BYTES_MAX }
     }
 
+    /// The next entry that is not empty. Proxies write none that is, and from the right a client cannot shift
+    /// their entries, so empty ones are ignored (RFC 9110, 5.6.1.2).
     fn next(&mut self) -> Option<Node> {
-        let line = match self.rest.take() {
-            Some(rest) => rest,
-            None => self.lines.next_back()?.as_bytes(),
-        };
-        let cut = line.len().saturating_sub(self.bytes_left);
-        let seen = &line[cut..];
-        let Some((left, entry)) = split_last(seen, self.syntax == Syntax::Forwarded) else {
-            return Some(Node::Malformed);
-        };
-        if left.is_none() && cut > 0 {
-            return Some(Node::Malformed); // the entry begins before the bytes that are read
+        loop {
+            let line = match self.rest.take() {
+                Some(rest) => rest,
+                None => self.lines.next_back()?.as_bytes(),
+            };
+            let cut = line.len().saturating_sub(self.bytes_left);
+            let seen = &line[cut..];
+            let Some((left, entry)) = split_last(seen, self.syntax == Syntax::Forwarded) else {
+                return Some(Node::Malformed);
+            };
+            if left.is_none() && cut > 0 {
+                return Some(Node::Malformed); // the entry begins before the bytes that are read
+            }
+            let left_bytes = left.map_or(0, <[u8]>::len);
+            self.bytes_left -= seen.len() - left_bytes;
+            self.rest = left.map(|_| &line[..cut + left_bytes]);
+            if !entry.is_empty() {
+                return Some(match self.syntax {
+                    Syntax::Forwarded => forwarded_node(entry),
+                    Syntax::Addresses => node(entry),
+                });
+            }
         }
-        let left_bytes = left.map_or(0, <[u8]>::len);
-        self.bytes_left -= seen.len() - left_bytes;
-        self.rest = left.map(|_| &line[..cut + left_bytes]);
-        Some(match self.syntax {
-            Syntax::Forwarded => forwarded_node(entry),
-            Syntax::Addresses => node(entry),
-        })
     }
 }
 

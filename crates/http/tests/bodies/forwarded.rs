@@ -66,6 +66,7 @@ pub(crate) fn forwarded(data: &[u8]) {
             assert_eq!(found.ok(), reference(&lines, trusted, peer), "{lines:?}");
         }
         an_appended_entry_is_the_client(is_list, &lines, client);
+        empty_elements_change_nothing(is_list, trusted, peer, &lines);
     }
 }
 
@@ -124,20 +125,35 @@ fn an_appended_entry_is_the_client(is_list: bool, lines: &[&[u8]], client: IpAdd
     assert_eq!(found, Ok(IpPrefix::default().of(client)), "{}", line.escape_ascii());
 }
 
+/// A comma in quotes separates no entries, and an entry with a quoted address has none there.
+fn empty_elements_change_nothing(is_list: bool, trusted: Trusted, peer: IpAddr, lines: &[&[u8]]) {
+    let name = if is_list { "x-forwarded-for" } else { "forwarded" };
+    let commas: &[u8] = if planted(Mistake::EmptyCounted) { b", _a," } else { b", ,\t," };
+    let pad = |line: &&[u8]| line.split(|byte| *byte == b',').collect::<Vec<_>>().join(commas);
+    let padded: Vec<Vec<u8>> = lines.iter().map(pad).collect();
+    let padded: Vec<&[u8]> = padded.iter().map(Vec::as_slice).collect();
+    if padded.iter().map(|line| line.len()).sum::<usize>() < BYTES_MAX {
+        let found =
+            |lines| key(is_list, trusted.for_crate()).extract(&request(peer, name, lines));
+        assert_eq!(found(&padded), found(lines), "{lines:?}");
+    }
+}
+
 fn is_bounded(lines: &[&[u8]]) -> bool {
     let bytes: usize = lines.iter().map(|line| line.len()).sum();
     let commas = lines.iter().flat_map(|line| line.iter()).filter(|byte| **byte == b',').count();
     bytes < BYTES_MAX && lines.len() + commas < ENTRIES_MAX
 }
 
-/// The reference: splits the lists at all commas and goes through the entries from the right.
+/// The reference: splits the lists at all commas and goes through the entries from the right, without empty ones.
 fn reference(lines: &[&[u8]], trusted: Trusted, peer: IpAddr) -> Option<IpAddr> {
     let sent: Vec<&[u8]> =
         lines.iter().copied().filter(|line| HeaderValue::from_bytes(line).is_ok()).collect();
     let mut node_address = Some(peer.to_canonical());
     let mut hop = 0;
     for line in sent.iter().rev() {
-        for entry in line.split(|byte| *byte == b',').rev() {
+        let entries = line.split(|byte| *byte == b',').rev();
+        for entry in entries.filter(|entry| !entry.iter().all(|byte| b" \t".contains(byte))) {
             if !trusted.covers(hop, node_address) {
                 return node_address.map(|address| IpPrefix::default().of(address));
             }

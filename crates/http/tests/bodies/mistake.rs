@@ -13,6 +13,8 @@ pub(crate) enum Mistake {
     PrefixLeftOut,
     /// The address of the peer is missing.
     PeerLost,
+    /// An element that should be empty has an entry.
+    EmptyCounted,
     /// A limit is missing in the report.
     ReadingLost,
     /// A limit is greater by one.

@@ -126,7 +126,7 @@ fn a_hidden_client_is_missing_and_an_entry_without_address_malformed() {
     for line in ["6.6.6.6, unknown", "6.6.6.6, _hidden"] {
         assert_eq!(xff(by_networks(), PROXY, &[line]), Err(KeyError::Missing), "{line}");
     }
-    for line in ["6.6.6.6, ", "6.6.6.6, x", "6.6.6.6, 1.2.3", "6.6.6.6, \"1.1.1.1\"", ""] {
+    for line in ["6.6.6.6, x", "6.6.6.6, 1.2.3", "6.6.6.6, \"1.1.1.1\"", "6.6.6.6, ;"] {
         assert_eq!(xff(by_networks(), PROXY, &[line]), Err(KeyError::Malformed), "{line}");
     }
     assert_eq!(
@@ -135,6 +135,32 @@ fn a_hidden_client_is_missing_and_an_entry_without_address_malformed() {
     );
     assert_eq!(forwarded(by_networks(), PROXY, &["for=1.1.1.1, for"]), Err(KeyError::Malformed));
     assert_eq!(forwarded(by_networks(), PROXY, &["for=1.1.1.1\""]), Err(KeyError::Malformed));
+}
+
+#[test]
+fn empty_elements_are_ignored_and_shift_no_entry() {
+    for lines in [
+        &["6.6.6.6,, 192.0.2.7, ,\t,10.0.0.2"][..],
+        &["6.6.6.6, 192.0.2.7, 10.0.0.2, ,"],
+        &[",,6.6.6.6,,192.0.2.7", "", ",", "10.0.0.2", " , "],
+    ] {
+        assert_eq!(xff(by_networks(), PROXY, lines), is("192.0.2.7"), "{lines:?}");
+        assert_eq!(xff(Trust::hops(2), PROXY, lines), is("192.0.2.7"), "{lines:?}");
+        assert_eq!(xff(Trust::hops(1), PROXY, lines), is("10.0.0.2"), "{lines:?}");
+    }
+    let lines = &["for=6.6.6.6, for=192.0.2.7,, for=10.0.0.2;by=\",,\",", ","];
+    assert_eq!(forwarded(by_networks(), PROXY, lines), is("192.0.2.7"));
+    assert_eq!(forwarded(Trust::hops(2), PROXY, lines), is("192.0.2.7"));
+    // An element with a separator of pairs is not empty. It is one without `for`.
+    let hidden = &["for=6.6.6.6, ;, for=10.0.0.2"];
+    assert_eq!(forwarded(by_networks(), PROXY, hidden), Err(KeyError::Missing));
+    // A list of empty elements is an empty list: the client is the furthest known node.
+    for (line, client) in [("", PROXY), (", ,", PROXY), (", 10.0.0.2", "10.0.0.2")] {
+        assert_eq!(xff(by_networks(), PROXY, &[line]), is(client), "{line}");
+        assert_eq!(xff(Trust::hops(2), PROXY, &[line]), is(client), "{line}");
+    }
+    let many = format!("192.0.2.7{}10.0.0.2", ",".repeat(4_096));
+    assert_eq!(xff(by_networks(), PROXY, &[&many]), Err(KeyError::Malformed));
 }
 
 #[test]
@@ -182,7 +208,12 @@ proptest! {
     /// Whether the client writes on the line of the proxies or on earlier lines, the entries of the
     /// proxies decide.
     #[test]
-    fn no_forged_bytes_choose_the_key(forged in forged(), before in forged(), client: [u8; 4]) {
+    fn no_forged_bytes_choose_the_key(
+        forged in forged(),
+        before in forged(),
+        empty in "(,[ \t]{0,2}){0,9}",
+        client: [u8; 4],
+    ) {
         let client = IpAddr::from(client).to_string();
         prop_assume!(!client.starts_with("10."));
         let outer = format!("for={client};proto=https");
@@ -193,12 +224,14 @@ proptest! {
                 prop_assert_eq!(found, Ok(client.clone()));
             }
         }
-        let both = after(&after(&forged, &client), "10.0.0.2");
+        let client_and_empty = format!("{client}{empty}");
+        let both = after(&after(&forged, &client_and_empty), &format!("10.0.0.2{empty}"));
         for trust in [by_networks(), Trust::hops(2)] {
             let found = extract(&xff(trust), PROXY, "x-forwarded-for", &[&before, &both]);
             prop_assert_eq!(found, Ok(client.clone()));
         }
-        let quoted = after(&after(&forged, &outer), "by=\"x\";for=\"10.0.0.2:80\"");
+        let inner = format!("by=\"x\";for=\"10.0.0.2:80\"{empty}");
+        let quoted = after(&after(&forged, &format!("{outer}{empty}")), &inner);
         for trust in [by_networks(), Trust::hops(2)] {
             let key = ClientIp::forwarded(trust);
             prop_assert_eq!(extract(&key, PROXY, "forwarded", &[&before, &quoted]), Ok(client.clone()));
