@@ -87,7 +87,8 @@ impl<G: Gate> LayerBuilder<G> {
     /// denied together, as at the end of a window, do not all return together.
     ///
     /// `Retry-After`, `grpc-retry-pushback-ms` and `RetryInfo` only grow, so no client returns too early. The `t`
-    /// of `RateLimit` stays exact, and clients follow `Retry-After` before it.
+    /// of `RateLimit` stays exact, and clients follow `Retry-After` before it. The resets of other
+    /// [dialects](Self::dialect) are never before `Retry-After`.
     ///
     /// ```
     /// # use tollgate_http::{Limit, Quota, RateLimitLayer, key::PeerIp};

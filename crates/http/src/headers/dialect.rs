@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{INTEGER_MAX, RATE_LIMIT, RATE_LIMIT_POLICY, printable, whole_secs, whole_secs_from_1};
+use super::{INTEGER_MAX, RATE_LIMIT, RATE_LIMIT_POLICY, printable, retry_after_secs, whole_secs};
 use crate::policy::Policy;
 use crate::report::{Reading, Report};
 
@@ -27,7 +27,7 @@ const X_NAMES: [HeaderName; 3] = [
 /// | `GitHub` | `x-ratelimit-limit: 5`, `x-ratelimit-remaining: 4`, `x-ratelimit-reset: 1764000000` |
 ///
 /// Of several limits, the values are those of the one that denied with the longest wait. If none denied, they are those
-/// of the one with the fewest cells left.
+/// of the one with the fewest cells left. The reset of a denial is never before `Retry-After`.
 ///
 /// ```
 /// use tollgate_http::{Dialect, Limit, Quota, RateLimitLayer, key::PeerIp};
@@ -60,14 +60,41 @@ pub(crate) enum XForm {
 #[derive(Debug)]
 pub(super) struct OtherFields {
     draft_7: Option<Draft7Fields>,
-    x: Option<[HeaderValue; 3]>,
+    x: Option<XFields>,
 }
 
 #[derive(Debug)]
 struct Draft7Fields {
     /// `None` if the draft can express no policy.
     policies: Option<HeaderValue>,
-    values: HeaderValue,
+    limit: u64,
+    remaining: u64,
+    reset: Reset,
+}
+
+#[derive(Debug)]
+struct XFields {
+    limit: HeaderValue,
+    remaining: u64,
+    reset: Reset,
+}
+
+/// When a limit resets.
+#[derive(Debug)]
+struct Reset {
+    /// Zero for a span, or the time of the decision for a Unix time.
+    from: Duration,
+    after: Duration,
+    is_denial: bool,
+}
+
+impl Reset {
+    /// Whole seconds, rounded up. A denial resets no earlier than the response's `Retry-After`, which another limit
+    /// or jitter may have lengthened.
+    fn secs(&self, retry_after_secs: Option<u64>) -> u64 {
+        let wait = retry_after_secs.filter(|_| self.is_denial).map(Duration::from_secs);
+        whole_secs(self.from.saturating_add(self.after.max(wait.unwrap_or_default())))
+    }
 }
 
 impl OtherFields {
@@ -84,13 +111,27 @@ impl OtherFields {
 
     /// Adds the fields, except those that the response has already.
     pub(super) fn add_to(self, headers: &mut HeaderMap) {
-        let draft_7 = self.draft_7.into_iter().flat_map(|Draft7Fields { policies, values }| {
-            let policies = policies.map(|policies| (RATE_LIMIT_POLICY, policies));
+        let retry_after = retry_after_secs(headers);
+        let draft_7 = self.draft_7.into_iter().flat_map(|fields| {
+            let values = fields.values(retry_after);
+            let policies = fields.policies.map(|policies| (RATE_LIMIT_POLICY, policies));
             policies.into_iter().chain([(RATE_LIMIT, values)])
         });
-        for (name, value) in draft_7.chain(X_NAMES.into_iter().zip(self.x.into_iter().flatten())) {
+        let x = self.x.into_iter().flat_map(|XFields { limit, remaining, reset }| {
+            let numbers = [remaining, reset.secs(retry_after)].map(HeaderValue::from);
+            X_NAMES.into_iter().zip([limit].into_iter().chain(numbers))
+        });
+        for (name, value) in draft_7.chain(x) {
             headers.entry(name).or_insert(value);
         }
+    }
+}
+
+impl Draft7Fields {
+    fn values(&self, retry_after_secs: Option<u64>) -> HeaderValue {
+        let numbers = [self.limit, self.remaining, self.reset.secs(retry_after_secs)];
+        let [limit, remaining, reset] = numbers.map(|number| number.min(INTEGER_MAX));
+        printable(format!("limit={limit}, remaining={remaining}, reset={reset}"))
     }
 }
 
@@ -106,15 +147,18 @@ fn timed(report: &Report) -> impl Iterator<Item = &Reading> {
 
 fn draft_7(report: &Report) -> Option<Draft7Fields> {
     let reading = tightest(timed(report))?;
-    let reset = match reading.retry_after {
-        Some(wait) if reading.denied => whole_secs_from_1(wait),
-        _ => whole_secs(reading.reset_after),
+    let is_denial = reading.denied;
+    let after = match reading.retry_after {
+        Some(wait) if is_denial => wait.max(Duration::from_secs(1)),
+        _ => reading.reset_after,
     };
-    let [limit, remaining, reset] =
-        [reading.limit, reading.remaining, reset].map(|number| number.min(INTEGER_MAX));
-    let values = printable(format!("limit={limit}, remaining={remaining}, reset={reset}"));
     let policies = draft_7_policies(report);
-    Some(Draft7Fields { policies: (!policies.is_empty()).then(|| printable(policies)), values })
+    Some(Draft7Fields {
+        policies: (!policies.is_empty()).then(|| printable(policies)),
+        limit: reading.limit,
+        remaining: reading.remaining,
+        reset: Reset { from: Duration::ZERO, after, is_denial },
+    })
 }
 
 /// The draft allows one policy for each number of cells, and requires its window in whole seconds.
@@ -145,7 +189,7 @@ fn push_policy(text: &mut String, reading: &Reading) {
     }
 }
 
-fn x(report: &Report, form: XForm, unix_now: fn() -> Duration) -> Option<[HeaderValue; 3]> {
+fn x(report: &Report, form: XForm, unix_now: fn() -> Duration) -> Option<XFields> {
     let reading = tightest(report.readings())?;
     let limit = match form {
         XForm::Seconds | XForm::UnixTime => HeaderValue::from(reading.limit),
@@ -158,11 +202,14 @@ fn x(report: &Report, form: XForm, unix_now: fn() -> Duration) -> Option<[Header
             printable(text)
         }
     };
-    let reset = match form {
-        XForm::Seconds | XForm::Envoy => reading.reset_after,
-        XForm::UnixTime => unix_now().saturating_add(reading.reset_after),
+    let from = match form {
+        XForm::Seconds | XForm::Envoy => Duration::ZERO,
+        XForm::UnixTime => unix_now(),
     };
-    Some([limit, HeaderValue::from(reading.remaining), HeaderValue::from(whole_secs(reset))])
+    let wait = reading.retry_after.filter(|_| reading.denied).unwrap_or_default();
+    let after = reading.reset_after.max(wait);
+    let reset = Reset { from, after, is_denial: reading.denied };
+    Some(XFields { limit, remaining: reading.remaining, reset })
 }
 
 /// The time since 1970 by the system's clock.

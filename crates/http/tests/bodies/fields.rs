@@ -223,10 +223,15 @@ fn the_other_forms_are_reported(headers: &HeaderMap, reported: &Reported) {
     for (entry, (name, number)) in entries.iter().zip(expected) {
         assert_eq!(*entry, format!("{name}={}", number.min(INTEGER_MAX)));
     }
+    let retry_after = headers.get("retry-after").filter(|_| tightest.denied);
+    let retry_after = retry_after.map(|secs| secs.to_str().expect("digits"));
+    let retry_after: u64 = retry_after.map_or(0, |secs| secs.parse().expect("a number"));
     let wait = tightest.retry_after.filter(|_| tightest.denied);
     let secs =
         wait.map_or_else(|| rounded_up(tightest.reset_after), |wait| rounded_up(wait).max(1));
-    assert_eq!(entries[2..], [format!("reset={secs}")]);
+    assert_eq!(entries[2..], [format!("reset={}", secs.max(retry_after.min(INTEGER_MAX)))]);
+    let reset: u64 = line("x-ratelimit-reset").parse().expect("a number");
+    assert!(reset >= retry_after && reset >= rounded_up(tightest.reset_after));
 
     let (limit, policies) = line("x-ratelimit-limit").split_once(", ").expect("a policy");
     assert_eq!(limit, tightest.limit.to_string());

@@ -30,12 +30,12 @@ async fn ask<G: Gate + 'static>(layer: &RateLimitLayer<G>) -> HeaderMap {
     service.oneshot(Request::new(())).await.expect("infallible").into_parts().0.headers
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).map_or("", |value| value.to_str().expect("ASCII"))
 }
 
 #[allow(clippy::disallowed_types, reason = "the field is a time of the system's clock")]
-fn unix_secs() -> u64 {
+pub(super) fn unix_secs() -> u64 {
     std::time::SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_secs()
 }
 

@@ -9,6 +9,7 @@ mod keys;
 mod pending;
 mod plans;
 mod queues;
+mod resets;
 mod service;
 mod several;
 mod sockets;
