@@ -1,9 +1,14 @@
 //! The rate limit fields of a response.
 //!
 //! `RateLimit-Policy` and `RateLimit` follow draft-ietf-httpapi-ratelimit-headers-11: lists of strings
-//! (the names of policies) with parameters. `r` is the number of cells left. `t` is in whole seconds,
-//! rounded up. After an admission, it is the time until the key has its whole quota again. After a
-//! denial, it is the time until the same request would be admitted; `Retry-After` is never earlier. If a
+//! (the names of policies) with parameters. `r` is the number of cells left. `t` is the effective window, in
+//! whole seconds, rounded up: within it, a client should use no more than `r` cells.
+//!
+//! After an admission, `t` is the time until the key has its whole quota again. The limit denies nothing to a
+//! client that follows it. Some cells may be back earlier, which the draft leaves open (8.4). With a shorter
+//! window, `r` in `t` would be a higher rate than the quota allows for long (6).
+//!
+//! After a denial, `t` is the time until the same request would be admitted; `Retry-After` is never earlier. If a
 //! response has a `Retry-After` that is earlier than the `t` of another limit (one that admitted, in this
 //! layer or another), that `t` is left out, which the draft allows. A limit of requests in flight has no `t`.
 //! Other forms are in `headers/dialect.rs`.

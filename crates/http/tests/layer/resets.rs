@@ -192,3 +192,26 @@ async fn a_reset_is_never_before_a_lengthened_retry_after() {
         assert!(denies(&layer.build(), 1).await);
     }
 }
+
+/// A client that sends at most `r` requests within `t` is never denied by the limit.
+#[tokio::test]
+async fn a_client_that_follows_the_window_of_admissions_is_never_denied() {
+    for algorithm in algorithms() {
+        for quota in [Quota::per_minute(7), Quota::per_second(3).burst(5)] {
+            let (limiter, clock) = limiter(quota, algorithm, OnFull::Deny);
+            let builder = RateLimitLayer::builder(Limit::new(policy(&quota), limiter, path()));
+            // Requests may have turns. Here they take no time.
+            let layer = builder.wait(|_| std::future::ready(())).build();
+            for step in 0..200_u64 {
+                let (status, headers) = ask(&layer, 1).await;
+                let field = text(&headers, "ratelimit");
+                assert_eq!(status, 200, "{algorithm:?} {quota:?}, request {step}: {headers:?}");
+                if number(field, ";r=").expect("a number") == 0 {
+                    clock.advance(Duration::from_secs(number(field, ";t=").expect("a number")));
+                } else {
+                    clock.advance(Duration::from_millis(step % 4 * 100));
+                }
+            }
+        }
+    }
+}
