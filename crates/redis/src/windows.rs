@@ -4,6 +4,8 @@ use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
+use tollgate::{Direct, Quota};
+
 use crate::reply;
 use crate::script::Script;
 use crate::server_key as key;
@@ -12,13 +14,17 @@ use crate::{Charge, CounterStore, Unavailable, WindowCount};
 
 /// Keys in one call. The server does nothing else during the call.
 const KEYS_MAX: usize = 500;
+/// How often calls are halved, to find the keys that the server denies. If it denies all keys, a call is halved
+/// 499 times.
+const HALVINGS: Quota = Quota::per_second(200).burst(KEYS_MAX as u64);
 
 /// The counts of keys in fixed windows, on a server: the [`CounterStore`] of a
 /// [`Batched`](crate::Batched) limiter.
 ///
 /// It adds what it receives and denies nothing. Windows follow the server's clock. In a cluster
 /// each key is a call of its own. A key that holds something else is an error, and the others are
-/// counted.
+/// counted. So is a key that the server's user may not read and write: a call with such a key is
+/// halved, and sent again, until that key is alone.
 ///
 /// The limit is not on the server: processes with different limits count in the same windows, and
 /// each process admits by its own limit. With another period, keys start afresh.
@@ -46,6 +52,7 @@ struct Inner {
     period_micros: u64,
     /// The script's argument for where windows begin.
     begin: String,
+    halvings: Direct,
 }
 
 /// Why windows cannot be counted this way.
@@ -131,7 +138,8 @@ impl Windows {
         }
         let key_head = key::head(store.prefix(), name, &format!("counts{period_micros}+{begin}"));
         let (store, script) = (store.clone(), Script::batch());
-        Ok(Self(Arc::new(Inner { store, script, key_head, period_micros, begin })))
+        let halvings = Direct::builder(HALVINGS).build().expect("a quota in range");
+        Ok(Self(Arc::new(Inner { store, script, key_head, period_micros, begin, halvings })))
     }
 
     /// One call. It fails as a whole, or answers for each charge.
@@ -139,13 +147,41 @@ impl Windows {
         &self,
         charges: &[Charge],
     ) -> Result<Vec<Result<WindowCount, Unavailable>>, Unavailable> {
-        let Inner { store, script, key_head, period_micros, begin } = &*self.0;
+        let Inner { store, script, key_head, period_micros, begin, .. } = &*self.0;
         let keys: Vec<_> = charges.iter().map(|its| key::whole(key_head, &its.key)).collect();
         let mut args = vec![period_micros.to_string(), begin.clone(), String::new()];
         args.extend(charges.iter().map(|its| its.cells.to_string()));
         let args: Vec<_> = args.into_iter().map(String::into_bytes).collect();
         let reply = store.run(script, &keys, &args).await?;
         reply::window_counts(&reply, charges.len()).ok_or_else(reply::impossible)
+    }
+
+    /// Counts the charges of a call that was denied because of some of its keys. Each half is a call, and is
+    /// halved again if it is denied too.
+    async fn add_halves(
+        &self,
+        charges: &[Charge],
+        why: Unavailable,
+    ) -> Vec<Result<WindowCount, Unavailable>> {
+        let Ok(halvings) = self.0.halvings.ask().cells(charges.len() as u64 - 1).reserve() else {
+            return vec![Err(why); charges.len()];
+        };
+        let (mut all, mut halved) = (Vec::with_capacity(charges.len()), 1);
+        let (first, second) = charges.split_at(charges.len() / 2);
+        let mut left = vec![second, first];
+        while let Some(some) = left.pop() {
+            match self.add_some(some).await {
+                Ok(replies) => all.extend(replies),
+                Err(why) if some.len() > 1 && is_for_a_key(&why) => {
+                    halved += 1;
+                    let (first, second) = some.split_at(some.len() / 2);
+                    left.extend([second, first]);
+                }
+                Err(why) => all.extend(vec![Err(why); some.len()]),
+            }
+        }
+        halvings.settle(halved);
+        all
     }
 }
 
@@ -156,6 +192,9 @@ impl CounterStore for Windows {
         for some in charges.chunks(at_once) {
             match self.add_some(some).await {
                 Ok(replies) => all.extend(replies),
+                Err(why) if some.len() > 1 && is_for_a_key(&why) => {
+                    all.extend(self.add_halves(some, why).await);
+                }
                 Err(why) => all.extend(vec![Err(why); some.len()]),
             }
         }
@@ -165,4 +204,10 @@ impl CounterStore for Windows {
     fn deadline(&self) -> Duration {
         self.0.store.deadline()
     }
+}
+
+/// Whether the server denied the call, and executed nothing of it, because its user may not use one of the
+/// keys. `NOPERM No permissions to access a key`; before Redis 7, `to access one of the keys used as arguments`.
+fn is_for_a_key(why: &Unavailable) -> bool {
+    matches!(why, Unavailable::Failed(text) if text.contains("permissions to access"))
 }

@@ -42,14 +42,26 @@ impl<L: CounterStore, C: Clock> Flusher<L, C> {
             {
                 keys.push(counts);
             }
-            self.flush(keys).await;
+            self.flush_each(keys).await;
         }
     }
 
-    async fn flush(&self, mut keys: Vec<Arc<KeyCounts>>) {
-        // Keys that failed come last: a store that answers for one key after the other, as a cluster
-        // does, then counts the others before it waits for them.
+    /// Sends keys that failed in a call of their own, after that of the others: their faults may fail a whole
+    /// call. If no key was counted, the store failed, and nothing is known about a key.
+    async fn flush_each(&self, mut keys: Vec<Arc<KeyCounts>>) {
         keys.sort_by_key(|counts| counts.is_failing());
+        let failing = match self.shared.failures.read() {
+            0 => keys.split_off(keys.partition_point(|counts| !counts.is_failing())),
+            _ => Vec::new(),
+        };
+        for some in [keys, failing] {
+            if !some.is_empty() {
+                self.flush(some).await;
+            }
+        }
+    }
+
+    async fn flush(&self, keys: Vec<Arc<KeyCounts>>) {
         let charge = |counts: &Arc<KeyCounts>| Charge {
             key: counts.key().into(),
             cells: counts.pending.take_unsent(),

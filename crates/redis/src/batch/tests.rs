@@ -301,33 +301,45 @@ async fn a_key_without_room_costs_a_call_for_each_request() {
 }
 
 /// A store that fails for the key "bad" alone, and counts the cells of the others.
-#[derive(Debug, Default)]
-struct AllButBad(Arc<RelaxedCounter>);
+#[derive(Clone, Debug, Default)]
+struct AllButBad {
+    cells: Arc<RelaxedCounter>,
+    calls: Arc<RelaxedCounter>,
+    /// Calls with "bad" and with another key.
+    mixed: Arc<RelaxedCounter>,
+}
 
 impl CounterStore for AllButBad {
     async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
+        let is_bad = |charge: &Charge| &*charge.key == b"bad";
+        self.calls.add(1);
+        self.mixed.add((charges.len() > 1 && charges.iter().any(is_bad)).into());
         let count = |charge: &Charge| {
-            if &*charge.key == b"bad" {
+            if is_bad(charge) {
                 return Err(Unavailable::Failed("a foreign value".into()));
             }
-            let used = self.0.add(charge.cells) + charge.cells;
+            let used = self.cells.add(charge.cells) + charge.cells;
             Ok(WindowCount { used, ends_after: Duration::from_secs(3_600) })
         };
         charges.iter().map(count).collect()
     }
 }
 
+fn batched_but_bad() -> (AllButBad, Batched<AllButBad, Arc<ManualClock>>) {
+    let store = AllButBad::default();
+    let builder = Batched::builder(store.clone(), 100).max_unsent(5);
+    let batched = builder.clock(Arc::new(ManualClock::new())).build().expect("valid");
+    (store, batched)
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_key_that_fails_leaves_other_keys_counted_once() {
-    let store = AllButBad::default();
-    let cells = Arc::clone(&store.0);
-    let clock = Arc::new(ManualClock::new());
-    let batched = Batched::builder(store, 100).max_unsent(5).clock(clock).build().expect("valid");
+    let (store, batched) = batched_but_bad();
     for key in [&b"before"[..], b"bad", b"behind"] {
         assert!(batched.check(key).await.is_ok());
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!((cells.read(), batched.stats().cells), (2, 2), "{:?}", batched.stats());
+    assert_eq!((store.cells.read(), batched.stats().cells), (2, 2), "{:?}", batched.stats());
     // The key that fails has its unsent cells. The others go on.
     let mut admitted = 0;
     for _ in 0..20 {
@@ -336,7 +348,35 @@ async fn a_key_that_fails_leaves_other_keys_counted_once() {
     }
     assert_eq!(admitted, 5 - 1);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(cells.read(), 22);
+    assert_eq!(store.cells.read(), 22);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_failed_is_sent_in_a_call_of_its_own() {
+    let (store, batched) = batched_but_bad();
+    for _ in 0..10 {
+        for key in [&b"before"[..], b"bad", b"behind"] {
+            let _ = batched.check(key).await;
+        }
+        tokio::time::sleep(Duration::from_millis(11)).await;
+    }
+    assert_eq!((store.cells.read(), store.mixed.read()), (20, 1), "{:?}", batched.stats());
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_for_a_full_key_that_fails_cause_no_call() {
+    let (store, batched) = batched_but_bad();
+    for key in [&b"bad"[..], b"bad", b"bad", b"bad", b"bad", b"good"] {
+        assert!(batched.check(key).await.is_ok());
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let calls = store.calls.read();
+    for _ in 0..1_000 {
+        assert!(batched.check(b"bad").await.is_err());
+        // Time stands still while a task is ready, so no interval begins and ends.
+        tokio::task::yield_now().await;
+    }
+    assert!(store.calls.read() <= calls + 1, "{} calls", store.calls.read() - calls);
 }
 
 /// Windows that never end for the key "b", and end immediately for other keys.

@@ -233,6 +233,57 @@ fn a_foreign_value_leaves_other_keys_counted_once() {
     assert_eq!(store.stats().circuit_opened, 0, "the server is well");
 }
 
+/// Granted: each cell of the keys that the server's user may use is counted once, for as long as the user may
+/// only read other keys of the same batch. Those keys' cells are counted once the user may write them.
+#[test]
+fn a_key_that_the_user_may_not_write_leaves_other_keys_counted_once() {
+    let Some(server) = Server::start() else { return };
+    let mut admin = server.admin();
+    let mut allow = |rules: &[&str]| {
+        let mut set = redis::cmd("ACL");
+        set.arg("SETUSER").arg("clerk").arg(rules).query::<()>(&mut admin)
+    };
+    // Before Redis 7, a user may write what it may read.
+    let rules = ["on", "nopass", "+@all", "~{tollgate:batched:*:open*}"];
+    if allow(&rules).and_then(|()| allow(&["%R~*"])).is_err() {
+        println!("SKIPPED: the server has no users that may read a key and not write it");
+        return;
+    }
+    let url = format!("redis://clerk:x@127.0.0.1:{}", server.port());
+    let store = with_long_deadline(Store::builder(url)).build().expect("a store");
+    let windows = windows(&store);
+    block_on(async {
+        let batched = batched(&store, 1_000, 10);
+        let keys = |name| (0..20).map(move |nth| format!("{name}{nth}").into_bytes());
+        let began = Instant::now();
+        let mut rounds = 0;
+        while batched.stats().cells < 20 * 10 {
+            assert!(began.elapsed() < PATIENCE, "{:?}", batched.stats());
+            if rounds < 10 {
+                rounds += 1;
+                for key in keys("open").chain(keys("closed")) {
+                    let _ = batched.check(&key).await;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(15)).await;
+        }
+        let used = async |name| {
+            let all: Vec<_> = keys(name).map(|key| charge(&key, 0)).collect();
+            let replies = windows.add(&all).await.into_iter();
+            replies.map(|reply| reply.ok().map(|window| window.used)).collect::<Vec<_>>()
+        };
+        assert_eq!(used("open").await, [Some(10); 20], "{:?}", batched.stats());
+        assert_eq!(used("closed").await, [None; 20]);
+        allow(&["~*"]).expect("it");
+        while batched.stats().cells < 2 * 20 * 10 {
+            assert!(began.elapsed() < PATIENCE, "{:?}", batched.stats());
+            tokio::time::sleep(Duration::from_millis(15)).await;
+        }
+        assert_eq!(used("closed").await, [Some(10); 20]);
+    });
+    assert_eq!(store.stats().circuit_opened, 0, "the server is well");
+}
+
 /// Granted: nothing more. A counter that lost its expiry gets one.
 #[test]
 fn a_counter_without_an_end_is_given_one() {
