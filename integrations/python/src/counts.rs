@@ -51,11 +51,11 @@ impl WindowCounts {
     #[new]
     #[pyo3(signature = (seconds, *, capacity = 100_000, on_full = None, shared = None, mode = 0o600))]
     fn new(
-        seconds: u64,
-        capacity: u64,
+        #[pyo3(from_py_with = options::seconds)] seconds: u64,
+        #[pyo3(from_py_with = options::capacity)] capacity: u64,
         on_full: Option<&Bound<'_, PyAny>>,
         shared: Option<PathBuf>,
-        mode: u32,
+        #[pyo3(from_py_with = options::mode)] mode: u32,
     ) -> PyResult<Self> {
         let on_full = options::on_full(on_full)?;
         if let OnFull::SharedOverflow(_) = on_full {
@@ -77,7 +77,11 @@ impl WindowCounts {
 
     /// Counts cells, whatever any limit, and returns the new count. A count that would be above 2^29 - 1 stays
     /// there until its window ends, and 2^29 is returned.
-    fn add(&self, key: &Bound<'_, PyAny>, cells: u64) -> PyResult<u64> {
+    fn add(
+        &self,
+        key: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = options::cells)] cells: u64,
+    ) -> PyResult<u64> {
         let key = key_bytes(key)?;
         by_clock!(self, table => match table.check_n(key, cells) {
             Ok(permit) => Ok(permit.limit() - permit.remaining()),
@@ -89,7 +93,12 @@ impl WindowCounts {
     }
 
     /// Counts cells if the count is then at most `limit`.
-    fn add_within(&self, key: &Bound<'_, PyAny>, cells: u64, limit: u64) -> PyResult<bool> {
+    fn add_within(
+        &self,
+        key: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = options::cells)] cells: u64,
+        #[pyo3(from_py_with = options::limit)] limit: u64,
+    ) -> PyResult<bool> {
         let key = key_bytes(key)?;
         // What is above the largest count is never reached.
         let quota = Quota::new(limit.min(COUNT_MAX), self.period);

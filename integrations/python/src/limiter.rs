@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use pyo3::prelude::*;
 use tollgate::Quota;
@@ -21,9 +22,8 @@ pub(crate) struct Limiter {
 }
 
 impl Limiter {
-    fn waiting(&self, key: &[u8], cells: u64, timeout: Option<f64>) -> PyResult<Waiting> {
-        let timeout = options::timeout(timeout)?;
-        Ok(self.gate.wait(Request { key: key.into(), cells, timeout }))
+    fn waiting(&self, key: &[u8], cells: u64, timeout: Option<Duration>) -> Waiting {
+        self.gate.wait(Request { key: key.into(), cells, timeout })
     }
 }
 
@@ -35,11 +35,11 @@ impl Limiter {
     fn new(
         quota: &str,
         algorithm: &str,
-        capacity: u64,
+        #[pyo3(from_py_with = options::capacity)] capacity: u64,
         on_full: Option<&Bound<'_, PyAny>>,
         shared: Option<PathBuf>,
-        mode: u32,
-        max_waiters: usize,
+        #[pyo3(from_py_with = options::mode)] mode: u32,
+        #[pyo3(from_py_with = options::max_waiters)] max_waiters: usize,
     ) -> PyResult<Self> {
         let quota = options::quota(quota)?;
         let choices = Choices {
@@ -55,19 +55,31 @@ impl Limiter {
 
     /// Charges the cells to the key if they are there, all or none.
     #[pyo3(signature = (key, cost = 1))]
-    fn check(&self, key: &Bound<'_, PyAny>, cost: u64) -> PyResult<Decision> {
+    fn check(
+        &self,
+        key: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = options::cost)] cost: u64,
+    ) -> PyResult<Decision> {
         Ok(Decision::new(self.gate.check(key_bytes(key)?, cost)))
     }
 
     /// The same, answered by True or False.
     #[pyo3(signature = (key, cost = 1))]
-    fn allow(&self, key: &Bound<'_, PyAny>, cost: u64) -> PyResult<bool> {
+    fn allow(
+        &self,
+        key: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = options::cost)] cost: u64,
+    ) -> PyResult<bool> {
         Ok(self.gate.allow(key_bytes(key)?, cost))
     }
 
     /// Answers as `check` would, and charges nothing.
     #[pyo3(signature = (key, cost = 1))]
-    fn peek(&self, key: &Bound<'_, PyAny>, cost: u64) -> PyResult<Decision> {
+    fn peek(
+        &self,
+        key: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = options::cost)] cost: u64,
+    ) -> PyResult<Decision> {
         Ok(Decision::new(self.gate.peek(key_bytes(key)?, cost)))
     }
 
@@ -84,16 +96,21 @@ impl Limiter {
         &self,
         py: Python<'_>,
         key: &Bound<'_, PyAny>,
-        cost: u64,
-        timeout: Option<f64>,
+        #[pyo3(from_py_with = options::cost)] cost: u64,
+        #[pyo3(from_py_with = options::timeout)] timeout: Option<Duration>,
     ) -> PyResult<f64> {
-        self.waiting(key_bytes(key)?, cost, timeout)?.block(py)
+        self.waiting(key_bytes(key)?, cost, timeout).block(py)
     }
 
     /// A caller in the queue, for `wait_async`.
     #[pyo3(signature = (key, cost = 1, timeout = None))]
-    fn _waiter(&self, key: &Bound<'_, PyAny>, cost: u64, timeout: Option<f64>) -> PyResult<Waiter> {
-        Ok(Waiter::new(self.waiting(key_bytes(key)?, cost, timeout)?))
+    fn _waiter(
+        &self,
+        key: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = options::cost)] cost: u64,
+        #[pyo3(from_py_with = options::timeout)] timeout: Option<Duration>,
+    ) -> PyResult<Waiter> {
+        Ok(Waiter::new(self.waiting(key_bytes(key)?, cost, timeout)))
     }
 
     /// About how many keys owe anything now.

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 use tollgate::shared::Shared;
@@ -13,6 +13,37 @@ use tollgate::{OnFull, Quota};
 /// A `ValueError` with the text of an error of the library.
 pub(crate) fn value_error(error: impl core::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())
+}
+
+/// A whole number from 0 to `max`. Any other is a `ValueError` that says to give `form`.
+fn whole(value: &Bound<'_, PyAny>, name: &str, max: u64, form: &str) -> PyResult<u64> {
+    match value.extract::<u64>() {
+        Ok(number) if number <= max => Ok(number),
+        Err(error) if !error.is_instance_of::<PyOverflowError>(value.py()) => Err(error),
+        _ => Err(value_error(format!("{name} is {value}: give {form}"))),
+    }
+}
+
+/// The functions by which arguments that are whole numbers are read.
+macro_rules! whole_numbers {
+    ($($name:ident: $number:ty, at most $max:expr, $form:expr;)*) => {$(
+        pub(crate) fn $name(value: &Bound<'_, PyAny>) -> PyResult<$number> {
+            let number = whole(value, stringify!($name), $max, $form)?;
+            Ok(<$number>::try_from(number).expect("no more than the type holds"))
+        }
+    )*};
+}
+
+const BELOW_2_64: &str = "a whole number, 0 or more and below 2^64";
+
+whole_numbers! {
+    cost: u64, at most u64::MAX, BELOW_2_64;
+    cells: u64, at most u64::MAX, BELOW_2_64;
+    limit: u64, at most u64::MAX, BELOW_2_64;
+    seconds: u64, at most u64::MAX, BELOW_2_64;
+    capacity: u64, at most u64::MAX, BELOW_2_64;
+    max_waiters: usize, at most u64::from(u32::MAX), "a whole number, 0 or more and below 2^32";
+    mode: u32, at most 0o777, "permissions up to 0o777, such as 0o600";
 }
 
 /// The bytes of a key. A `str` is the same key as its UTF-8 bytes.
@@ -68,12 +99,19 @@ impl File {
 }
 
 /// A span in seconds; `None` or infinity: any.
-pub(crate) fn timeout(secs: Option<f64>) -> PyResult<Option<Duration>> {
+pub(crate) fn timeout(value: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
+    let secs = match value.extract::<Option<f64>>() {
+        // No float is so large.
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
+            Some(if value.lt(0)? { f64::NEG_INFINITY } else { f64::INFINITY })
+        }
+        secs => secs?,
+    };
     match secs {
         None => Ok(None),
-        Some(secs) if secs.is_nan() || secs < 0.0 => Err(PyValueError::new_err(format!(
-            "timeout is {secs}: give seconds, 0 or more, or None"
-        ))),
+        Some(secs) if secs.is_nan() || secs < 0.0 => {
+            Err(value_error(format!("timeout is {value}: give seconds, 0 or more, or None")))
+        }
         // Too long a span is any span.
         Some(secs) => Ok(Duration::try_from_secs_f64(secs).ok()),
     }

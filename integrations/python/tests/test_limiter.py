@@ -66,10 +66,15 @@ def test_a_key_that_is_neither_str_nor_bytes_is_an_error():
     assert limiter.live_keys() == 0
 
 
-@pytest.mark.parametrize("cost", [-1, 1 << 64])
+@pytest.mark.parametrize("cost", [-1, 1 << 64, -(10**400)], ids=["negative", "2^64", "huge"])
 def test_a_cost_out_of_range_is_an_error(cost):
-    with pytest.raises(OverflowError):
-        Limiter("1/h").check("a", cost)
+    limiter = Limiter("1/h")
+    for ask in (limiter.check, limiter.allow, limiter.peek, limiter.wait, limiter._waiter):
+        with pytest.raises(ValueError, match="^cost is .*: give a whole number, 0 or more and below 2\\^64"):
+            ask("a", cost)
+    assert limiter.live_keys() == 0
+    with pytest.raises(TypeError, match="'cost'"):
+        limiter.check("a", "1")
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -102,6 +107,10 @@ def test_the_quota_can_be_read():
         ({"quota": "1.5/s"}, r"3 per 2 s"),
         ({"algorithm": "token"}, r"no algorithm has this name: use one of gcra, fixed-window, "),
         ({"capacity": 0}, r"the capacity is 0 keys: "),
+        ({"capacity": -1}, r"capacity is -1: give a whole number, 0 or more and below 2\^64"),
+        ({"max_waiters": -1}, r"max_waiters is -1: give a whole number, 0 or more and below 2\^32"),
+        ({"mode": 600}, r"mode is 600: give permissions up to 0o777, such as 0o600"),
+        ({"quota": "1 per 367 days"}, r"the rate is below one cell in 366 days: raise the limit or"),
         ({"on_full": "panic"}, r"on_full is \"evict\", \"deny\", \"admit\" or .*, not 'panic'"),
         ({"on_full": {"shared": "lots"}}, r'quota "lots": column 1: '),
         ({"quota": "65537/h", "algorithm": "sliding-log"}, r"a log keeps at most 65,536 events"),
