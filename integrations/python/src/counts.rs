@@ -17,6 +17,8 @@ use crate::options::{self, File, key_bytes, value_error};
 const COUNT_MAX: u64 = (1 << 29) - 1;
 /// The count that is told of a key whose window is full, or that finds no slot: above every limit.
 const COUNT_BEYOND: u64 = COUNT_MAX + 1;
+/// A quota has at least one cell in so many seconds: 366 days.
+const CELL_SECS_MAX: u64 = 366 * 24 * 3_600;
 
 #[derive(Debug)]
 enum Table {
@@ -100,14 +102,20 @@ impl WindowCounts {
         #[pyo3(from_py_with = options::limit)] limit: u64,
     ) -> PyResult<bool> {
         let key = key_bytes(key)?;
-        // What is above the largest count is never reached.
-        let quota = Quota::new(limit.min(COUNT_MAX), self.period);
-        if limit == 0 {
+        if cells == 0 || limit == 0 {
             return Ok(cells == 0);
         }
+        // What is above the largest count is never reached.
+        let limit = limit.min(COUNT_MAX);
+        // Cells that a quota needs in addition to be one. They are charged and refunded.
+        let more = self.period.as_secs().div_ceil(CELL_SECS_MAX).saturating_sub(limit);
         by_clock!(self, table => {
-            let plan = table.plan(quota).map_err(value_error)?;
-            Ok(table.ask(key).cells(cells).plan(&plan).allow())
+            let plan = table.plan(Quota::new(limit + more, self.period)).map_err(value_error)?;
+            let ask = table.ask(key).cells(cells.saturating_add(more)).plan(&plan);
+            Ok(match more {
+                0 => ask.allow(),
+                _ => ask.reserve().map(|reserved| reserved.settle(cells)).is_ok(),
+            })
         })
     }
 

@@ -4,7 +4,13 @@ import threading
 import time
 
 import pytest
-from limits import RateLimitItemPerDay, RateLimitItemPerHour, RateLimitItemPerMinute, RateLimitItemPerSecond
+from limits import (
+    RateLimitItemPerDay,
+    RateLimitItemPerHour,
+    RateLimitItemPerMinute,
+    RateLimitItemPerSecond,
+    RateLimitItemPerYear,
+)
 from limits.errors import ConfigurationError, StorageError
 from limits.storage import MemoryStorage, storage_from_string
 from limits.strategies import (
@@ -154,7 +160,44 @@ def test_a_moving_window_beyond_a_logs_length_is_exact_in_a_process_and_an_error
         with pytest.raises(kind) as raised:
             both.hit(item)
         error = raised.value.storage_error if wraps else raised.value
-        assert "at most 65536 entries, not 65537: use the strategy" in str(error)
+        assert "at most 65536 entries and at least one in 366 days, not 65537 in 3600 s: use" in str(error)
+
+
+def test_a_moving_window_below_a_cell_in_366_days_is_exact_in_a_process_and_an_error_where_it_is_shared(shared):
+    item = RateLimitItemPerYear(1, 2)
+    own = MovingWindowRateLimiter(TollgateStorage("tollgate://"))
+    assert own.test(item) and own.hit(item) and not own.hit(item) and not own.test(item)
+    own.clear(item)
+    assert own.hit(item)
+    with pytest.raises(ValueError, match="at least one in 366 days, not 1 in"):
+        MovingWindowRateLimiter(TollgateStorage(f"tollgate://{shared}")).hit(item)
+
+
+@pytest.mark.parametrize("strategy", ["fixed-window", "sliding-window-counter"])
+def test_a_limit_beyond_a_tables_counts_is_exact_in_a_process_and_an_error_where_it_is_shared(shared, strategy):
+    item, largest = RateLimitItemPerDay(1 << 29), RateLimitItemPerDay((1 << 29) - 1)
+    own = STRATEGIES[strategy](TollgateStorage("tollgate://"))
+    assert own.hit(item, cost=(1 << 29) - 1) and own.test(item)
+    assert [own.hit(item) for _ in range(2)] == [True, False]
+    stats = own.get_window_stats(item)
+    assert not own.test(item) and stats.remaining == 0 and 0 < stats.reset_time - time.time() <= 2 * 86_400
+    own.clear(item)
+    assert own.hit(item)
+    both = STRATEGIES[strategy](TollgateStorage(f"tollgate://{shared}"))
+    for ask in (both.hit, both.test, both.get_window_stats):
+        with pytest.raises(ValueError, match="counts up to 536870911, which is below the limit of 536870912: count"):
+            ask(item)
+    assert both.hit(largest, cost=(1 << 29) - 1) and not both.hit(largest) and not both.test(largest)
+
+
+def test_a_sliding_window_may_be_decades(storage):
+    limiter = SlidingWindowCounterRateLimiter(storage)
+    for years in (1, 2, 40):
+        item = RateLimitItemPerYear(2, years)
+        assert [limiter.hit(item, cost=2), limiter.hit(item)] == [True, False]
+        limiter.clear(item)
+        assert [limiter.hit(item) for _ in range(3)] == [True, True, False]
+        assert limiter.hit(item, cost=0) and limiter.get_window_stats(item).remaining == 0
 
 
 def test_options_are_read_from_the_uri_and_from_keywords(shared):

@@ -36,8 +36,12 @@ from tollgate._tollgate import Limiter, WindowCounts
 
 __all__ = ["AsyncTollgateStorage", "TollgateStorage"]
 
+#: The largest count of a table.
+_COUNT_MAX = 2**29 - 1
 #: The most cells that a log keeps.
 _LOG_MAX = 65_536
+#: A table of logs has at least one cell in so many seconds: 366 days.
+_CELL_SECS_MAX = 366 * 24 * 3_600
 #: The most tables of one storage.
 _TABLES_MAX = 256
 _CENTURY_SECS = 100 * 365 * 24 * 3_600
@@ -93,6 +97,14 @@ def _amount_and_expiry_of(key: str) -> tuple[int, int] | tuple[None, None]:
     return int(amount), int(multiples) * item.GRANULARITY.seconds
 
 
+def _large_amount_of(key: str) -> int:
+    """The limit that a key of `limits` ends with, if it may be larger than a table's counts; otherwise 0."""
+    parts = key.rsplit("/", 3)
+    if len(parts) < 4 or len(parts[1]) < 9:
+        return 0
+    return _amount_and_expiry_of(key)[0] or 0
+
+
 class TollgateStorage(
     Storage, MovingWindowSupport, SlidingWindowCounterSupport, TimestampedSlidingWindow
 ):
@@ -117,8 +129,8 @@ class TollgateStorage(
     def _begin(self) -> None:
         self._counts: dict[int, WindowCounts] = {}
         self._logs: dict[tuple[int, int], Limiter] = {}
-        # Logs that are longer than a table's. They are exact, and of this process.
-        self._long_logs: MemoryStorage | None = None
+        # What is larger than a table's counts and logs. It is exact, and of this process.
+        self._beyond_tables: MemoryStorage | None = None
         # Counts resets: the keys after one are others than those before it, in all processes.
         self._resets = None
         if self._path:
@@ -174,13 +186,18 @@ class TollgateStorage(
         return 0, 0.0
 
     def incr(self, key: str, expiry: int, amount: int = 1) -> int:
+        beyond = self._beyond_counts(_large_amount_of(key))
+        if beyond is not None:
+            return beyond.incr(key, expiry, amount)
         return self._counts_of(expiry).add(self._since_reset(key), amount)
 
     def get(self, key: str) -> int:
-        return self._window(key)[0]
+        beyond = self._beyond_counts(_large_amount_of(key))
+        return self._window(key)[0] if beyond is None else beyond.get(key)
 
     def get_expiry(self, key: str) -> float:
-        return time.time() + self._window(key)[1]
+        beyond = self._beyond_counts(_large_amount_of(key))
+        return time.time() + self._window(key)[1] if beyond is None else beyond.get_expiry(key)
 
     def clear(self, key: str) -> None:
         own = self._since_reset(key)
@@ -194,8 +211,8 @@ class TollgateStorage(
             table.clear(own)
         for log in list(self._logs.values()):
             log.reset(own)
-        if self._long_logs is not None:
-            self._long_logs.clear(key)
+        if self._beyond_tables is not None:
+            self._beyond_tables.clear(key)
 
     def reset(self) -> int:
         with self._making:
@@ -215,15 +232,17 @@ class TollgateStorage(
             return False
         if limit < 1:  # no quota is so small
             return True
-        if limit <= _LOG_MAX:
-            return self._log_of(limit, expiry).allow(self._since_reset(key), amount)
-        return self._long_log(limit).acquire_entry(key, limit, expiry, amount)
+        beyond = self._beyond_logs(limit, expiry)
+        if beyond is not None:
+            return beyond.acquire_entry(key, limit, expiry, amount)
+        return self._log_of(limit, expiry).allow(self._since_reset(key), amount)
 
     def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
         if limit < 1:
             return time.time(), 0
-        if limit > _LOG_MAX:
-            return self._long_log(limit).get_moving_window(key, limit, expiry)
+        beyond = self._beyond_logs(limit, expiry)
+        if beyond is not None:
+            return beyond.get_moving_window(key, limit, expiry)
         log, own = self._log_of(limit, expiry), self._since_reset(key)
         now = time.time()
         left = log.peek(own, 0).remaining
@@ -233,19 +252,37 @@ class TollgateStorage(
         until_it_leaves = log.peek(own, left + 1).retry_after or 0.0
         return now + until_it_leaves - expiry, limit - left
 
-    def _long_log(self, limit: int) -> MemoryStorage:
+    # What a table cannot hold is counted by the package's own storage, unless processes share it.
+
+    def _beyond_counts(self, limit: int) -> MemoryStorage | None:
+        if limit <= _COUNT_MAX:
+            return None
+        return self._unshared(
+            f"a window that processes share counts up to {_COUNT_MAX}, which is below the limit of {limit}: count in "
+            "larger units, or use tollgate:// without a path"
+        )
+
+    def _beyond_logs(self, limit: int, expiry: int) -> MemoryStorage | None:
+        if limit <= _LOG_MAX and expiry <= limit * _CELL_SECS_MAX:
+            return None
+        return self._unshared(
+            f"a moving window that processes share has at most {_LOG_MAX} entries and at least one in 366 days, not "
+            f"{limit} in {expiry} s: use the strategy sliding-window-counter, or tollgate:// without a path"
+        )
+
+    def _unshared(self, problem: str) -> MemoryStorage:
         if self._path:
-            raise ValueError(
-                f"a moving window that processes share has at most {_LOG_MAX} entries, not {limit}: use the strategy "
-                "sliding-window-counter, or tollgate:// without a path"
-            )
+            raise ValueError(problem)
         with self._making:
-            self._long_logs = self._long_logs or MemoryStorage()
-            return self._long_logs
+            self._beyond_tables = self._beyond_tables or MemoryStorage()
+            return self._beyond_tables
 
     # A window's counts last for the next window, in which they are weighed.
 
     def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
+        beyond = self._beyond_counts(limit)
+        if beyond is not None:
+            return beyond.acquire_sliding_window_entry(key, limit, expiry, amount)
         previous, previous_secs, current_key, _ = self._sliding_window(key, expiry)
         # The count of the previous window is final. So one charge of the current one, up to what that leaves of the
         # limit, decides for all threads and processes.
@@ -253,6 +290,9 @@ class TollgateStorage(
         return left > 0 and self._counts_of(2 * expiry).add_within(current_key, amount, left)
 
     def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
+        beyond = self._beyond_counts(_large_amount_of(key))
+        if beyond is not None:
+            return beyond.get_sliding_window(key, expiry)
         previous, previous_secs, current_key, current_secs = self._sliding_window(key, expiry)
         current, _ = self._counts_of(2 * expiry).get(current_key)
         return previous, previous_secs, current, current_secs
@@ -268,6 +308,8 @@ class TollgateStorage(
     def clear_sliding_window(self, key: str, expiry: int) -> None:
         for its in self.sliding_window_keys(self._since_reset(key), expiry, time.time()):
             self._counts_of(2 * expiry).clear(its)
+        if self._beyond_tables is not None:
+            self._beyond_tables.clear_sliding_window(key, expiry)
 
 
 class AsyncTollgateStorage(
