@@ -5,14 +5,14 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use tollgate::clock::MonotonicClock;
 use tollgate::stats::Stats;
-use tollgate::wait::WaitQueue;
 use tollgate::{AnyAlgorithm, Clock, Gcra, Limiter, OnFull, Quota};
 
 use crate::options::{File, value_error};
+use crate::queue::ProcessQueue;
 use crate::waiting::{Request, Turn, Waiting};
 
-type Queue<A> = Arc<WaitQueue<Limiter<[u8], A>>>;
-type SharedQueue<A> = Arc<WaitQueue<Limiter<[u8], A, MonotonicClock>>>;
+type Queue<A> = ProcessQueue<Limiter<[u8], A>>;
+type SharedQueue<A> = ProcessQueue<Limiter<[u8], A, MonotonicClock>>;
 
 /// What a limiter is built from.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Gate {
         let begun = || Limiter::<[u8]>::builder(*quota).capacity(*capacity).on_full(*on_full);
         macro_rules! queue {
             ($built:expr) => {
-                Arc::new(WaitQueue::new($built.map_err(value_error)?).max_waiters(*max_waiters))
+                ProcessQueue::new($built.map_err(value_error)?, *max_waiters)
             };
         }
         Ok(match (algorithm, file.as_ref().map(File::shared)) {
@@ -104,17 +104,17 @@ impl Gate {
         let turn = Turn::default();
         let told = turn.clone();
         by_kind!(self, queue => {
-            let (asked, queue) = (Arc::clone(queue), Arc::clone(queue));
-            let until_turn = Box::new(move || told.after(queue.limiter().clock().now()));
+            let (queue, limiter) = (queue.of_this_process(), Arc::clone(queue.limiter()));
+            let until_turn = Box::new(move || told.after(limiter.clock().now()));
             let future = Box::pin(async move {
-                let ask = asked.ask(&*key).cells(cells);
+                let ask = queue.ask(&*key).cells(cells);
                 let ask = match timeout {
                     Some(timeout) => ask.max_delay(timeout),
                     None => ask,
                 };
-                ask.wait_async(|span| turn.note(span, asked.limiter().clock())).await
+                ask.wait_async(|span| turn.note(span, queue.limiter().clock())).await
             });
-            Waiting { future, until_turn }
+            Waiting::new(future, until_turn)
         })
     }
 }

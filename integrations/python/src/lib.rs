@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `limiter.rs` | `Limiter`, over the kinds of limiter in `gate.rs` |
 //! | `decision.rs` | `Decision` |
-//! | `waiting.rs` | `Waiter`, one caller in the queue, for a thread or for asyncio |
+//! | `waiting.rs` | `Waiter`, one caller in the queue (`queue.rs`), for a thread or for asyncio |
 //! | `counts.rs` | `WindowCounts`, what the storage for the package `limits` counts with |
 //! | `options.rs` | the keyword arguments that choose a table |
 //!
@@ -16,6 +16,7 @@ mod decision;
 mod gate;
 mod limiter;
 mod options;
+mod queue;
 mod waiting;
 
 use pyo3::pymodule;

@@ -5,11 +5,15 @@
 //!
 //! The queue calls wakers after it has released its lock. So a waker may wait for the interpreter lock, and a
 //! thread that holds the interpreter lock may wait for the queue's.
+//!
+//! After a `fork`, a wait that the parent has begun is the parent's. In the child it fails, and to drop it changes
+//! nothing: the queue's lock may be held for ever there, and a refund would be one of the parent's charge.
 
 #![allow(clippy::disallowed_types, reason = "no decision takes the lock")]
 
 use std::fmt;
 use std::future::{Future, Pending, pending};
+use std::mem;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
@@ -55,20 +59,39 @@ impl Turn {
     }
 }
 
+type Wait = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+type UntilTurn = Box<dyn Fn() -> Duration + Send>;
+
 /// A caller in the queue, which it joins with its first poll. If it is dropped, it leaves the queue, and the
 /// key is as if it had never come.
 pub(crate) struct Waiting {
-    pub(crate) future: Pin<Box<dyn Future<Output = Outcome> + Send>>,
+    /// The process that has begun it.
+    process: u32,
+    /// `None` while it is dropped.
+    wait: Option<Wait>,
     /// How long it is until the turn that the queue told last.
-    pub(crate) until_turn: Box<dyn Fn() -> Duration + Send>,
+    until_turn: UntilTurn,
 }
 
 impl Waiting {
-    fn poll(&mut self, waker: &Waker) -> Result<Outcome, Duration> {
-        match self.future.as_mut().poll(&mut Context::from_waker(waker)) {
+    pub(crate) fn new(wait: Wait, until_turn: UntilTurn) -> Self {
+        Self { process: std::process::id(), wait: Some(wait), until_turn }
+    }
+
+    fn is_of_this_process(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    fn poll(&mut self, waker: &Waker) -> PyResult<Result<Outcome, Duration>> {
+        let is_own = self.is_of_this_process();
+        let Some(wait) = self.wait.as_mut().filter(|_| is_own) else {
+            let why = "another process has begun this wait, and forked: wait again";
+            return Err(PyRuntimeError::new_err(why));
+        };
+        Ok(match wait.as_mut().poll(&mut Context::from_waker(waker)) {
             Poll::Ready(outcome) => Ok(outcome),
             Poll::Pending => Err((self.until_turn)().max(SLEEP_MIN)),
-        }
+        })
     }
 
     /// Blocks the thread until its turn, without the interpreter lock.
@@ -76,13 +99,23 @@ impl Waiting {
         let waker = Waker::from(Arc::new(Parked(thread::current())));
         loop {
             let outcome = py.detach(|| {
-                let polled = self.poll(&waker);
-                polled.inspect_err(|span| thread::park_timeout((*span).min(SIGNALS_EVERY)))
+                let polled = self.poll(&waker)?;
+                Ok::<_, PyErr>(
+                    polled.inspect_err(|span| thread::park_timeout((*span).min(SIGNALS_EVERY))),
+                )
             });
-            match outcome {
+            match outcome? {
                 Ok(outcome) => return waited_secs(outcome),
                 Err(_) => py.check_signals()?,
             }
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if !self.is_of_this_process() {
+            mem::forget(self.wait.take());
         }
     }
 }
@@ -146,7 +179,7 @@ impl Waiter {
         let Some(mut waiting) = lock(&self.0).take() else {
             return Err(PyRuntimeError::new_err("the wait is over: begin another"));
         };
-        match waiting.poll(&Waker::from(Arc::new(Call(wake)))) {
+        match waiting.poll(&Waker::from(Arc::new(Call(wake))))? {
             Ok(outcome) => Ok((true, waited_secs(outcome)?)),
             Err(span) => {
                 *lock(&self.0) = Some(waiting);

@@ -18,6 +18,7 @@ from math import floor
 from operator import index
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
+from weakref import WeakSet
 
 from limits.aio.storage.base import MovingWindowSupport as AsyncMovingWindowSupport
 from limits.aio.storage.base import SlidingWindowCounterSupport as AsyncSlidingWindowCounterSupport
@@ -105,6 +106,18 @@ def _large_amount_of(key: str) -> int:
     return _amount_and_expiry_of(key)[0] or 0
 
 
+#: The storages whose locks a child of `fork` renews: a thread of the parent may hold one, and none of the child does.
+_storages: "WeakSet[TollgateStorage]" = WeakSet()
+
+
+def _renew_locks() -> None:
+    for storage in _storages:
+        storage._making = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
+
+
 class TollgateStorage(
     Storage, MovingWindowSupport, SlidingWindowCounterSupport, TimestampedSlidingWindow
 ):
@@ -122,6 +135,7 @@ class TollgateStorage(
         self._moving_window_capacity = chosen.pop("moving_window_capacity")
         self._choices = chosen
         self._making = threading.Lock()
+        _storages.add(self)
         self._begin()
         # A mistake in the options is found here, not at the first request.
         self._counts_of(60)
