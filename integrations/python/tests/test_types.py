@@ -45,7 +45,7 @@ def test_the_stubs_are_those_of_the_module(run):
 
 
 def test_the_package_passes_the_type_check(run):
-    done = run("mypy", "--package", "tollgate")
+    done = run("mypy", "--strict", "--package", "tollgate")
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -35,11 +35,11 @@ class _Request:
 
     @property
     def method(self) -> str:
-        return self.raw.get("method", "GET")
+        return str(self.raw.get("method", "GET"))
 
     @property
     def path(self) -> str:
-        return self.raw["path"]
+        return str(self.raw["path"])
 
     def header(self, name: str) -> str | None:
         wanted = name.lower().encode("latin-1")

@@ -127,7 +127,7 @@ class TollgateStorage(
     of a table of logs, 10,000), `on_full` ("evict", "deny", "admit"), `mode` (the permissions of files, octal, 600).
     """
 
-    STORAGE_SCHEME = ["tollgate"]
+    STORAGE_SCHEME: list[str] | None = ["tollgate"]
 
     def __init__(self, uri: str | None = None, wrap_exceptions: bool = False, **options: Any) -> None:
         super().__init__(uri, wrap_exceptions=wrap_exceptions)
@@ -331,7 +331,7 @@ class AsyncTollgateStorage(
 ):
     """The same for tasks. No call waits for anything, so none is handed to a thread."""
 
-    STORAGE_SCHEME = ["async+tollgate"]
+    STORAGE_SCHEME: list[str] | None = ["async+tollgate"]
 
     def __init__(self, uri: str | None = None, wrap_exceptions: bool = False, **options: Any) -> None:
         super().__init__(uri, wrap_exceptions=wrap_exceptions)

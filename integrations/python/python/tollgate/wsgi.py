@@ -30,11 +30,11 @@ class _Request:
 
     @property
     def method(self) -> str:
-        return self.raw["REQUEST_METHOD"]
+        return str(self.raw["REQUEST_METHOD"])
 
     @property
     def path(self) -> str:
-        return self.raw.get("SCRIPT_NAME", "") + self.raw.get("PATH_INFO", "")
+        return str(self.raw.get("SCRIPT_NAME", "") + self.raw.get("PATH_INFO", ""))
 
     def header(self, name: str) -> str | None:
         name = name.upper().replace("-", "_")
