@@ -316,7 +316,11 @@ impl Table {
 
     /// Adds `n` cells that were never charged, if the key has a slot.
     pub(crate) fn add<M: Refund>(&self, probe: Probe, machine: &M, now: Tick, n: u64) {
-        let next = |state| machine.add(state, now, n);
+        self.revise(probe, |state| machine.add(state, now, n));
+    }
+
+    /// Replaces the state of a key by `next` of it, if the key has a slot.
+    pub(crate) fn revise(&self, probe: Probe, next: impl Fn(u64) -> u64) {
         match &self.kind {
             Kind::Wide(table) => table.revise(probe, next),
             Kind::Compact(table) => table.revise(probe, next),

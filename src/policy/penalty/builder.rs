@@ -6,10 +6,8 @@ use core::time::Duration;
 
 use super::{NeverRead, Penalties};
 use crate::algo::Algorithm;
-use crate::algo::any::AnyAlgorithm;
 use crate::algo::fixed_window::FixedWindow;
 use crate::algo::gcra::Gcra;
-use crate::algo::sliding_log::SlidingLog;
 use crate::limiter::Limiter;
 use crate::limiter::builder::{BuildError, OnFull};
 use crate::limiter::slot_layout::SlotLayout;
@@ -135,13 +133,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
             // Wide slots, since only they keep the end of a ban to the microsecond.
             begun.slots(SlotLayout::Wide).max_clock_skew(skew).on_full(OnFull::EvictNearestIdle)
         };
-        let one_ban: AnyAlgorithm = match prolonged {
-            true => SlidingLog::new().count_denials().into(),
-            false => Gcra::new().into(),
-        };
         Ok(Penalties {
             strikes: limit(strikes).algorithm(FixedWindow::anchored()).build()?,
-            bans: limit(Quota::new(1, ban)).algorithm(one_ban).build()?,
+            bans: limit(Quota::new(1, ban)).build()?,
             tally: Tally::new(),
             limiter,
             prolonged,

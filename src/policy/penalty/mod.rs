@@ -2,11 +2,14 @@
 //!
 //! Two further limiters hold the state. One counts *strikes*, in a window that a key's first denial
 //! opens. The other holds *bans*: a banned key has spent its only cell, and time restores it. So
-//! looking up a ban writes nothing, a ban ends by itself, and its end is known.
+//! looking up a ban writes nothing, a ban ends by itself, and its end is known. To prolong a ban is to
+//! replace the state of a key that is banned still, so it never bans a key that was pardoned meanwhile.
 
 mod answer;
 mod builder;
 mod strike;
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests;
 
 use core::fmt;
 use core::hash::Hash;
@@ -15,10 +18,9 @@ use core::time::Duration;
 pub use answer::{Ban, PenaltyDenied, PenaltyStats};
 pub use builder::PenaltiesBuilder;
 
-use crate::algo::Algorithm;
-use crate::algo::any::AnyAlgorithm;
 use crate::algo::fixed_window::FixedWindow;
 use crate::algo::gcra::Gcra;
+use crate::algo::{Algorithm, Liveness, StateMachine, Step};
 use crate::decision::Permit;
 use crate::limiter::Limiter;
 use crate::limiter::ask::{Ask, sealed::Gate};
@@ -53,8 +55,8 @@ use crate::time::{Clock, Tick};
 /// - Like all keys, two that coincide (see [`Limiter`]) share their strikes and bans.
 ///
 /// A request of a key that is not banned pays for one lookup, in a table that is read and not
-/// written. The penalties take 8 KB of memory, and about 58 bytes for each key of the capacity (102
-/// if attempts [prolong](PenaltiesBuilder::prolonged) bans), in addition to the limiter.
+/// written. The penalties take 8 KB of memory, and about 58 bytes for each key of the capacity, in
+/// addition to the limiter.
 ///
 /// ```
 /// use std::time::Duration;
@@ -82,7 +84,7 @@ use crate::time::{Clock, Tick};
 pub struct Penalties<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
     limiter: Limiter<K, A, C>,
     strikes: Limiter<K, FixedWindow, NeverRead>,
-    bans: Limiter<K, AnyAlgorithm, NeverRead>,
+    bans: Limiter<K, Gcra, NeverRead>,
     prolonged: bool,
     failures_only: bool,
     /// Bans that began (admitted), and requests denied because of a ban (denied).
@@ -187,11 +189,31 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     #[cold]
     #[inline(never)]
     fn deny_banned(&self, key: &K, mut ends_in: Duration, now: Tick) -> PenaltyDenied {
-        if self.prolonged && self.bans.ask(key).at(now).check().is_err() {
+        if self.prolonged {
+            self.restart_ban(key, now);
             ends_in = self.ban_ends_in(key, now).unwrap_or(ends_in);
         }
         self.tally.count(false);
         PenaltyDenied::Banned(Ban { ends_in, begins: false })
+    }
+
+    /// Makes the ban of a key begin now. A key whose ban has ended, or that was pardoned, is not banned.
+    fn restart_ban(&self, key: &K, now: Tick) {
+        let algo = self.bans.params();
+        let begun = match algo.step(algo.fresh(now), now, 1) {
+            Step::Admit { next } => next,
+            Step::Deny | Step::DenyCounted { .. } => {
+                unreachable!("a bucket that is full has a cell")
+            }
+        };
+        let left = |state| match algo.liveness(state, algo.instant(now)) {
+            Liveness::Live { debt } => debt,
+            Liveness::Idle { .. } => 0,
+        };
+        // A clock that is behind shortens no ban.
+        let is_shorter = |state| (1..left(begun)).contains(&left(state));
+        let next = |state| if is_shorter(state) { begun } else { state };
+        self.bans.table().revise(self.bans.probe(key), next);
     }
 
     /// How long `key` is still banned; `None` if it is not.
@@ -210,13 +232,14 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     }
 
     fn ban_ends_in(&self, key: &K, now: Tick) -> Option<Duration> {
-        // Peek for no cells: if attempts prolong a ban, a peek for one would report the prolonged
-        // ban.
         let seen = self.bans.ask(key).cells(0).at(now).peek().ok()?;
         (seen.remaining() == 0).then(|| seen.reset_after())
     }
 
     /// Ends the ban of `key` and forgets its strikes. Cells that the limiter charged stay charged.
+    ///
+    /// A request that is being denied meanwhile does not prolong the ban that ends. If that denial is
+    /// the key's last strike, it may begin a new one.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -1,0 +1,59 @@
+//! What two threads may do between the steps of each other.
+
+use core::time::Duration;
+
+use super::Penalties;
+use crate::limiter::Limiter;
+use crate::quota::Quota;
+use crate::time::{ManualClock, Tick};
+
+fn at(seconds: u64) -> Tick {
+    Tick::from_duration(Duration::from_secs(seconds))
+}
+
+/// A denial bans for a minute, and every request prolongs the ban.
+fn prolonged() -> Penalties<u64, crate::Gcra, ManualClock> {
+    let limiter = Limiter::builder(Quota::per_hour(1)).clock(ManualClock::new());
+    let limiter = limiter.build().expect("in range");
+    Penalties::builder(limiter, Quota::per_hour(1), Duration::from_secs(60))
+        .capacity(1)
+        .prolonged()
+        .build()
+        .expect("in range")
+}
+
+#[test]
+fn a_request_that_found_a_ban_begins_none_if_the_key_was_pardoned_since() {
+    let gate = prolonged();
+    assert!(gate.ask(&7).cells(2).at(at(0)).check().is_err());
+    let found = gate.ban_ends_in(&7, at(10)).expect("banned");
+    gate.pardon(&7);
+    let denied = gate.deny_banned(&7, found, at(10));
+    assert_eq!(denied.retry_after(), Some(Duration::from_secs(50)));
+    assert_eq!(gate.ask(&7).at(at(10)).banned(), None);
+    assert!(gate.ask(&7).at(at(10)).check().is_ok());
+}
+
+#[test]
+fn a_request_that_found_a_ban_begins_none_if_the_ban_was_evicted_since() {
+    let gate = prolonged();
+    assert!(gate.ask(&7).cells(2).at(at(0)).check().is_err());
+    let found = gate.ban_ends_in(&7, at(10)).expect("banned");
+    let others = (8..1_000).take_while(|_| gate.ask(&7).at(at(10)).banned().is_some());
+    others.for_each(|key| assert!(gate.ask(&key).cells(2).at(at(10)).check().is_err()));
+    let denied = gate.deny_banned(&7, found, at(10));
+    assert_eq!(denied.retry_after(), Some(Duration::from_secs(50)));
+    assert_eq!(gate.ask(&7).at(at(10)).banned(), None);
+    assert_eq!(gate.stats_at(at(10)).forgotten, 1, "it evicts no other ban");
+}
+
+#[test]
+fn a_clock_that_is_behind_shortens_no_ban() {
+    let gate = prolonged();
+    assert!(gate.ask(&7).cells(2).at(at(100)).check().is_err());
+    for (now, left) in [(99, 61), (100, 60), (130, 60), (129, 61), (189, 60), (250, 0)] {
+        let denied = gate.ask(&7).at(at(now)).check().err();
+        let wait = denied.and_then(|denied| denied.retry_after()).unwrap_or_default();
+        assert_eq!(wait, Duration::from_secs(left), "at {now} s");
+    }
+}
