@@ -6,9 +6,9 @@ use core::time::Duration;
 use super::peek::unseen;
 use crate::algo::{Algorithm, StateMachine, WithinDelay};
 use crate::cell::InFull;
-use crate::decision::{Decision, OutOfLine, Permit};
+use crate::decision::{Decision, Denied, OutOfLine, Permit};
 use crate::limiter::{Limiter, WhenFull};
-use crate::table::Event;
+use crate::table::{Event, Full, Probe};
 use crate::time::{Clock, Tick};
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
@@ -28,19 +28,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         now: Tick,
         max_delay: Option<Duration>,
     ) -> OutOfLine<Decision> {
-        let counters = self.table.counters();
-        OutOfLine(match &self.when_full {
-            WhenFull::Evict | WhenFull::Deny => {
-                counters.count(Event::DeniedFull);
-                let algo = self.still(&self.params, now);
-                Err(algo.no_slot(nearest_idle, now, self.table.skew()))
-            }
-            WhenFull::Admit => {
-                counters.count(Event::AdmittedFull);
-                self.admit_untracked(n, now)
-            }
+        let decision = match &self.when_full {
+            WhenFull::Evict | WhenFull::Deny => Err(self.no_slot(nearest_idle, now)),
+            WhenFull::Admit => self.admit_untracked(n, now),
             WhenFull::Share(shared) => {
-                counters.count(Event::Overflowed);
                 let (params, bucket) = &**shared;
                 let cell = bucket.cell();
                 let algo = self.still(params, now);
@@ -51,7 +42,53 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
                     None => cell.answer::<_, InFull>(&*algo, now, n),
                 }
             }
+        };
+        self.count_full(decision.is_ok());
+        OutOfLine(decision)
+    }
+
+    /// The answer to `n` cells of a key that has no slot, if it finds none either; nothing is charged or counted.
+    /// `None`: it finds one, or needs none.
+    pub(crate) fn peek_full(
+        &self,
+        algo: &A::Params,
+        probe: Probe,
+        n: u64,
+        now: Tick,
+    ) -> Option<Decision> {
+        if matches!(self.when_full, WhenFull::Evict) {
+            return None;
+        }
+        let is_denied_at_once = match algo.answer(unseen(algo, n, now), now, n) {
+            Err(denied) => denied.is_final() || !algo.starts_in_debt(),
+            Ok(_) => false,
+        };
+        if is_denied_at_once {
+            return None;
+        }
+        let Err(Full { nearest_idle }) = self.table.has_place(probe, algo, now) else {
+            return None;
+        };
+        Some(match &self.when_full {
+            WhenFull::Evict | WhenFull::Deny => Err(self.no_slot(nearest_idle, now)),
+            WhenFull::Admit => self.admit_untracked(n, now),
+            WhenFull::Share(shared) => shared.1.cell().peek(&*self.still(&shared.0, now), now, n),
         })
+    }
+
+    /// Counts a request of a key that finds no slot.
+    pub(crate) fn count_full(&self, admitted: bool) {
+        self.table.counters().count(match self.when_full {
+            WhenFull::Evict | WhenFull::Deny => Event::DeniedFull,
+            WhenFull::Admit if admitted => Event::AdmittedFull,
+            // A plan may allow more at once than the limiter's own quota, which decides here.
+            WhenFull::Admit => return,
+            WhenFull::Share(_) => Event::Overflowed,
+        });
+    }
+
+    fn no_slot(&self, nearest_idle: u64, now: Tick) -> Denied {
+        self.still(&self.params, now).no_slot(nearest_idle, now, self.table.skew())
     }
 
     /// Admits, and answers as if the key were fresh.

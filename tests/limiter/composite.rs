@@ -333,6 +333,57 @@ fn a_key_without_a_slot_is_handled_by_the_policy_of_its_limit() {
 }
 
 #[test]
+fn the_wait_covers_a_later_limit_in_which_the_key_finds_no_slot() {
+    for on_full in [OnFull::Deny, OnFull::SharedOverflow(Quota::per_hour(1))] {
+        let gate = full(on_full);
+        // The first without a slot spends the shared cell.
+        assert_eq!(gate.ask(&98).at(ONE).check().is_ok(), on_full != OnFull::Deny);
+        let second = Direct::new(Quota::per_second(1)).expect("in range");
+        assert!(second.ask().at(ONE).check().is_ok());
+        let both = Composite::<u32>::builder().shared("second", &second);
+        let both = both.keyed("full", &gate, |key| key).build().expect("token buckets");
+        let stats = gate.stats();
+        let denied = both.ask(&99).at(ONE).check().expect_err("both deny");
+        assert_eq!((denied.limit_name(), denied.remaining()), ("second", 0), "{on_full:?}");
+        assert_eq!(gate.stats(), stats, "a look counts nothing");
+        let wait = denied.retry_after().expect("a time");
+        assert_eq!(gate.ask(&99).at(ONE).check().unwrap_err().retry_after(), Some(wait));
+        if on_full == OnFull::Deny {
+            let early = ONE.saturating_add(wait - Duration::from_millis(1));
+            assert_eq!(both.ask(&99).at(early).check().unwrap_err().limit_name(), "full");
+        }
+        assert!(both.ask(&99).at(ONE.saturating_add(wait)).check().is_ok(), "{on_full:?}");
+    }
+}
+
+/// The policy decides about a key that finds no slot, as it does outside a composite: a bucket that starts empty
+/// has nowhere to fill up.
+#[test]
+fn a_bucket_that_starts_empty_and_finds_no_slot_is_handled_by_the_policy() {
+    for on_full in [OnFull::Admit, OnFull::SharedOverflow(Quota::per_second(2)), OnFull::Deny] {
+        let built = Limiter::builder(Quota::per_hour(3)).algorithm(Gcra::start_empty());
+        let built = built.clock(ManualClock::new()).slots(SlotLayout::Wide).capacity(1);
+        let gate: Limiter<u32, _, _> = built.on_full(on_full).build().expect("in range");
+        (0..16).for_each(|key| assert!(gate.ask(&key).at(ONE).check().is_err()));
+        let open = Direct::new(Quota::per_hour(100)).expect("in range");
+        let both = Composite::<u32>::builder().keyed("full", &gate, |key| key);
+        let both = both.shared("open", &open).build().expect("token buckets");
+        // The first denial of a shared bucket begins its time.
+        let admitted = [1, 2, 2, 3]
+            .map(|seconds| both.ask(&99).at(Tick::from_nanos(seconds * SECOND)).check().is_ok());
+        let expected = match on_full {
+            OnFull::Admit => [true; 4],
+            OnFull::SharedOverflow(_) => [false, true, true, true],
+            _ => [false; 4],
+        };
+        assert_eq!(admitted, expected, "{on_full:?}");
+        let stats = gate.stats();
+        let counted = stats.admitted_full + stats.overflowed + stats.denied_full;
+        assert_eq!(counted, 4, "{stats:?}");
+    }
+}
+
+#[test]
 fn each_composite_that_cannot_be_built_returns_its_reason() {
     let bucket = || Direct::new(Quota::per_second(1)).expect("in range");
     let queue = || {

@@ -77,6 +77,7 @@ pub(super) trait Member<R: ?Sized>: Send + Sync {
     /// Counts cells that were taken and not refunded, if the limiter counts.
     fn count_admitted(&self);
 
+    /// The answer to `n` cells, also of a key that finds no slot, with nothing charged or counted.
     fn peek(&self, target: Target<'_>, n: u64) -> Decision;
 }
 
@@ -241,8 +242,7 @@ where
     }
 
     fn peek(&self, Target { probe, now, plan }: Target<'_>, n: u64) -> Decision {
-        let limiter = self.limiter.borrow();
-        limiter.peek_by(limiter.or_own(P::params(plan)), probe, n, now)
+        self.limiter.borrow().peek_as_charged(P::params(plan), probe, Request { now, cells: n })
     }
 }
 

@@ -13,13 +13,13 @@
 
 use core::hash::Hash;
 
-use crate::algo::{Algorithm, StateMachine, Step};
+use crate::algo::{Algorithm, StateMachine};
 use crate::cell::Request;
 use crate::charge::refund::IsRefundable;
-use crate::decision::Denied;
+use crate::decision::{Decision, Denied};
 use crate::limiter::direct::Direct;
-use crate::limiter::{Limiter, WhenFull, unseen};
-use crate::table::{Event, Full, Probe};
+use crate::limiter::{Limiter, unseen};
+use crate::table::Probe;
 use crate::time::{Clock, Tick};
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
@@ -41,16 +41,18 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         }
         let still = self.still(self.or_own(plan), now);
         let (algo, n_missing) = (&*still, n - held);
-        let answer = match self.table().peek(probe, algo, now, n_missing) {
-            Some(seen) => algo.answer(seen, now, n_missing),
-            None => {
-                self.precheck_slot(algo, probe, n, now).inspect_err(|_| self.count(false))?;
-                algo.answer(unseen(algo, n, now), now, n)
-            }
+        let (answer, is_full) = match self.table().peek(probe, algo, now, n_missing) {
+            Some(seen) => (algo.answer(seen, now, n_missing), false),
+            None => self.answer_unseen(algo, probe, n, now),
         };
         let Err(denied) = answer else { return Ok(()) };
         match () {
-            () if !algo.remembers_denials() => self.count(false),
+            () if !algo.remembers_denials() => {
+                if is_full {
+                    self.count_full(false);
+                }
+                self.count(false);
+            }
             () if algo.dispatch_refund(IsRefundable).is_some() => {
                 // Another thread has refunded cells meanwhile, so the take succeeded: refund it as
                 // well.
@@ -72,30 +74,29 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         if held >= n || n <= shares.cells() { held } else { 0 }
     }
 
-    /// Returns the denial if a key that has no slot, and would be admitted with one, is denied for
-    /// want of a slot.
-    fn precheck_slot(
+    /// The answer to a key that has no slot, and whether it finds none either. A request for nothing needs none.
+    fn answer_unseen(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) -> (Decision, bool) {
+        match if n > 0 { self.peek_full(algo, probe, n, now) } else { None } {
+            Some(answer) => (answer, true),
+            None => (algo.answer(unseen(algo, n, now), now, n), false),
+        }
+    }
+
+    /// The answer to `n` cells with nothing charged or counted. A key that would find no slot is answered by
+    /// the limiter's policy, also to a request for nothing.
+    pub(super) fn peek_as_charged(
         &self,
-        algo: &A::Params,
+        plan: Option<&A::Params>,
         probe: Probe,
-        n: u64,
-        now: Tick,
-    ) -> Result<(), Denied> {
-        if n == 0 || matches!(self.when_full(), WhenFull::Evict | WhenFull::Admit) {
-            return Ok(());
-        }
-        if !matches!(algo.step(unseen(algo, n, now), now, n), Step::Admit { .. }) {
-            return Ok(());
-        }
-        let Err(Full { nearest_idle }) = self.table().has_place(probe, algo, now) else {
-            return Ok(());
-        };
-        match self.when_full() {
-            WhenFull::Share(shared) => {
-                let answer = shared.1.cell().peek(&*self.still(&shared.0, now), now, n).map(drop);
-                answer.inspect_err(|_| self.table().counters().count(Event::Overflowed))
-            }
-            _ => self.without_slot(nearest_idle, n, now).map(drop),
+        Request { now, cells: n }: Request,
+    ) -> Decision {
+        let still = self.still(self.or_own(plan), now);
+        let algo = &*still;
+        match self.table().peek(probe, algo, now, n) {
+            Some(seen) => algo.answer(seen, now, n),
+            None => self
+                .peek_full(algo, probe, n, now)
+                .unwrap_or_else(|| algo.answer(unseen(algo, n, now), now, n)),
         }
     }
 }
