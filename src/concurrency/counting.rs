@@ -82,8 +82,13 @@ impl<C> Counting<C> {
                 let permit = machine.permit_of(self.in_flight_after(&entry));
                 Ok((entry.charge(probe), permit))
             }
-            Err(denied) => Err(machine.denied_at(denied.cells_taken())),
+            Err(denied) => Err(self.denied_of(&denied)),
         }
+    }
+
+    /// A denial as a composite takes it: by the limit that has denied, which keys without a slot may share.
+    pub(super) fn denied_of(&self, denied: &ConcurrencyDenied) -> Denied {
+        self.machine_of(denied.limit).denied_at(denied.cells_taken())
     }
 }
 

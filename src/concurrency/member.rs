@@ -10,7 +10,7 @@ use crate::concurrency::direct::DirectConcurrency;
 use crate::concurrency::guard::{Entry, sealed::Enter as _};
 use crate::concurrency::{ConcurrencyDenied, ConcurrencyLimiter, WhenFull};
 use crate::decision::{Decision, Denied};
-use crate::table::Probe;
+use crate::table::{Event, Probe};
 use crate::time::{Clock, Tick};
 
 impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
@@ -22,8 +22,12 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
         self.leave(&Entry::of_charge(charge));
     }
 
+    /// The answer to `n` cells, 0 or 1, also of a key that finds no slot. Nothing is counted.
     pub(crate) fn peek_probe(&self, probe: Probe, now: Tick, n: u64) -> Decision {
         let machine = self.counting.machine();
+        if let Err((denied, Some(_))) = self.would_enter_by(probe, now, 1) {
+            return Err(self.counting.denied_of(&denied));
+        }
         let view = self.table.peek(probe, &machine, now, n);
         machine.answer(view.unwrap_or_else(|| machine.unseen()), now, n)
     }
@@ -31,12 +35,12 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
     /// Returns the denial if one more would be denied, for its count or for want of a slot. It is counted
     /// like that of an entry.
     pub(crate) fn precheck(&self, probe: Probe, now: Tick) -> Result<(), Denied> {
-        self.would_enter(probe, now, 1).map_err(|denied| {
+        self.would_enter_by(probe, now, 1).map_err(|(denied, without_slot)| {
             self.count(false);
-            if denied.found_no_slot {
-                self.count_denied_full();
+            if let Some(event) = without_slot {
+                self.table.counters().count(event);
             }
-            self.counting.machine().denied_at(denied.cells_taken())
+            self.counting.denied_of(&denied)
         })
     }
 
@@ -47,19 +51,32 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
         now: Tick,
         n: u64,
     ) -> Result<(), ConcurrencyDenied> {
+        self.would_enter_by(probe, now, n).map_err(|(denied, _)| denied)
+    }
+
+    /// The same. A denial has what an entry would count if the key finds no slot.
+    fn would_enter_by(
+        &self,
+        probe: Probe,
+        now: Tick,
+        n: u64,
+    ) -> Result<(), (ConcurrencyDenied, Option<Event>)> {
         let machine = self.counting.machine();
         let view = self.table.peek(probe, &machine, now, n);
-        machine.answer(view.unwrap_or_else(|| machine.unseen()), now, n).map(drop)?;
+        let of_key = machine.answer(view.unwrap_or_else(|| machine.unseen()), now, n);
+        of_key.map(drop).map_err(|denied| (denied.into(), None))?;
         let wants_slot = view.is_none() && n > 0;
         let has_place = || self.table.has_place(probe, &machine, now).is_ok();
         match &self.when_full {
             WhenFull::Admit => Ok(()),
             _ if !wants_slot || has_place() => Ok(()),
-            WhenFull::Deny => Err(ConcurrencyDenied::no_slot(machine.limit)),
+            WhenFull::Deny => {
+                Err((ConcurrencyDenied::no_slot(machine.limit), Some(Event::DeniedFull)))
+            }
             WhenFull::Share(shared) => {
                 let machine = self.counting.machine_of(shared.0);
-                let view = shared.1.cell().read(&machine, now, n);
-                Ok(machine.answer(view, now, n).map(drop)?)
+                let answer = machine.answer(shared.1.cell().read(&machine, now, n), now, n);
+                answer.map(drop).map_err(|denied| (denied.into(), Some(Event::Overflowed)))
             }
         }
     }

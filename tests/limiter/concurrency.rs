@@ -74,8 +74,14 @@ fn a_key_without_a_slot_is_treated_by_the_policy() {
 #[test]
 fn a_composite_denies_a_key_without_a_slot_before_it_charges_another_limit() {
     let clock = ManualClock::new();
-    for policy in [WhenNoSlot::Deny, WhenNoSlot::SharedOverflow(3)] {
-        let at_once = begun(1, &clock).when_no_slot(policy).build().expect("in range");
+    // One limit that keys without a slot share is below that of a key, the other is above it.
+    for (limit, policy) in [
+        (1, WhenNoSlot::Deny),
+        (1, WhenNoSlot::SharedOverflow(3)),
+        (5, WhenNoSlot::SharedOverflow(2)),
+    ] {
+        let at_once = begun(limit, &clock).when_no_slot(policy).count_decisions();
+        let at_once = at_once.build().expect("in range");
         let _guards: Vec<_> = (0..).map_while(|key| at_once.enter(&key).ok()).collect();
         let rate: Limiter<u64, Gcra, _> =
             Limiter::builder(Quota::per_hour(5)).clock(clock.clone()).build().expect("in range");
@@ -84,8 +90,27 @@ fn a_composite_denies_a_key_without_a_slot_before_it_charges_another_limit() {
         for key in 5_000..5_100 {
             let denied = both.enter(&key).expect_err("neither a slot nor a shared cell");
             assert_eq!((denied.limit_name(), denied.remaining()), ("at once", 0));
+            assert_eq!(denied.denied().remaining(), 0);
         }
         assert_eq!(rate.stats().claimed, 0, "no key was charged there");
+        // Each of them counts as it does outside a composite.
+        let after = at_once.stats();
+        assert!(both.ask(&6_000).enter().is_err() && at_once.enter(&6_000).is_err());
+        let counted = |stats: tollgate::stats::Stats| {
+            (stats.denied.expect("counted"), stats.denied_full, stats.overflowed)
+        };
+        let (denied, full, overflowed) = counted(after);
+        let each = u64::from(policy == WhenNoSlot::Deny);
+        assert_eq!(
+            counted(at_once.stats()),
+            (denied + 2, full + 2 * each, overflowed + 2 * (1 - each))
+        );
+        // A limit before it denies: none is left in flight either.
+        let spent = Direct::new(Quota::per_hour(3)).expect("in range");
+        let both = Composite::<u64>::builder().shared("spent", &spent);
+        let both = both.keyed_in_flight("at once", &at_once, |key| key).build().expect("limits");
+        let denied = both.ask(&6_001).cells(4).check().expect_err("more than ever fit");
+        assert_eq!((denied.limit_name(), denied.remaining()), ("spent", 0));
     }
 }
 
