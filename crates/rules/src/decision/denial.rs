@@ -23,8 +23,10 @@ use crate::rule::Rule;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct RuleDenial<'g> {
-    pub(crate) rule: &'g Rule,
-    pub(crate) reason: DenyReason<'g>,
+    rule: &'g Rule,
+    reason: DenyReason<'g>,
+    /// The wait for what else would deny the same request; `None`: no wait helps.
+    min_wait: Option<Duration>,
 }
 
 /// Why a rule denies a request.
@@ -59,6 +61,16 @@ pub enum DenyReason<'g> {
 }
 
 impl<'g> RuleDenial<'g> {
+    pub(crate) fn new(rule: &'g Rule, reason: DenyReason<'g>) -> Self {
+        Self { rule, reason, min_wait: Some(Duration::ZERO) }
+    }
+
+    /// The same denial, where something else would deny the request until `wait` has passed, or for ever.
+    pub(crate) fn no_sooner(self, wait: Option<Duration>) -> Self {
+        let min_wait = self.min_wait.and_then(|longest| Some(longest.max(wait?)));
+        Self { min_wait, ..self }
+    }
+
     /// The rule.
     #[must_use]
     pub fn rule(&self) -> &'g Rule {
@@ -118,6 +130,9 @@ impl<'g> RuleDenial<'g> {
     /// The shortest time after which the same request would be admitted; `None` if no wait helps. It is zero
     /// if too many requests are in flight, since when one of them ends is not known.
     ///
+    /// A denial by a ban also waits for the limits that would deny when the ban has ended, and a denial that
+    /// begins a ban waits for its end.
+    ///
     /// ```
     /// # use tollgate_rules::{RulesLimiter, Request, Rules};
     /// # let text = r#"rule = [{ name = "a", key = "none", limits = "5/h" }]"#;
@@ -129,16 +144,18 @@ impl<'g> RuleDenial<'g> {
     /// ```
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        match self.reason {
+        let wait = match self.reason {
             DenyReason::InFlight(_) => Some(Duration::ZERO),
             _ => self.denied().and_then(Denied::retry_after),
-        }
+        };
+        wait.and_then(|wait| Some(wait.max(self.min_wait?)))
     }
 
-    /// The time until the key has its whole quota again.
+    /// The time until the key has its whole quota again, or until its ban ends if that is later.
     #[must_use]
     pub fn reset_after(&self) -> Duration {
-        self.denied().map_or(Duration::ZERO, Denied::reset_after)
+        let reset_after = self.denied().map_or(Duration::ZERO, Denied::reset_after);
+        reset_after.max(self.min_wait.unwrap_or_default())
     }
 
     /// The denial that lasts longer.

@@ -1,5 +1,7 @@
 //! The bans of a rule: `penalty` in a rules file.
 
+use std::time::Duration;
+
 use tollgate::{Clock, Denied, FixedWindow, Limiter, OnFull, Quota, Tick};
 
 use crate::clock::RulesClock;
@@ -40,13 +42,18 @@ impl<C: Clock> Ban<C> {
         self.banned.ask(key).at(now).peek().err()
     }
 
-    /// Counts a denial of the key, and begins a ban if there were enough.
-    pub(super) fn strike(&self, key: &[u8], now: Tick) {
-        let is_enough =
-            self.strikes.as_ref().is_none_or(|strikes| strikes.ask(key).at(now).check().is_err());
-        if is_enough {
-            // If it fails, another thread has begun the ban.
-            let _ = self.banned.ask(key).at(now).check();
+    /// Counts a denial of the key, and begins a ban if there were enough. Returns for how long the key is
+    /// banned.
+    pub(super) fn strike(&self, key: &[u8], now: Tick) -> Duration {
+        if let Some(strikes) = &self.strikes
+            && strikes.ask(key).at(now).check().is_ok()
+        {
+            return Duration::ZERO;
+        }
+        match self.banned.ask(key).at(now).check() {
+            Ok(begun) => begun.reset_after(),
+            // Another thread has begun the ban.
+            Err(denied) => denied.reset_after(),
         }
     }
 

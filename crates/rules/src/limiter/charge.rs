@@ -6,10 +6,12 @@
 //! before it refund the request. The limits that cannot refund are charged last. Requests in flight are entered
 //! first, because leaving undoes all of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::{Clock, Denied, Tick};
 
+use super::ban::Ban;
 use super::bucket::{Bucket, Cost};
 use super::held::Held;
 use super::{ActiveRule, RulesLimiter};
@@ -82,10 +84,9 @@ impl<C: Clock> RulesLimiter<C> {
             return match bucket.check(key, charge.cost(hit, limit), charge.now) {
                 Ok(permit) => Ok(Some(RulePermit { rule, limit, permit, delay: permit.delay() })),
                 Err(denied) => {
-                    if let (true, Some(ban)) = (charge.is_strike(hit, &denied), ban) {
-                        ban.strike(key, charge.now);
-                    }
-                    Err(RuleDenial { rule, reason: DenyReason::Limit(limit, denied) })
+                    let denial = RuleDenial::new(rule, DenyReason::Limit(limit, denied));
+                    let ban = ban.as_ref().filter(|_| charge.is_strike(hit, &denied));
+                    Err(struck(denial, ban, key, charge.now))
                 }
             };
         }
@@ -100,17 +101,34 @@ impl<C: Clock> RulesLimiter<C> {
         Ok(tightest.map(|tightest| RulePermit { delay, ..tightest }))
     }
 
-    /// The denial by the longest ban, if any of the keys is banned.
+    /// The denial by the longest ban, if any of the keys is banned. It lasts until the limits would admit the
+    /// request if that is later.
     fn find_ban(&self, hits: &[Hit], charge: PendingCharge<'_>) -> Result<(), RuleDenial<'_>> {
         let mut longest: Option<RuleDenial<'_>> = None;
         for hit in hits {
             let ActiveRule { rule, ban: Some(ban), .. } = &self.active[hit.rule] else { continue };
             if let Some(denied) = ban.get(charge.key(*hit), charge.now) {
-                let denial = RuleDenial { rule, reason: DenyReason::Banned(denied) };
-                longest = Some(longest.map_or(denial, |longest| longest.longer(denial)));
+                let denial = RuleDenial::new(rule, DenyReason::Banned(denied));
+                longest = longest_of(longest, denial);
             }
         }
-        longest.map_or(Ok(()), Err)
+        longest.map_or(Ok(()), |denial| Err(denial.no_sooner(self.limits_wait(hits, charge))))
+    }
+
+    /// How long until all limits would admit the request; `None`: never.
+    #[cold]
+    fn limits_wait(&self, hits: &[Hit], charge: PendingCharge<'_>) -> Option<Duration> {
+        let mut longest = Duration::ZERO;
+        for hit in hits {
+            let (active, key) = (&self.active[hit.rule], charge.key(*hit));
+            for at in active.limits_of(*hit) {
+                let cost = charge.cost(*hit, &active.rule.limits[at]);
+                if let Err(denied) = active.bucket(at).peek(key, cost, charge.now) {
+                    longest = longest.max(denied.retry_after()?);
+                }
+            }
+        }
+        Some(longest)
     }
 
     /// Counts the request as in flight by each of the rules that have `concurrency`.
@@ -135,10 +153,8 @@ impl<C: Clock> RulesLimiter<C> {
                     entered.held.push(guard);
                 }
                 Err(denied) => {
-                    if let Some(ban) = ban {
-                        ban.strike(key, charge.now);
-                    }
-                    return Err(RuleDenial { rule, reason: DenyReason::InFlight(denied) });
+                    let denial = RuleDenial::new(rule, DenyReason::InFlight(denied));
+                    return Err(struck(denial, ban.as_ref(), key, charge.now));
                 }
             }
         }
@@ -157,10 +173,9 @@ impl<C: Clock> RulesLimiter<C> {
             let active = &self.active[hit.rule];
             let ActiveRule { rule, in_flight, ban, .. } = active;
             let key = charge.key(*hit);
-            let mut is_strike = false;
+            let (mut of_rule, mut is_strike) = (None, false);
             if let Some(Err(denied)) = in_flight.as_ref().map(|its| its.peek(key, charge.now)) {
-                let denial = RuleDenial { rule, reason: DenyReason::InFlight(denied) };
-                longest = Some(longest.map_or(denial, |other| other.longer(denial)));
+                of_rule = Some(RuleDenial::new(rule, DenyReason::InFlight(denied)));
                 is_strike = true;
             }
             for at in active.limits_of(*hit) {
@@ -171,14 +186,15 @@ impl<C: Clock> RulesLimiter<C> {
                         tightest = Some(tightest.map_or(permit, |other| other.tighter(permit)));
                     }
                     Err(denied) => {
-                        let denial = RuleDenial { rule, reason: DenyReason::Limit(limit, denied) };
-                        longest = Some(longest.map_or(denial, |other| other.longer(denial)));
+                        let denial = RuleDenial::new(rule, DenyReason::Limit(limit, denied));
+                        of_rule = longest_of(of_rule, denial);
                         is_strike |= charge.is_strike(*hit, &denied);
                     }
                 }
             }
-            if let (true, Some(ban)) = (is_strike, ban) {
-                ban.strike(key, charge.now);
+            if let Some(denial) = of_rule {
+                let ban = ban.as_ref().filter(|_| is_strike);
+                longest = longest_of(longest, struck(denial, ban, key, charge.now));
             }
         }
         longest.map_or(Ok(tightest), Err)
@@ -232,15 +248,30 @@ impl<C: Clock> RulesLimiter<C> {
         charged.map_err(|failed| match failed {
             Failed::Later(late) => late,
             Failed::Here(denied) => {
-                if let (true, Some(ban)) = (charge.is_strike(hits[index], &denied), ban) {
-                    ban.strike(key, charge.now);
-                }
-                LateDenial(RuleDenial {
-                    rule,
-                    reason: DenyReason::Limit(&rule.limits[limit], denied),
-                })
+                let reason = DenyReason::Limit(&rule.limits[limit], denied);
+                let ban = ban.as_ref().filter(|_| charge.is_strike(hits[index], &denied));
+                LateDenial(struck(RuleDenial::new(rule, reason), ban, key, charge.now))
             }
         })
+    }
+}
+
+/// The denial that lasts longer.
+fn longest_of<'g>(denial: Option<RuleDenial<'g>>, other: RuleDenial<'g>) -> Option<RuleDenial<'g>> {
+    Some(denial.map_or(other, |denial| denial.longer(other)))
+}
+
+/// A denial of a key. It is a strike by the rule's bans, if there are any, and lasts as long as the ban that
+/// it begins.
+fn struck<'g, C: Clock>(
+    denial: RuleDenial<'g>,
+    ban: Option<&Arc<Ban<C>>>,
+    key: &[u8],
+    now: Tick,
+) -> RuleDenial<'g> {
+    match ban {
+        Some(ban) => denial.no_sooner(Some(ban.strike(key, now))),
+        None => denial,
     }
 }
 

@@ -194,7 +194,7 @@ impl<C: Clock> RulesLimiter<C> {
                 Fit::All | Fit::Some => {}
                 Fit::None => continue,
                 Fit::Unclear => {
-                    found.deny_early(RuleDenial { rule, reason: DenyReason::UnclearPath })?;
+                    found.deny_early(RuleDenial::new(rule, DenyReason::UnclearPath))?;
                     continue;
                 }
             }
@@ -205,7 +205,7 @@ impl<C: Clock> RulesLimiter<C> {
                     break;
                 }
                 Action::Deny => {
-                    found.deny_early(RuleDenial { rule, reason: DenyReason::Forbidden })?;
+                    found.deny_early(RuleDenial::new(rule, DenyReason::Forbidden))?;
                     continue;
                 }
             }
@@ -215,7 +215,7 @@ impl<C: Clock> RulesLimiter<C> {
                     OnNoKey::Shared => Key::write_shared(&mut found.keys),
                     OnNoKey::Skip => continue,
                     OnNoKey::Deny => {
-                        found.deny_early(RuleDenial { rule, reason: DenyReason::NoKey })?;
+                        found.deny_early(RuleDenial::new(rule, DenyReason::NoKey))?;
                         continue;
                     }
                 }
@@ -266,7 +266,7 @@ impl<'g> Applicable<'g> {
 
     /// Records a denial of a rule in shadow; returns that of a rule that is enforced.
     fn deny_early(&mut self, denial: RuleDenial<'g>) -> Result<(), RuleDenial<'g>> {
-        if !denial.rule.is_shadow {
+        if !denial.rule().is_shadow {
             return Err(denial);
         }
         self.shadow_denials.push(denial);

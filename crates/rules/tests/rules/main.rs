@@ -1,6 +1,7 @@
 //! Rules from text to decisions.
 
 mod actions;
+mod bans;
 mod bytes;
 mod costs;
 mod deciding;

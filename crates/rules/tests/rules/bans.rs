@@ -1,0 +1,122 @@
+//! The waits of denials where a rule bans keys.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate::ManualClock;
+use tollgate_rules::{DenyReason, Request, Rules, RulesLimiter};
+
+const SECOND: Duration = Duration::from_secs(1);
+const NANO: Duration = Duration::from_nanos(1);
+
+struct Gate {
+    limiter: RulesLimiter<ManualClock>,
+    clock: Arc<ManualClock>,
+}
+
+impl Gate {
+    fn new(text: &str) -> Self {
+        let clock = Arc::new(ManualClock::new());
+        clock.advance(1_000_000 * SECOND);
+        let rules = Rules::parse("r.toml", text).unwrap_or_else(|error| panic!("{error}"));
+        let limiter = RulesLimiter::with_clock(rules, Arc::clone(&clock)).expect("memory");
+        Self { limiter, clock }
+    }
+
+    /// The wait of a denial of some cells, and whether it is by a ban; `None` if they are admitted.
+    fn denied(&self, cells: u64) -> Option<(Option<Duration>, bool)> {
+        let decision = self.limiter.decide_n(&Request::default(), cells);
+        let denied = decision.denied()?;
+        assert!(denied.reset_after() >= denied.retry_after().unwrap_or_default());
+        Some((denied.retry_after(), matches!(denied.reason(), DenyReason::Banned(_))))
+    }
+}
+
+#[test]
+fn a_denial_waits_for_its_ban_and_for_the_limits_whichever_is_longer() {
+    for (limits, ban, wait) in [("1/h", "1 min", 3_600), ("1/s", "1 h", 3_600)] {
+        for other in ["\"1/day\"", "[\"1/min\", \"1/day\"]"] {
+            let rule = |name: &str, limits: &str, more: &str| {
+                format!("{{ name = \"{name}\", key = \"none\", limits = {limits}{more} }}")
+            };
+            let banning = format!(", penalty = \"{ban}\"");
+            let one = rule("one", &format!("\"{limits}\""), &banning);
+            let gate = Gate::new(&format!("rule = [{one}]"));
+            assert_eq!(gate.denied(1), None);
+            assert_eq!(gate.denied(1), Some((Some(wait * SECOND), false)), "{limits}");
+            gate.clock.advance(30 * SECOND);
+            assert_eq!(gate.denied(1), Some((Some((wait - 30) * SECOND), true)), "{limits}");
+            assert_eq!(gate.denied(2), Some((None, true)), "it never fits");
+            gate.clock.advance((wait - 30) * SECOND);
+            assert_eq!(gate.denied(1), None);
+
+            // Another rule denies for longer than the ban.
+            let two = rule("two", other, "");
+            let gate = Gate::new(&format!("rule = [{one}, {two}]"));
+            assert_eq!(gate.denied(1), None);
+            assert_eq!(gate.denied(1), Some((Some(86_400 * SECOND), false)));
+            assert_eq!(gate.denied(1), Some((Some(86_400 * SECOND), true)));
+        }
+    }
+}
+
+#[test]
+fn a_denial_by_requests_in_flight_waits_for_the_ban_that_it_begins() {
+    let gate = Gate::new(
+        "rule = [{ name = \"a\", key = \"none\", concurrency = 1, penalty = \"1 min\" }]",
+    );
+    let held = gate.limiter.decide(&Request::default()).take_held();
+    assert_eq!(gate.denied(1), Some((Some(60 * SECOND), false)));
+    drop(held);
+    assert_eq!(gate.denied(1), Some((Some(60 * SECOND), true)));
+    gate.clock.advance(60 * SECOND);
+    assert_eq!(gate.denied(1), None);
+}
+
+fn rules() -> impl Strategy<Value = String> {
+    let limits = prop::sample::subsequence(vec!["2/s", "3/min", "1/h", "5/min"], 1..3);
+    let penalty = prop::sample::select(vec![
+        "",
+        "penalty = \"20 s\"",
+        "penalty = \"2 h\"",
+        "penalty = { ban = \"1 min\", after = 3, within = \"10 min\" }",
+    ]);
+    let algorithm = prop::sample::select(vec!["gcra", "fixed-window", "sliding-log"]);
+    prop::collection::vec((limits, penalty, algorithm), 1..3).prop_map(|rules| {
+        let mut text = String::new();
+        for (index, (limits, penalty, algorithm)) in rules.iter().enumerate() {
+            text += &format!(
+                "[[rule]]\nname = \"{index}\"\nkey = \"none\"\nalgorithm = \"{algorithm}\"\n\
+                 limits = {limits:?}\n{penalty}\n"
+            );
+        }
+        text
+    })
+}
+
+proptest! {
+    /// Another request of the key would be a strike. So each of two gates is asked once after the denial.
+    #[test]
+    fn the_same_request_is_admitted_after_the_wait_and_not_before(
+        text in rules(),
+        acts in prop::collection::vec((0_u64..40, 0_u64..3), 1..40),
+    ) {
+        let run = || {
+            let gate = Gate::new(&text);
+            let mut last = None;
+            for &(seconds, cells) in &acts {
+                gate.clock.advance(Duration::from_secs(seconds / 8 * seconds));
+                last = gate.denied(cells).map(|(wait, _)| (wait, cells));
+            }
+            (gate, last)
+        };
+        let (gate, last) = run();
+        let Some((Some(wait), cells)) = last else { return Ok(()) };
+        gate.clock.advance(wait);
+        prop_assert_eq!(gate.denied(cells), None, "after {:?}", wait);
+        let (gate, _) = run();
+        gate.clock.advance(wait - NANO);
+        prop_assert!(gate.denied(cells).is_some(), "before {:?}", wait);
+    }
+}
