@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::net::{TcpListener, TcpSocket};
 use tollgate_http::RateLimitLayer;
+use tollgate_rules::RulesLimiter;
 use tower_layer::Layer;
 
 use crate::admin::Admin;
@@ -97,7 +98,8 @@ async fn serve(config: Config, announce: impl FnOnce(&str) -> Result<()>) -> Res
 
     let layer = RateLimitLayer::builder(Arc::clone(&gate))
         .wait(tokio::time::sleep)
-        .max_waiting(config.max_waiting);
+        .max_waiting(config.max_waiting)
+        .max_waiting_per_key(RulesLimiter::MAX_WAITING_PER_KEY);
     let layer = match config.dialect {
         Some(dialect) => layer.dialect(dialect).build(),
         None => layer.build(),

@@ -14,9 +14,6 @@ pub(crate) use tally::{RuleCounts, RulesTally};
 
 /// The key of requests without a key, if they share a bucket.
 const NO_KEY: &str = "(no key)";
-/// How many requests of a key the proxy lets wait in a `leaky-queue` at one time: the default of
-/// `RateLimitLayer::max_waiting_per_key` in `tollgate-http`.
-const WAITING_PER_KEY_MAX: u64 = 128;
 
 /// A rules file and rule counts.
 #[derive(Debug)]
@@ -62,7 +59,7 @@ impl RulesReplay {
         self.applied.clear();
         let view = LoggedRequestView::new(&request.logged, &self.headers);
         let (applied, tally) = (&mut self.applied, &mut self.tally);
-        let (gate, max_waiting) = (&self.gate, WAITING_PER_KEY_MAX);
+        let (gate, max_waiting) = (&self.gate, RulesLimiter::MAX_WAITING_PER_KEY);
         let verdict = gate.decide_queued_among(&view, request.cost, max_waiting, |index, rule| {
             // Discards what earlier rules noted: what follows concerns this rule alone.
             let _ = view.take_missing();

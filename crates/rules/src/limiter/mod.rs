@@ -94,6 +94,15 @@ pub(crate) struct ActiveRule<C: Clock> {
 }
 
 impl RulesLimiter {
+    /// How many requests of a key the proxy lets wait in a queue, and so does a replay that tells what the proxy
+    /// would decide: see [`decide_queued`](Self::decide_queued).
+    ///
+    /// ```
+    /// # use tollgate_rules::RulesLimiter;
+    /// assert_eq!(RulesLimiter::MAX_WAITING_PER_KEY, 128);
+    /// ```
+    pub const MAX_WAITING_PER_KEY: u64 = 128;
+
     /// Builds a limiter for every limit. Rules that say [`shared`](Rules::shared) share them with other processes.
     ///
     /// # Errors
