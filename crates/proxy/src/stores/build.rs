@@ -234,6 +234,21 @@ mod tests {
     }
 
     #[test]
+    fn the_rules_file_bounds_a_sliding_log_as_its_store_does() {
+        let parse = |limit: u64| {
+            let text = format!(
+                "[[rule]]\nname = \"a\"\nalgorithm = \"sliding-log\"\nlimits = \"{limit}/h\"\n\
+                 store = \"redis://127.0.0.1:1\"\n"
+            );
+            Rules::parse("rules.toml", &text)
+        };
+        let most = parse(Algorithm::MAX_LOG_LIMIT).expect("a store keeps as many");
+        let at = most.rules()[0].store().expect("it has one");
+        assert!(rule(&most.rules()[0], at, &store(at).expect("a store")).is_ok());
+        assert!(parse(Algorithm::MAX_LOG_LIMIT + 1).is_err());
+    }
+
+    #[test]
     fn names_are_plain_ascii_and_distinct_for_distinct_rules() {
         let long = "x".repeat(80);
         let text = format!(
