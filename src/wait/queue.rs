@@ -189,7 +189,12 @@ impl KeyQueue {
             (request.plan.as_ref(), if stage.paid().is_some() { 0 } else { request.n })
         });
         let asked = asked.chain([(request.plan.as_ref(), request.n)]);
-        call.ops.turn_behind(request.target(), asked, call.now)
+        let wait = call.ops.turn_behind(request.target(), asked, call.now);
+        match self.waiting.front().map(|first| &first.stage) {
+            // A key without a slot has no state that owes anything. The denial of the first knows its turn.
+            Some(Stage::First { polls_at }) if wait.is_zero() => polls_at.since(call.now),
+            _ => wait,
+        }
     }
 
     /// Adds a waiter at the end and returns when to poll again; `None` if it need not wait. The

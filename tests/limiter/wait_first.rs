@@ -1,4 +1,5 @@
-//! The first waiter of a limiter that is asked again sleeps for as long as its denial says.
+//! The first waiter of a limiter that is asked again sleeps for as long as its denial says, and so do those
+//! behind it.
 
 use std::cell::RefCell;
 use std::future::{Future, Pending, pending};
@@ -48,6 +49,32 @@ fn a_key_without_a_slot_sleeps_once_and_then_goes_ahead() {
         clock.advance(told);
         assert!(matches!(wait.as_mut().poll(&mut context()), Poll::Ready(Ok(_))));
         assert_eq!(naps.borrow().len(), 1);
+    }
+}
+
+#[test]
+fn those_behind_a_key_without_a_slot_sleep_until_its_turn() {
+    for on_full in [OnFull::Deny, OnFull::SharedOverflow(Quota::per_minute(2))] {
+        let clock = ManualClock::new();
+        let (gate, key) = full(on_full, &clock);
+        clock.advance(Duration::from_secs(1));
+        let told = gate.check(&key).expect_err("no slot").retry_after().expect("a time");
+        let (queue, naps) = (WaitQueue::new(&gate), RefCell::new(vec![]));
+        let mut first = pin!(queue.ask(&key).wait_async(|_| pending::<()>()));
+        assert_eq!(first.as_mut().poll(&mut context()), Poll::Pending);
+        let mut second = pin!(queue.ask(&key).wait_async(|span| {
+            naps.borrow_mut().push(span);
+            pending::<()>()
+        }));
+        for _ in 0..3 {
+            assert_eq!(second.as_mut().poll(&mut context()), Poll::Pending);
+            assert_eq!(*naps.borrow(), [told]);
+        }
+        let error = queue.ask(&key).max_delay(told - Duration::from_nanos(1)).wait();
+        assert_eq!(error.map(|_| ()), Err(WaitError::TooLate { wait: told }));
+        clock.advance(told);
+        assert!(matches!(first.as_mut().poll(&mut context()), Poll::Ready(Ok(_))));
+        assert!(matches!(second.as_mut().poll(&mut context()), Poll::Ready(Ok(_))));
     }
 }
 
