@@ -462,11 +462,15 @@ impl Refund for GcraEpoch {
     /// A charge from before the quota changed is not refunded: how much of it time has restored
     /// since is not known any more.
     ///
-    /// The old quota may also charge at the instant of a reset, while that is under way, or by a clock that is
-    /// ahead. By this quota that charge left no debt: the reset has forgiven it.
+    /// The old quota may also charge at the instant of the change, while that is under way, or by a clock that is
+    /// ahead. If that charge left less debt than it costs by this quota, it is not refunded either: a reset has
+    /// forgiven it, or a cell is a larger share of a smaller burst.
     fn refund(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
-        let left = self.liveness(receipt.next, self.instant(receipt.at));
-        if receipt.at < self.since || matches!(left, Liveness::Idle { .. }) {
+        let left = match self.liveness(receipt.next, self.instant(receipt.at)) {
+            Liveness::Live { debt } => debt,
+            Liveness::Idle { .. } => 0,
+        };
+        if receipt.at < self.since || left < self.gcra.cost(receipt.cells) {
             return TAT.of(word);
         }
         let receipt = Receipt { at: self.elapsed(receipt.at), ..*receipt };

@@ -336,6 +336,22 @@ fn a_charge_by_the_quota_before_a_reset_is_not_refunded_whenever_it_was_made() {
     }
 }
 
+/// 6 of 20 cells are one and a half of 5. As 6 of 5, the refund would pay for what else the key owes.
+#[test]
+fn a_charge_by_smaller_cells_is_not_refunded_as_larger_ones() {
+    let params = GcraEpoch::new(&Quota::per_hour(20), false).expect("in range");
+    let at = Tick::from_nanos(5_000_000_000);
+    let charge = |word, n| match params.step(params.read(word, NoRing, at, n), at, n) {
+        Step::Admit { next } => next,
+        Step::Deny | Step::DenyCounted { .. } => panic!("20 are there"),
+    };
+    let next = charge(charge(params.fresh(at), 9), 6);
+    let receipt = Receipt { cells: 6, at, next };
+    let changed = params.change(&Quota::per_hour(5), Inherit::Proportional, at).expect("in range");
+    assert_eq!(changed.refund(next, &receipt, at, 6), next);
+    assert_ne!(params.refund(next, &receipt, at, 6), next);
+}
+
 #[test]
 fn impossible_quotas_and_changes_are_rejected_with_their_error() {
     use QuotaError as E;

@@ -51,7 +51,9 @@ use crate::wait::AsksAgain;
 ///   too long by a cell's time for each cell that the burst shrank by.
 /// - A key that had all its cells may have all of them afterwards, whatever the inheritance: an idle
 ///   state is the same as none.
-/// - A [reservation](crate::reservation::Reservation) from before the change refunds nothing.
+/// - A [reservation](crate::reservation::Reservation) from before the change refunds nothing. The old quota may
+///   charge one at the very instant of the change, while that is under way, or by a clock that is ahead. If the
+///   change has forgiven a part of it beside other debts, the refund may give the key that part again.
 /// - The rate can become 32 times as fast as the first, or more if the first is slow; the largest burst
 ///   in units of the first rate is 2^47. A quota beyond is an error, and leaves the quota as it was.
 /// - Clocks may differ by 18 minutes. A key that comes back after 78 days may be denied for a while for
