@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::failures::{assert_problem, failures};
 use crate::server::{Body, runtime, serve, text, with_trailers};
-use crate::support::{Proxy, answer, connect, get, read_head, send, upstream};
+use crate::support::{Proxy, answer, connect, get, read_head, scratch, send, upstream};
 
 const TRAILERS: [(&str, &str); 2] = [("grpc-status", "0"), ("grpc-message", "fine")];
 
@@ -86,6 +86,42 @@ fn trailers_pass_to_an_http1_upstream_and_back() {
     assert!(said.contains(&format!("host: {up}\n")), "{said}");
     for (name, value) in TRAILERS {
         assert_eq!(trailers[name], value);
+    }
+}
+
+/// hyper sends the body of a response to HEAD over HTTP/2, and h2 takes that for malformed.
+#[test]
+fn a_response_of_the_proxy_to_head_has_no_body() {
+    let up = upstream(|mut stream| {
+        read_head(&mut stream);
+        stream.write_all(b"220 mail.example ESMTP\r\n").expect("written");
+    });
+    let denied =
+        r#"rule = [{ name = "a", match = { path = "/denied" }, key = "none", limits = "1/day" }]"#;
+    let rules = scratch("head-http2.toml", denied);
+    let url = format!("http://{up}");
+    let words = ["--upstream", &url, "--rules", rules.to_str().expect("UTF-8")];
+    let proxy = Proxy::start("head-http2", &words);
+    assert_eq!(get(proxy.listen, "/denied", "").status, 502, "it is charged");
+    let ask = |method: &'static str, path: &str, host: &str| {
+        let request =
+            Request::builder().method(method).uri(format!("http://{}{path}", proxy.listen));
+        let request = request.header("host", host).body(text("")).expect("a request");
+        runtime().block_on(async {
+            let response = client().request(request).await.expect("an answer");
+            let (head, body) = response.into_parts();
+            let bytes = body.collect().await.expect("a whole body").to_bytes().len();
+            let length = head.headers.get("content-length");
+            let length = length.map(|value| value.to_str().expect("digits").to_owned());
+            (head.status.as_u16(), length, bytes)
+        })
+    };
+    let listen = proxy.listen.to_string();
+    for (path, host, status) in [("/denied", &*listen, 429), ("/x", &listen, 502), ("/x", "b", 400)]
+    {
+        let (of_get, of_head) = (ask("GET", path, host), ask("HEAD", path, host));
+        assert_eq!((of_get.0, of_head.0), (status, status));
+        assert_eq!((of_head.1, of_head.2), (Some(of_get.2.to_string()), 0), "{path}");
     }
 }
 

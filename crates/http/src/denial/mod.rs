@@ -5,7 +5,7 @@ mod grpc_status;
 use core::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Method, Response, StatusCode, request};
 
 use crate::headers::whole_secs_from_1;
@@ -154,11 +154,16 @@ impl<'a> Denial<'a> {
         self.wait().map(whole_secs_from_1)
     }
 
-    /// The response, with `Retry-After` unless `write` has added it.
+    /// The response, with `Retry-After` unless `write` has added it. One to `HEAD` has the length of its body
+    /// without the body (RFC 9110, 9.3.2), which hyper would send over HTTP/2.
     pub(crate) fn respond(&self, write: impl Fn(&Self) -> Response<Bytes>) -> Response<Bytes> {
         let mut response = write(self);
         if let Some(secs) = self.retry_after_secs() {
             response.headers_mut().entry(RETRY_AFTER).or_insert(HeaderValue::from(secs));
+        }
+        if self.request.method == Method::HEAD {
+            let length = core::mem::take(response.body_mut()).len();
+            response.headers_mut().entry(CONTENT_LENGTH).or_insert(HeaderValue::from(length));
         }
         response
     }

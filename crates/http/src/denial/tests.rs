@@ -155,6 +155,22 @@ fn a_request_other_than_post_gets_http_status_429_whatever_its_content_type() {
 }
 
 #[test]
+fn the_denial_of_a_head_request_has_the_length_of_its_body_and_no_body() {
+    let report = Report::default();
+    let answered = |method| {
+        let (request, ()) = http::Request::builder().method(method).body(()).unwrap().into_parts();
+        Denial::new(&request, &report, Reason::OverLimit).respond(by_protocol)
+    };
+    let (get, head) = (answered(Method::GET), answered(Method::HEAD));
+    assert!(!get.body().is_empty() && head.body().is_empty());
+    assert_eq!(head.headers()["content-length"], get.body().len().to_string());
+    assert_eq!(
+        (head.status(), &head.headers()[CONTENT_TYPE]),
+        (get.status(), &get.headers()[CONTENT_TYPE])
+    );
+}
+
+#[test]
 fn each_reason_has_its_grpc_status() {
     for (reason, code) in [
         (Reason::OverLimit, "8"),

@@ -66,7 +66,7 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
             metrics.count_failure(failure);
             // The rest of the body is read.
             drop(RequestBody::new(&head, body, rest_timeout));
-            let response = refusal(failure, head.version).map(Either::Right);
+            let response = refusal(failure, &head).map(Either::Right);
             return Box::pin(std::future::ready(Ok(in_flight.answer(response, None))));
         }
         if head.headers.contains_key(UPGRADE) {
@@ -114,9 +114,9 @@ fn check(head: &mut Parts) -> Result<(), Failure> {
 
 /// The response to a request that is not clear. After unclear framing, an HTTP/1 connection is closed: a proxy
 /// in front may see the start of the next request elsewhere.
-fn refusal(failure: Failure, version: Version) -> Response<ResponseBody> {
-    let mut response = failure.answer();
-    if failure == Failure::ClientFraming && version <= Version::HTTP_11 {
+fn refusal(failure: Failure, head: &Parts) -> Response<ResponseBody> {
+    let mut response = failure.answer(&head.method);
+    if failure == Failure::ClientFraming && head.version <= Version::HTTP_11 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response

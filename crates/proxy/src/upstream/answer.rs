@@ -1,8 +1,9 @@
 //! Responses of the proxy itself, as `application/problem+json` (RFC 9457).
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::{Method, Response, StatusCode};
+use http_body::Body;
 use http_body_util::{Either, Full};
 
 use super::download::Download;
@@ -49,9 +50,16 @@ impl Failure {
         }
     }
 
-    /// The response for the client.
-    pub(crate) fn answer(self) -> Response<ResponseBody> {
-        problem(self.status(), self.detail())
+    /// The response for the client. One to `HEAD` has the length of its body without the body (RFC 9110, 9.3.2),
+    /// which hyper would send over HTTP/2.
+    pub(crate) fn answer(self, method: &Method) -> Response<ResponseBody> {
+        let mut response = problem(self.status(), self.detail());
+        if *method == Method::HEAD {
+            let length = response.body().size_hint().exact().unwrap_or_default();
+            response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+            *response.body_mut() = Either::Right(Full::default());
+        }
+        response
     }
 }
 
@@ -86,10 +94,10 @@ mod tests {
     fn every_failure_has_a_json_response_and_its_index() {
         for (number, failure) in Failure::ALL.into_iter().enumerate() {
             assert_eq!(failure as usize, number);
-            let Either::Right(_) = failure.answer().into_body() else {
-                panic!("the proxy makes the body")
-            };
-            let answer = failure.answer();
+            let [head, answer] = [Method::HEAD, Method::GET].map(|method| failure.answer(&method));
+            let length = answer.body().size_hint().exact().expect("the proxy makes the body");
+            assert_eq!(head.headers()[CONTENT_LENGTH], length.to_string());
+            assert!(head.body().is_end_stream() && !answer.body().is_end_stream());
             assert_eq!(answer.headers()[CONTENT_TYPE], "application/problem+json");
             assert!(answer.status().is_client_error() || answer.status().is_server_error());
         }

@@ -81,11 +81,11 @@ impl Service<Request<RequestBody>> for Forward {
     }
 
     fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
-        let inner = Arc::clone(&self.0);
+        let (inner, method) = (Arc::clone(&self.0), request.method().clone());
         Box::pin(async move {
             Ok(inner.forward(request).await.unwrap_or_else(|failure| {
                 inner.metrics.count_failure(failure);
-                failure.answer()
+                failure.answer(&method)
             }))
         })
     }
