@@ -221,6 +221,16 @@ fn a_length_that_is_no_number_is_a_502_even_without_a_body() {
 }
 
 #[test]
+fn a_204_has_no_length() {
+    let (up, _heads) = recorder("HTTP/1.1 204 No Content\r\ncontent-length: 5\r\n\r\n");
+    let proxy = Proxy::before("no-content", up, &[]);
+    for method in ["GET", "HEAD"] {
+        let answer = ask(proxy.listen, method, "/", "");
+        assert_eq!((answer.status, answer.header("content-length")), (204, ""), "{method}");
+    }
+}
+
+#[test]
 fn connections_to_the_upstream_are_reused() {
     let (up, heads) = recorder("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
     let proxy = Proxy::before("again", up, &[]);

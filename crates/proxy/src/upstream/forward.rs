@@ -141,6 +141,10 @@ impl Inner {
             _ => None,
         };
         to_client(&mut head.headers, head.version);
+        if head.status == StatusCode::NO_CONTENT {
+            // RFC 9110, 8.6. A client would wait for the bytes, or take the response for malformed.
+            head.headers.remove(CONTENT_LENGTH);
+        }
         if let Some(protocols) = required {
             name_protocols(&mut head.headers, protocols);
         }
