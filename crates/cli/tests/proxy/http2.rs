@@ -89,6 +89,25 @@ fn trailers_pass_to_an_http1_upstream_and_back() {
     }
 }
 
+#[test]
+fn trailers_of_an_http1_upstream_have_no_fields_of_the_connection_or_the_message() {
+    let up = upstream(|mut stream| {
+        read_head(&mut stream);
+        let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n";
+        let trailers = "x-sum: 7\r\ncontent-length: 9\r\nconnection: close\r\nkeep-alive: 1\r\n";
+        let answer = format!("{head}2\r\nok\r\n0\r\n{trailers}\r\n");
+        stream.write_all(answer.as_bytes()).expect("written");
+    });
+    let proxy = Proxy::before("clean-trailers", up, &[]);
+    let trailers = runtime().block_on(async {
+        let response = client().request(call(&proxy, text(""))).await.expect("an answer");
+        let body = response.into_body().collect().await.expect("a whole body");
+        body.trailers().cloned().unwrap_or_default()
+    });
+    assert_eq!(trailers.len(), 1, "{trailers:?}");
+    assert_eq!(trailers["x-sum"], "7");
+}
+
 /// hyper sends the body of a response to HEAD over HTTP/2, and h2 takes that for malformed.
 #[test]
 fn a_response_of_the_proxy_to_head_has_no_body() {

@@ -2,8 +2,8 @@
 //! client.
 
 use http::header::{
-    CONNECTION, COOKIE, EXPECT, Entry, HOST, HeaderMap, HeaderName, HeaderValue,
-    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA,
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, Entry, HOST, HeaderMap, HeaderName, HeaderValue,
+    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use http::{Uri, Version};
 
@@ -53,6 +53,14 @@ pub(crate) fn remove_named_by_connection(headers: &mut HeaderMap) {
         .collect();
     for name in &named {
         headers.remove(name);
+    }
+}
+
+/// Removes what trailers must not have (RFC 9110, 6.5.1): the fields of the connection, the length, and the host. In
+/// HTTP/2, a recipient takes a message with such a field for malformed.
+pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
+    for name in HOP_BY_HOP.iter().chain(&[CONTENT_LENGTH, HOST, TRAILER]) {
+        trailers.remove(name);
     }
 }
 

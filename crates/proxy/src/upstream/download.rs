@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 use super::exchange::Trace;
 use super::idle::{BoxError, IdleTimeout};
 use crate::metrics::{Fault, Metrics, Stall};
+use crate::request::headers::clean_trailers;
 
 /// The body of a response, with its checks.
 #[derive(Debug)]
@@ -58,9 +59,12 @@ impl Body for Download {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let Self { body, idle, announced, metrics } = self.get_mut();
-        let Some(polled) = idle.poll(body, context) else {
+        let Some(mut polled) = idle.poll(body, context) else {
             return Poll::Ready(Some(Err(idle.count(metrics, Stall::Response))));
         };
+        if let Poll::Ready(Some(Ok(frame))) = &mut polled {
+            frame.trailers_mut().into_iter().for_each(clean_trailers);
+        }
         if let Poll::Ready(Some(Err(error))) = &polled {
             metrics.count_fault(fault(error));
         }

@@ -12,6 +12,7 @@ use super::body_rate::{BodyRate, ClientWait};
 use super::idle::{BoxError, IdleTimeout};
 use crate::metrics::{Metrics, Stall};
 use crate::request::body::RequestBody;
+use crate::request::headers::clean_trailers;
 
 /// The progress of an upload.
 #[derive(Debug, Default)]
@@ -117,7 +118,10 @@ impl Body for Upload {
         }
         let progress = &this.progress;
         progress.waits_for_client.store(polled.is_pending(), Ordering::Relaxed);
-        let frame = ready!(polled);
+        let mut frame = ready!(polled);
+        if let Some(Ok(frame)) = &mut frame {
+            frame.trailers_mut().into_iter().for_each(clean_trailers);
+        }
         progress.frames.fetch_add(1, Ordering::Relaxed);
         if let Some(Err(_)) = frame {
             progress.has_failed.store(true, Ordering::Relaxed);
