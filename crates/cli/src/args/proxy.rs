@@ -52,8 +52,8 @@ Clients:
   If a request is answered before its body is read (a denied upload, for example), the client receives
   the answer: the proxy reads and discards the rest of the body, up to 16 MiB and for up to
   --header-timeout, and the connection stays usable. In HTTP/2 the stream is reset with NO_ERROR after
-  the answer. A client that closes its sending side after its request still receives its answer; see
-  --half-close-timeout.
+  the answer. In HTTP/1.1, a client that closes its sending side after its request still receives its
+  answer; see --half-close-timeout. In HTTP/2, that ends the connection.
 
 Upgrades (WebSocket and others, HTTP/1.1 on both sides):
   An upgrade is decided as one request. The bytes after it are neither inspected nor limited. The
