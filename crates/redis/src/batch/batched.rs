@@ -50,8 +50,9 @@ pub(crate) struct Settings {
 /// denied by counts that were true when they were received.
 ///
 /// **Not guaranteed.** A process that ends may not have sent everything: at most `n` unsent cells
-/// are lost. Cells of a key may be counted twice if its charge failed, because it is sent again; the
-/// failure of one key changes nothing for the others. The bound
+/// are lost. A charge that failed is sent again until it is answered, and each call that ended
+/// without an answer may have counted it: a server that pauses for longer than the deadline counts
+/// cells several times. The failure of one key changes nothing for the others. The bound
 /// does not hold if [`capacity`](BatchedBuilder::capacity) is too small: when a key that had no
 /// room finds some, its earlier counts are unknown, so one process alone may admit `limit + n`, and
 /// `p` of them `limit + p * n`.

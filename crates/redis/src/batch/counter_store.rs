@@ -26,8 +26,8 @@ pub trait CounterStore: Send + Sync + 'static {
     /// charge in the same order. A key that fails must not keep the others from being counted.
     ///
     /// The answers must come within a bounded time, or be [`Unavailable`]. A charge that failed is
-    /// sent again, and no other charge is. So the cells of that charge may be counted twice, which
-    /// denies too much rather than too little.
+    /// sent again, and no other charge is. So the cells of that charge may be counted once more for
+    /// each failure, which denies too much rather than too little.
     fn add(
         &self,
         charges: &[Charge],
