@@ -24,7 +24,8 @@ pub(super) fn remove(path: &Path, force: bool) -> Result<Outcome> {
     if paths.is_empty() {
         others.push(format!("{}: the folder holds no block\n", path.display()));
     }
-    if !others.is_empty() && !(force && may_force) {
+    let is_forced = force && may_force;
+    if !is_forced && !others.is_empty() {
         let how = match may_force {
             true => "see --force",
             false => "--force is for folders with a name that begins with \"tollgate-\"",

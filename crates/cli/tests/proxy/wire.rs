@@ -91,7 +91,8 @@ fn base_host_and_length_are_kept() {
 #[test]
 fn an_empty_path_before_a_query_is_the_root() {
     let (up, heads) = recorder("HTTP/1.1 204 No Content\r\n\r\n");
-    let rules = r#"rule = [{ name = "root", match = { path = "/" }, key = "none", limits = "1/day" }]"#;
+    let rules =
+        r#"rule = [{ name = "root", match = { path = "/" }, key = "none", limits = "1/day" }]"#;
     let rules = scratch("empty-path.toml", rules);
     let url = format!("http://{up}");
     let words = ["--upstream", &url, "--rules", rules.to_str().expect("UTF-8")];

@@ -125,7 +125,8 @@ fn an_appended_entry_is_the_client(is_list: bool, lines: &[&[u8]], client: IpAdd
     assert_eq!(found, Ok(IpPrefix::default().of(client)), "{}", line.escape_ascii());
 }
 
-/// A comma in quotes separates no entries, and an entry with a quoted address has none there.
+/// Empty elements between the others change nothing. Those within quotes make no text an address, since no address
+/// has a comma.
 fn empty_elements_change_nothing(is_list: bool, trusted: Trusted, peer: IpAddr, lines: &[&[u8]]) {
     let name = if is_list { "x-forwarded-for" } else { "forwarded" };
     let commas: &[u8] = if planted(Mistake::EmptyCounted) { b", _a," } else { b", ,\t," };
@@ -133,8 +134,7 @@ fn empty_elements_change_nothing(is_list: bool, trusted: Trusted, peer: IpAddr, 
     let padded: Vec<Vec<u8>> = lines.iter().map(pad).collect();
     let padded: Vec<&[u8]> = padded.iter().map(Vec::as_slice).collect();
     if padded.iter().map(|line| line.len()).sum::<usize>() < BYTES_MAX {
-        let found =
-            |lines| key(is_list, trusted.for_crate()).extract(&request(peer, name, lines));
+        let found = |lines| key(is_list, trusted.for_crate()).extract(&request(peer, name, lines));
         assert_eq!(found(&padded), found(lines), "{lines:?}");
     }
 }

@@ -103,7 +103,7 @@ async fn a_denials_reset_is_never_before_its_retry_after() {
     let overflow = OnFull::SharedOverflow(Quota::per_minute(3));
     for on_full in [OnFull::EvictNearestIdle, OnFull::Deny, OnFull::Admit, overflow] {
         for algorithm in algorithms() {
-            for quota in [Quota::per_minute(2), Quota::new(3, Duration::from_millis(1_500))] {
+            for quota in [Quota::per_minute(2), Quota::new(3, Duration::from_millis(30_500))] {
                 let clocks = std::cell::RefCell::new(Vec::new());
                 let layers = each_form(|| {
                     let (limiter, clock) = limiter(quota, algorithm, on_full);
