@@ -23,7 +23,7 @@ use crate::charge::locate::Locate;
 use crate::charge::refund::RefundableCharge;
 use crate::decision::Denied;
 use crate::limiter::Limiter;
-use crate::limiter::ask::sealed::Gate;
+use crate::limiter::ask::sealed::Askable;
 use crate::limiter::direct::Direct;
 use crate::sync::{Fault, planted};
 use crate::time::{Clock, Tick};
@@ -255,7 +255,7 @@ where
 }
 
 impl<H: Deref<Target: Lender>> Lease<H> {
-    fn new(gate: H, key: &<H::Target as Gate>::Key) -> Self {
+    fn new(gate: H, key: &<H::Target as Askable>::Key) -> Self {
         let (spot, take) = (gate.spot(key), gate.lease_cells());
         Self { gate, spot, cells: 0, expires: Tick::ZERO, taken: None, take }
     }

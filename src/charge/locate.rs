@@ -5,13 +5,13 @@ use core::hash::Hash;
 
 use crate::algo::Algorithm;
 use crate::limiter::Limiter;
-use crate::limiter::ask::sealed::Gate;
+use crate::limiter::ask::sealed::Askable;
 use crate::limiter::direct::Direct;
 use crate::table::Probe;
 use crate::time::{Clock, Tick};
 
 /// A gate whose states reservations, debts and leases find again.
-pub trait Locate: Gate<Time = Option<Tick>> + Sized {
+pub trait Locate: Askable<Time = Option<Tick>> + Sized {
     /// Where a key's state is found.
     type Spot: Copy + Debug + Send + Sync;
 

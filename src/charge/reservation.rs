@@ -8,7 +8,7 @@ use crate::charge::chargeable::{Chargeable, sealed::Charge};
 use crate::charge::locate::Locate;
 use crate::charge::refund::RefundableCharge;
 use crate::decision::Denied;
-use crate::limiter::ask::{Ask, sealed::Gate};
+use crate::limiter::ask::{Ask, sealed::Askable};
 use crate::time::Tick;
 
 /// Cells that were charged by an estimate, until the cost is known.
@@ -214,7 +214,7 @@ where
 }
 
 type SpotOf<H> = <<H as Deref>::Target as Locate>::Spot;
-type ParamsOf<H> = <<H as Deref>::Target as Gate>::Params;
+type ParamsOf<H> = <<H as Deref>::Target as Askable>::Params;
 
 impl<H: Deref<Target: Chargeable>> Held<H> {
     fn new(gate: H, ask: &Ask<'_, '_, H::Target>) -> Result<Self, Denied> {

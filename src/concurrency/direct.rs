@@ -7,7 +7,7 @@ use crate::concurrency::builder::DirectConcurrencyBuilder;
 use crate::concurrency::counting::Counting;
 use crate::concurrency::error::{ConcurrencyDenied, ConcurrencyError};
 use crate::concurrency::guard::{Entry, Guard, sealed};
-use crate::limiter::ask::{Ask, sealed::Gate};
+use crate::limiter::ask::{Ask, sealed::Askable};
 use crate::table::OneBucket;
 use crate::time::quanta_clock::QuantaClock;
 use crate::time::{Clock, Tick};
@@ -135,7 +135,7 @@ impl<C> DirectConcurrency<C> {
     }
 }
 
-impl<C> Gate for DirectConcurrency<C> {
+impl<C> Askable for DirectConcurrency<C> {
     type Key = ();
     type Params = ();
     type Time = Option<Tick>;

@@ -9,7 +9,7 @@ use crate::cell::ChargeReceipt;
 use crate::charge::refund::RefundableCharge;
 use crate::concurrency::error::ConcurrencyDenied;
 use crate::concurrency::guard::sealed::Enter as _;
-use crate::limiter::ask::{Ask, sealed::Gate};
+use crate::limiter::ask::{Ask, sealed::Askable};
 use crate::table::Probe;
 use crate::time::Tick;
 
@@ -23,9 +23,9 @@ pub trait Concurrent: sealed::Enter {}
 impl<G: sealed::Enter> Concurrent for G {}
 
 pub(crate) mod sealed {
-    use super::{ConcurrencyDenied, Entry, Gate, Tick};
+    use super::{Askable, ConcurrencyDenied, Entry, Tick};
 
-    pub trait Enter: Gate<Time = Option<Tick>> + Sized {
+    pub trait Enter: Askable<Time = Option<Tick>> + Sized {
         /// What leaves again when the guard is dropped.
         type Entry: Send + Sync + Unpin;
         type Denied;

@@ -37,7 +37,7 @@ use counting::Counting;
 use guard::Entry;
 pub(crate) use guard::sealed;
 
-use crate::limiter::ask::{Ask, sealed::Gate};
+use crate::limiter::ask::{Ask, sealed::Askable};
 use crate::limiter::stats::Stats;
 use crate::table::{OneBucket, Table, Tally};
 use crate::time::quanta_clock::QuantaClock;
@@ -299,7 +299,7 @@ impl<K: ?Sized, C> ConcurrencyLimiter<K, C> {
     }
 }
 
-impl<K: ?Sized, C> Gate for ConcurrencyLimiter<K, C> {
+impl<K: ?Sized, C> Askable for ConcurrencyLimiter<K, C> {
     type Key = K;
     type Params = ();
     type Time = Option<Tick>;

@@ -13,13 +13,13 @@ use crate::time::{Clock, Tick};
 /// A [`Limiter`], a [`Direct`], or something built on them that answers an [`Ask`].
 ///
 /// It is sealed: a method may be added.
-pub trait Gate: sealed::Gate {}
+pub trait Askable: sealed::Askable {}
 
-impl<G: sealed::Gate> Gate for G {}
+impl<G: sealed::Askable> Askable for G {}
 
 pub(crate) mod sealed {
     /// The key of a request, by the kind of gate.
-    pub trait Gate {
+    pub trait Askable {
         /// The key of a request, or a whole request that contains several keys.
         type Key: ?Sized;
         /// An algorithm with a quota worked in, where a request may bring its own.
@@ -29,13 +29,13 @@ pub(crate) mod sealed {
     }
 }
 
-impl<K: ?Sized, A: Algorithm, C> sealed::Gate for Limiter<K, A, C> {
+impl<K: ?Sized, A: Algorithm, C> sealed::Askable for Limiter<K, A, C> {
     type Key = K;
     type Params = A::Params;
     type Time = Option<Tick>;
 }
 
-impl<A: Algorithm, C> sealed::Gate for Direct<A, C> {
+impl<A: Algorithm, C> sealed::Askable for Direct<A, C> {
     type Key = ();
     type Params = A::Params;
     type Time = Option<Tick>;
@@ -83,7 +83,7 @@ impl<A: Algorithm, C> sealed::Gate for Direct<A, C> {
 /// # Ok::<(), tollgate::BuildError>(())
 /// ```
 #[must_use = "a request does nothing until a verb such as `check` ends it"]
-pub struct Ask<'g, 'k, G: Gate> {
+pub struct Ask<'g, 'k, G: Askable> {
     pub(crate) gate: &'g G,
     pub(crate) key: &'k G::Key,
     pub(crate) cells: u64,
@@ -92,7 +92,7 @@ pub struct Ask<'g, 'k, G: Gate> {
     pub(crate) max_delay: Option<Duration>,
 }
 
-impl<'g, 'k, G: Gate> Ask<'g, 'k, G> {
+impl<'g, 'k, G: Askable> Ask<'g, 'k, G> {
     #[inline(always)]
     pub(crate) fn new(gate: &'g G, key: &'k G::Key) -> Self {
         Self { gate, key, cells: 1, at: G::Time::default(), plan: None, max_delay: None }
@@ -112,7 +112,7 @@ impl<'g, 'k, G: Gate> Ask<'g, 'k, G> {
     }
 }
 
-impl<G: Gate<Time = Option<Tick>>> Ask<'_, '_, G> {
+impl<G: Askable<Time = Option<Tick>>> Ask<'_, '_, G> {
     /// Asks at the instant `now`, which the caller reads from its own clock.
     ///
     /// Use one origin for all requests. A `now` older than one already used never grants more, as
@@ -338,15 +338,15 @@ impl<A: Algorithm, C: Clock> Ask<'_, '_, Direct<A, C>> {
     }
 }
 
-impl<G: Gate> Clone for Ask<'_, '_, G> {
+impl<G: Askable> Clone for Ask<'_, '_, G> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<G: Gate> Copy for Ask<'_, '_, G> {}
+impl<G: Askable> Copy for Ask<'_, '_, G> {}
 
-impl<G: Gate> core::fmt::Debug for Ask<'_, '_, G> {
+impl<G: Askable> core::fmt::Debug for Ask<'_, '_, G> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Ask")
             .field("cells", &self.cells)

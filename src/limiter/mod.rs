@@ -20,7 +20,7 @@ pub(crate) mod slot_layout;
 pub(crate) mod stats;
 mod utc_offset;
 
-pub use ask::Gate;
+pub use ask::Askable;
 pub use batch::AskEach;
 pub use direct_builder::DirectBuilder;
 pub(crate) use peek::unseen;

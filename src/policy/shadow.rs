@@ -34,7 +34,7 @@ use crate::algo::Algorithm;
 use crate::algo::gcra::Gcra;
 use crate::decision::Decision;
 use crate::limiter::Limiter;
-use crate::limiter::ask::{Ask, sealed::Gate};
+use crate::limiter::ask::{Ask, sealed::Askable};
 use crate::table::Tally;
 use crate::time::quanta_clock::QuantaClock;
 use crate::time::{Clock, Tick};
@@ -214,7 +214,7 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
     }
 }
 
-impl<K: ?Sized, A: Algorithm, B: Algorithm, C, D> Gate for Shadow<K, A, B, C, D> {
+impl<K: ?Sized, A: Algorithm, B: Algorithm, C, D> Askable for Shadow<K, A, B, C, D> {
     type Key = K;
     type Params = ();
     type Time = Option<Tick>;

@@ -6,11 +6,11 @@ use super::WaitQueue;
 use super::queue::Request;
 use super::source::{Bookable, KeyProbe, Waitable, sealed::LimiterOps};
 use crate::algo::gcra::{Gcra, GcraParams};
-use crate::limiter::ask::{Ask, sealed::Gate};
+use crate::limiter::ask::{Ask, sealed::Askable};
 use crate::limiter::plan::Plan;
 use crate::time::Tick;
 
-impl<S: Waitable> Gate for WaitQueue<S> {
+impl<S: Waitable> Askable for WaitQueue<S> {
     type Key = S::Key;
     type Params = GcraParams;
     type Time = Deadline;

@@ -16,7 +16,7 @@ pub use answer::{CompositeDenied, CompositePermit};
 pub use builder::{CompositeBuilder, CompositeError};
 
 use crate::concurrency::Guard;
-use crate::limiter::ask::{Ask, sealed::Gate};
+use crate::limiter::ask::{Ask, sealed::Askable};
 use crate::policy::shadow::ShadowCounts;
 use crate::table::Tally;
 use crate::time::Tick;
@@ -253,7 +253,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
     }
 }
 
-impl<R: ?Sized> Gate for Composite<'_, R> {
+impl<R: ?Sized> Askable for Composite<'_, R> {
     type Key = R;
     type Params = ();
     type Time = Option<Tick>;

@@ -23,7 +23,7 @@ use crate::algo::gcra::Gcra;
 use crate::algo::{Algorithm, Liveness, StateMachine, Step};
 use crate::decision::Permit;
 use crate::limiter::Limiter;
-use crate::limiter::ask::{Ask, sealed::Gate};
+use crate::limiter::ask::{Ask, sealed::Askable};
 use crate::quota::Quota;
 use crate::table::Tally;
 use crate::time::quanta_clock::QuantaClock;
@@ -314,7 +314,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     }
 }
 
-impl<K: ?Sized, A: Algorithm, C> Gate for Penalties<K, A, C> {
+impl<K: ?Sized, A: Algorithm, C> Askable for Penalties<K, A, C> {
     type Key = K;
     type Params = ();
     type Time = Option<Tick>;
