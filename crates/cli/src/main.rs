@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Error, Result};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
-use tollgate_replay::{Plan, html_report, json_report, text_report};
+use tollgate_replay::{ReplayPlan, html_report, json_report, text_report};
 
 use crate::args::{CheckArgs, Cli, Command, ReplayArgs, ShmArgs};
 
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
 fn replay(args: ReplayArgs, matches: &ArgMatches) -> Result<ExitCode> {
     let (json, html) = (args.json, args.html.clone());
     let options = args.options(matches).map_err(Error::msg)?;
-    let plan = Plan::new(options).map_err(Error::msg)?;
+    let plan = ReplayPlan::new(options).map_err(Error::msg)?;
     let outcome = tollgate_replay::run(&plan)?;
     let report = if json {
         json_report(&plan, &outcome)?

@@ -9,13 +9,13 @@ use crate::algorithm::Algorithm;
 use crate::contender::{Contender, Setup};
 use crate::log::fields::Stamp;
 use crate::log::log_time::LogTime;
-use crate::plan::Plan;
+use crate::plan::ReplayPlan;
 use crate::rules_replay::RulesReplay;
 use crate::suggest::Analysis;
 use crate::tally::Tally;
 
 /// The result of a replay. The reports describe it.
-pub struct Outcome {
+pub struct ReplayOutcome {
     /// One for each limiter of the plan, in its order.
     pub(crate) contenders: Vec<Box<dyn Contender>>,
     /// The rules file and its counts, if there is one.
@@ -54,9 +54,9 @@ pub struct Incomplete {
     pub why: String,
 }
 
-impl fmt::Debug for Outcome {
+impl fmt::Debug for ReplayOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outcome")
+        f.debug_struct("ReplayOutcome")
             .field("tally", &self.tally)
             .field("skipped", &self.skipped)
             .field("incomplete", &self.incomplete)
@@ -64,9 +64,9 @@ impl fmt::Debug for Outcome {
     }
 }
 
-impl Outcome {
+impl ReplayOutcome {
     /// An empty result for a log that starts at `first`.
-    pub(crate) fn starting_at(plan: &Plan, first: Stamp) -> Result<Self> {
+    pub(crate) fn starting_at(plan: &ReplayPlan, first: Stamp) -> Result<Self> {
         let build = |(quota, algorithm): &(Quota, Algorithm)| {
             let (quota, options, origin_unix_nanos) = (*quota, plan.options, first.unix_nanos);
             algorithm.build(&Setup { quota, options, origin_unix_nanos })

@@ -10,7 +10,7 @@ use crate::contender::{Options, Setup};
 use crate::log::charge::{Charge, Cost, Key};
 use crate::log::format::Format;
 use crate::log::lines::Input;
-use crate::suggest::{AnalysisOptions, KeyList, Share, SuggestOptions};
+use crate::suggest::{AnalysisOptions, KeyList, Percentage, SuggestOptions};
 
 /// The options of a replay: those of `tollgate replay`.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct ReplayOptions {
     /// Rates to suggest a burst for; none means eight round rates that suit the log.
     pub rates: Vec<Quota>,
     /// The share of well-behaved keys that a suggestion may deny.
-    pub at_most: Share,
+    pub at_most: Percentage,
     /// A file of well-behaved keys, one a line; without it they are inferred.
     pub well_behaved: Option<String>,
     /// The HTML page that the caller will write. The replay computes its charts, and checks that the
@@ -71,7 +71,7 @@ impl Default for ReplayOptions {
             rules_file: None,
             suggest: false,
             rates: Vec::new(),
-            at_most: Share::ONE_PERCENT,
+            at_most: Percentage::ONE_PERCENT,
             well_behaved: None,
             html: None,
             key: Key::client_address(),
@@ -96,7 +96,7 @@ type Limiters = Vec<(Quota, Algorithm)>;
 
 /// A replay whose options fit together.
 #[derive(Debug)]
-pub struct Plan {
+pub struct ReplayPlan {
     pub(crate) inputs: Vec<Input>,
     /// Every rule with every algorithm, except those in `left_out`.
     pub(crate) limiters: Limiters,
@@ -125,7 +125,7 @@ const IMMEDIATE_CELLS_DEFAULT: u64 = 1;
 /// Keys denied most that are listed for one limiter, and for each of several.
 const TOP_DEFAULT: (usize, usize) = (10, 5);
 
-impl Plan {
+impl ReplayPlan {
     /// Checks the options against each other, and reads the rules file and the list of keys.
     ///
     /// # Errors
@@ -299,7 +299,7 @@ fn limiters(
 mod tests {
     use super::*;
 
-    fn plan(rules: &[&str], algorithms: &str) -> Result<Plan, String> {
+    fn plan(rules: &[&str], algorithms: &str) -> Result<ReplayPlan, String> {
         plan_with(rules, algorithms, |_| {})
     }
 
@@ -307,14 +307,14 @@ mod tests {
         rules: &[&str],
         algorithms: &str,
         change: impl FnOnce(&mut ReplayOptions),
-    ) -> Result<Plan, String> {
+    ) -> Result<ReplayPlan, String> {
         let mut options = ReplayOptions {
             rules: rules.iter().map(|rule| rule.parse().unwrap()).collect(),
             algorithms: algorithms.parse().unwrap(),
             ..ReplayOptions::default()
         };
         change(&mut options);
-        Plan::new(options)
+        ReplayPlan::new(options)
     }
 
     #[test]

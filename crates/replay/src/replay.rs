@@ -8,8 +8,8 @@ use crate::log::charge::Request;
 use crate::log::fields::{Malformed, Stamp};
 use crate::log::format::{self, Reader};
 use crate::log::lines::{Input, Line, Lines, Unrecognised};
-use crate::outcome::{Incomplete, Outcome, SkippedLine};
-use crate::plan::Plan;
+use crate::outcome::{Incomplete, ReplayOutcome, SkippedLine};
+use crate::plan::ReplayPlan;
 use crate::progress::Progress;
 use crate::report::decisions::Decisions;
 use crate::suggest::Trace;
@@ -22,11 +22,11 @@ const MALFORMED_SHOWN: usize = 5;
 /// # Errors
 ///
 /// A limiter cannot be built, or an input cannot be opened or is in no known format. An input that
-/// ends early is not an error: see [`Outcome::incomplete`].
-pub fn run(plan: &Plan) -> Result<Outcome> {
+/// ends early is not an error: see [`ReplayOutcome::incomplete`].
+pub fn run(plan: &ReplayPlan) -> Result<ReplayOutcome> {
     // The limiters are built before any input is read, so that a rule that cannot be kept is found
     // immediately. The first line sets the start of time, and they are built again.
-    let outcome = Outcome::starting_at(plan, Stamp { unix_nanos: 0, offset_secs: 0 })?;
+    let outcome = ReplayOutcome::starting_at(plan, Stamp { unix_nanos: 0, offset_secs: 0 })?;
     let sizes = plan.inputs.iter().map(Input::bytes).collect::<Result<Vec<_>>>()?;
     let is_size_known = !plan.inputs.contains(&Input::Stdin);
     let decisions = plan.decisions.as_deref().map(Decisions::create).transpose()?;
@@ -53,8 +53,8 @@ pub fn run(plan: &Plan) -> Result<Outcome> {
 
 /// A replay in progress.
 struct Session<'p> {
-    plan: &'p Plan,
-    outcome: Outcome,
+    plan: &'p ReplayPlan,
+    outcome: ReplayOutcome,
     decisions: Option<Decisions>,
     progress: Progress,
     request: Request,
@@ -121,12 +121,12 @@ impl<'p> Session<'p> {
             // The old limiters are dropped first, so that two of each are never in memory together.
             self.outcome.contenders.clear();
             self.outcome.rules_replay = None;
-            let fresh = Outcome::starting_at(self.plan, request.stamp)?;
-            let Outcome { skipped, incomplete, .. } = &mut self.outcome;
+            let fresh = ReplayOutcome::starting_at(self.plan, request.stamp)?;
+            let ReplayOutcome { skipped, incomplete, .. } = &mut self.outcome;
             let (skipped, incomplete) = (std::mem::take(skipped), std::mem::take(incomplete));
-            self.outcome = Outcome { skipped, incomplete, ..fresh };
+            self.outcome = ReplayOutcome { skipped, incomplete, ..fresh };
         }
-        let Outcome { contenders, rules_replay, tally, time, .. } = &mut self.outcome;
+        let ReplayOutcome { contenders, rules_replay, tally, time, .. } = &mut self.outcome;
         let decided_at = time.decided_at(request.stamp);
         if let Some(rules_replay) = rules_replay {
             rules_replay.decide(request, decided_at);

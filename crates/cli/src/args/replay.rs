@@ -5,7 +5,8 @@ use std::path::Path;
 use clap::{ArgAction, ArgGroup, ArgMatches, Args, ValueEnum, value_parser};
 use tollgate::{OnFull, Quota};
 use tollgate_replay::{
-    ALGORITHMS, Algorithm, Cost, Format, Key, ReplayOptions, Selection, Share, parse_utc_offset,
+    ALGORITHMS, Algorithm, Cost, Format, Key, Percentage, ReplayOptions, Selection,
+    parse_utc_offset,
 };
 
 /// Options of the limiters that `--rule` names. A rules file states these itself.
@@ -100,7 +101,7 @@ pub(crate) struct ReplayArgs {
 
     /// The share of well-behaved keys that the suggestion may deny
     #[arg(long, value_name = "SHARE", default_value = "1%", requires = "suggest")]
-    at_most: Share,
+    at_most: Percentage,
 
     /// A file of well-behaved keys, one per line [default: all but the 1 in 100 with the busiest minute,
     /// and the 1 in 100 with the most requests]
@@ -276,7 +277,7 @@ fn algorithms_help() -> String {
 #[cfg(test)]
 mod tests {
     use clap::{CommandFactory, FromArgMatches};
-    use tollgate_replay::Plan;
+    use tollgate_replay::ReplayPlan;
 
     use super::super::{Cli, Command};
     use super::*;
@@ -351,7 +352,7 @@ mod tests {
             (&["--rule", "1/s", "--capacity", "0"], "at least 1"),
             (&["--rule", "1/s", "-", "-"], "only once"),
         ] {
-            let error = options(words).and_then(Plan::new).unwrap_err();
+            let error = options(words).and_then(ReplayPlan::new).unwrap_err();
             assert!(error.contains(why), "{words:?}: {error}");
         }
     }

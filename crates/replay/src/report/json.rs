@@ -6,8 +6,8 @@ use tollgate::Quota;
 
 use super::json_parts::{self, Key, Rule, Suggested};
 use crate::log::charge::readable;
-use crate::outcome::Outcome;
-use crate::plan::Plan;
+use crate::outcome::ReplayOutcome;
+use crate::plan::ReplayPlan;
 use crate::tally::Worst;
 use crate::words;
 
@@ -140,8 +140,8 @@ struct Incomplete<'r> {
 /// # Errors
 ///
 /// The serialisation fails, which no plan causes.
-pub fn json_report(plan: &Plan, outcome: &Outcome) -> Result<String> {
-    let Outcome { tally, time, skipped, .. } = outcome;
+pub fn json_report(plan: &ReplayPlan, outcome: &ReplayOutcome) -> Result<String> {
+    let ReplayOutcome { tally, time, skipped, .. } = outcome;
     let limiters = limiters(plan, outcome);
     let seen = tally.requests() > 0;
     let back = time.back();
@@ -195,7 +195,7 @@ pub fn json_report(plan: &Plan, outcome: &Outcome) -> Result<String> {
     Ok(serde_json::to_string_pretty(&report)? + "\n")
 }
 
-fn limiters<'r>(plan: &'r Plan, outcome: &Outcome) -> Vec<Limiter<'r>> {
+fn limiters<'r>(plan: &'r ReplayPlan, outcome: &ReplayOutcome) -> Vec<Limiter<'r>> {
     let tally = &outcome.tally;
     let columns = tally.over_time().columns(COLUMNS_MAX);
     let (requests, keys) = (tally.requests(), tally.keys());

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::suggest;
 use crate::log::charge::readable;
-use crate::outcome::Outcome;
-use crate::plan::Plan;
+use crate::outcome::ReplayOutcome;
+use crate::plan::ReplayPlan;
 use crate::rules_replay::{RuleCounts, RulesReplay};
 use crate::suggest::{Analysis, Candidate, Denials, cells_in_a_minute};
 use crate::tally::KeyCounts;
@@ -84,7 +84,7 @@ struct Rate {
 }
 
 /// The rules, in the order of the file.
-pub(super) fn rules(plan: &Plan, rules_replay: &RulesReplay) -> Vec<Rule> {
+pub(super) fn rules(plan: &ReplayPlan, rules_replay: &RulesReplay) -> Vec<Rule> {
     let tally = rules_replay.tally();
     let rules = rules_replay.rules().zip(tally.rules()).enumerate();
     rules
@@ -125,7 +125,7 @@ fn counted(counts: &RuleCounts, keys: u64) -> Rule {
 }
 
 /// The suggestion; `None` without `--suggest`, or if there was no request.
-pub(super) fn suggestion(plan: &Plan, outcome: &Outcome) -> Option<Suggested> {
+pub(super) fn suggestion(plan: &ReplayPlan, outcome: &ReplayOutcome) -> Option<Suggested> {
     let analysis: &Analysis = outcome.analysis.as_ref()?;
     let suggestion = analysis.suggestion.as_ref()?;
     let quota = suggestion.best().map(|(quota, _)| quota);

@@ -3,8 +3,8 @@
 use super::chart;
 use super::table::{self, Side};
 use crate::log::charge::readable;
-use crate::outcome::Outcome;
-use crate::plan::Plan;
+use crate::outcome::ReplayOutcome;
+use crate::plan::ReplayPlan;
 use crate::rules_replay::{RuleCounts, RulesReplay};
 use crate::words::{self, counted, percent, thousands};
 
@@ -34,7 +34,7 @@ pub(super) fn names(rules_replay: &RulesReplay) -> Vec<String> {
 }
 
 /// One row per rule, and one for all rules together.
-pub(super) fn rows(rules_replay: &RulesReplay, outcome: &Outcome) -> Vec<Vec<String>> {
+pub(super) fn rows(rules_replay: &RulesReplay, outcome: &ReplayOutcome) -> Vec<Vec<String>> {
     let (tally, all) = (rules_replay.tally(), &outcome.tally);
     let row = |name: &str, counts: &RuleCounts, keys: u64| {
         vec![
@@ -62,9 +62,9 @@ pub(super) fn rows(rules_replay: &RulesReplay, outcome: &Outcome) -> Vec<Vec<Str
 
 /// The table, the keys denied most, and denials over time.
 pub(super) fn section(
-    plan: &Plan,
+    plan: &ReplayPlan,
     rules_replay: &RulesReplay,
-    outcome: &Outcome,
+    outcome: &ReplayOutcome,
     width: usize,
 ) -> String {
     let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
@@ -116,7 +116,7 @@ pub(super) fn left_out(rule: &tollgate_rules::Rule) -> Vec<(&'static str, &'stat
 }
 
 /// Notes that limit what the figures mean.
-pub(super) fn notes(rules_replay: &RulesReplay, outcome: &Outcome) -> Vec<String> {
+pub(super) fn notes(rules_replay: &RulesReplay, outcome: &ReplayOutcome) -> Vec<String> {
     let requests = outcome.tally.requests();
     let mut notes = Vec::new();
     for (index, (rule, counts)) in

@@ -1,7 +1,7 @@
 //! The text report of a suggestion.
 
 use super::table;
-use crate::plan::Plan;
+use crate::plan::ReplayPlan;
 use crate::suggest::{Analysis, Basis, Candidate, Suggestion, cells_in_a_minute};
 use crate::words::{self, counted, percent, thousands};
 
@@ -65,7 +65,7 @@ pub(super) fn well_behaved(analysis: &Analysis) -> String {
 }
 
 /// The suggestion and its reason; `None` if there is none.
-pub(super) fn verdict(plan: &Plan, suggestion: &Suggestion) -> Option<String> {
+pub(super) fn verdict(plan: &ReplayPlan, suggestion: &Suggestion) -> Option<String> {
     let (quota, _) = suggestion.best()?;
     let cells = plan.unit();
     Some(format!(
@@ -76,7 +76,7 @@ pub(super) fn verdict(plan: &Plan, suggestion: &Suggestion) -> Option<String> {
 }
 
 /// The suggestion as a rule of a rules file.
-pub(super) fn rule(plan: &Plan, suggestion: &Suggestion) -> Option<String> {
+pub(super) fn rule(plan: &ReplayPlan, suggestion: &Suggestion) -> Option<String> {
     let (quota, _) = suggestion.best()?;
     let parts: Vec<&str> = plan.charge.key.as_given().split('+').collect();
     let known = |part: &&str| matches!(*part, "ip" | "path" | "method" | "none");
@@ -95,7 +95,7 @@ pub(super) fn rule(plan: &Plan, suggestion: &Suggestion) -> Option<String> {
 
 /// The table of rates, and the suggestion.
 pub(super) fn section(
-    plan: &Plan,
+    plan: &ReplayPlan,
     analysis: &Analysis,
     suggestion: &Suggestion,
     width: usize,

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use super::table::{self, Side};
 use super::{chart, rules, suggest, worst_window};
 use crate::log::charge::{Cost, readable};
-use crate::outcome::Outcome;
-use crate::plan::Plan;
+use crate::outcome::ReplayOutcome;
+use crate::plan::ReplayPlan;
 use crate::words::{self, counted, percent, thousands};
 
 /// A narrower terminal gets this width.
@@ -15,7 +15,7 @@ const WIDTH_MIN: usize = 40;
 const WIDTH_MAX: usize = 160;
 
 /// The report for people, on a terminal of this width.
-pub fn text_report(plan: &Plan, outcome: &Outcome, width: usize) -> String {
+pub fn text_report(plan: &ReplayPlan, outcome: &ReplayOutcome, width: usize) -> String {
     let width = width.clamp(WIDTH_MIN, WIDTH_MAX);
     let names = names(plan);
     let mut text = summary(plan, outcome);
@@ -47,7 +47,7 @@ pub fn text_report(plan: &Plan, outcome: &Outcome, width: usize) -> String {
 }
 
 /// The names of the limiters.
-fn names(plan: &Plan) -> Vec<String> {
+fn names(plan: &ReplayPlan) -> Vec<String> {
     let name = |(rule, algorithm): &(tollgate::Quota, crate::algorithm::Algorithm)| {
         format!("{rule}, {}", algorithm.name)
     };
@@ -55,9 +55,9 @@ fn names(plan: &Plan) -> Vec<String> {
 }
 
 /// The number of requests and keys, and the time of the log.
-pub(super) fn summary(plan: &Plan, outcome: &Outcome) -> String {
+pub(super) fn summary(plan: &ReplayPlan, outcome: &ReplayOutcome) -> String {
     let mut text = String::new();
-    let Outcome { tally, time, .. } = outcome;
+    let ReplayOutcome { tally, time, .. } = outcome;
     let keys = counted(tally.keys(), "key", "keys");
     let key = plan.charge.key.as_given();
     add_line(
@@ -82,7 +82,7 @@ pub(super) fn summary(plan: &Plan, outcome: &Outcome) -> String {
 }
 
 /// The table of limiters.
-fn limiters(plan: &Plan, outcome: &Outcome, width: usize) -> String {
+fn limiters(plan: &ReplayPlan, outcome: &ReplayOutcome, width: usize) -> String {
     let rows = limiter_rows(plan, outcome);
     let mut sides = vec![Side::Right; rows[0].len()];
     sides[..2].fill(Side::Left);
@@ -90,7 +90,7 @@ fn limiters(plan: &Plan, outcome: &Outcome, width: usize) -> String {
 }
 
 /// The rows of that table, the head first.
-pub(super) fn limiter_rows(plan: &Plan, outcome: &Outcome) -> Vec<Vec<String>> {
+pub(super) fn limiter_rows(plan: &ReplayPlan, outcome: &ReplayOutcome) -> Vec<Vec<String>> {
     let tally = &outcome.tally;
     let head = ["rule", "algorithm", "admitted", "denied", "denied %", "keys denied", "keys %"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
@@ -117,7 +117,13 @@ pub(super) fn limiter_rows(plan: &Plan, outcome: &Outcome) -> Vec<Vec<String>> {
 }
 
 /// For each limiter, the keys that it denied most.
-fn denied_most(text: &mut String, plan: &Plan, outcome: &Outcome, names: &[String], width: usize) {
+fn denied_most(
+    text: &mut String,
+    plan: &ReplayPlan,
+    outcome: &ReplayOutcome,
+    names: &[String],
+    width: usize,
+) {
     for (index, name) in names.iter().enumerate() {
         let most = outcome.tally.denied_most(index, plan.top);
         if most.is_empty() {
@@ -133,7 +139,7 @@ fn denied_most(text: &mut String, plan: &Plan, outcome: &Outcome, names: &[Strin
     }
 }
 
-fn over_time(text: &mut String, outcome: &Outcome, names: &[String], width: usize) {
+fn over_time(text: &mut String, outcome: &ReplayOutcome, names: &[String], width: usize) {
     let tally = &outcome.tally;
     let most = tally.limiters().iter().map(|counts| counts.denied).max().unwrap_or(0);
     let gutter = chart::gutter(most);
@@ -145,12 +151,12 @@ fn over_time(text: &mut String, outcome: &Outcome, names: &[String], width: usiz
 }
 
 /// Notes that limit what the figures mean, one per line.
-pub(super) fn notes(plan: &Plan, outcome: &Outcome) -> String {
+pub(super) fn notes(plan: &ReplayPlan, outcome: &ReplayOutcome) -> String {
     wrapped_notes(plan, outcome, usize::MAX)
 }
 
 /// The notes, wrapped to this width.
-fn wrapped_notes(plan: &Plan, outcome: &Outcome, width: usize) -> String {
+fn wrapped_notes(plan: &ReplayPlan, outcome: &ReplayOutcome, width: usize) -> String {
     let names = &names(plan);
     let mut notes = String::new();
     let back = outcome.time.back();
@@ -215,7 +221,7 @@ fn wrapped_notes(plan: &Plan, outcome: &Outcome, width: usize) -> String {
 }
 
 /// The lines and files that could not be read.
-fn unread(notes: &mut String, outcome: &Outcome) {
+fn unread(notes: &mut String, outcome: &ReplayOutcome) {
     let skipped = &outcome.skipped;
     if skipped.count > 0 {
         let lines = counted(skipped.count, "malformed line was", "malformed lines were");
@@ -239,7 +245,7 @@ fn unread(notes: &mut String, outcome: &Outcome) {
 }
 
 /// The outcome of `--verify`.
-fn verified(notes: &mut String, outcome: &Outcome, names: &[String]) {
+fn verified(notes: &mut String, outcome: &ReplayOutcome, names: &[String]) {
     let Some(total) = outcome.differences() else { return };
     let decisions = outcome.tally.requests() * names.len() as u64;
     let differences = counted(total, "difference", "differences");

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::table::{self, Side};
 use crate::log::charge::readable;
-use crate::outcome::Outcome;
-use crate::plan::Plan;
+use crate::outcome::ReplayOutcome;
+use crate::plan::ReplayPlan;
 use crate::words;
 
 const SECOND: u64 = 1_000_000_000;
@@ -21,7 +21,7 @@ const NAMED_NANOS: [(u64, &str); 5] = [
 ];
 
 /// A table of the worst windows, and a table of the bounds.
-pub(super) fn section(plan: &Plan, outcome: &Outcome, width: usize) -> String {
+pub(super) fn section(plan: &ReplayPlan, outcome: &ReplayOutcome, width: usize) -> String {
     let what = plan.unit();
     let (column, within) = match same_period(plan) {
         Some(period) => (format!("worst {period}"), format!("any {period}")),
@@ -37,7 +37,7 @@ pub(super) fn section(plan: &Plan, outcome: &Outcome, width: usize) -> String {
 }
 
 /// The name of the period that all rules share; `None` if they differ.
-fn same_period(plan: &Plan) -> Option<String> {
+fn same_period(plan: &ReplayPlan) -> Option<String> {
     let mut periods = plan.limiters.iter().map(|(rule, _)| rule.period());
     let first = periods.next()?;
     periods.all(|period| period == first).then(|| name(first))
@@ -52,8 +52,8 @@ fn name(period: Duration) -> String {
 }
 
 /// One row per limiter.
-fn limiters(plan: &Plan, outcome: &Outcome) -> Vec<Vec<String>> {
-    let Outcome { tally, time, .. } = outcome;
+fn limiters(plan: &ReplayPlan, outcome: &ReplayOutcome) -> Vec<Vec<String>> {
+    let ReplayOutcome { tally, time, .. } = outcome;
     let worst: Vec<_> = (0..plan.limiters.len()).map(|index| tally.worst(index)).collect();
     let ends = || worst.iter().flatten().map(|worst| worst.end_unix_nanos);
     let local = |unix_nanos| words::local(unix_nanos, time.offset_secs());
@@ -85,7 +85,7 @@ fn limiters(plan: &Plan, outcome: &Outcome) -> Vec<Vec<String>> {
 }
 
 /// The bound of each algorithm, once.
-fn bounds(plan: &Plan) -> Vec<Vec<String>> {
+fn bounds(plan: &ReplayPlan) -> Vec<Vec<String>> {
     let mut rows = vec![["algorithm", "at most"].map(str::to_owned).to_vec()];
     for (_, algorithm) in &plan.limiters {
         let row = [algorithm.name, algorithm.worst_window].map(str::to_owned).to_vec();

@@ -15,7 +15,7 @@ use tollgate::Quota;
 pub(crate) use grid::Grid;
 use keys::Keys;
 pub(crate) use needed_burst::Denials;
-pub use suggestion::Share;
+pub use suggestion::Percentage;
 pub(crate) use suggestion::{Candidate, Suggestion, cells_in_a_minute};
 pub(crate) use trace::{Kept, Trace};
 pub(crate) use well_behaved::{Basis, KeyList, WellBehaved};
@@ -36,7 +36,7 @@ pub(crate) struct AnalysisOptions {
 pub(crate) struct SuggestOptions {
     /// Rates to suggest a burst for; empty means rates that suit the log.
     pub(crate) rates: Vec<Quota>,
-    pub(crate) at_most: Share,
+    pub(crate) at_most: Percentage,
 }
 
 /// The result of an analysis.

@@ -17,16 +17,16 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// A curve keeps a point if its burst is more than this percentage above the previous one.
 const CURVE_STEP_PERCENT: u64 = 1;
 
-/// A share of the keys in millionths: `--at-most`. Parses from a text such as `0.25%`.
+/// A percentage of the keys, kept in millionths: `--at-most`. Parses from a text such as `0.25%`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
+pub struct Percentage {
     ppm: u64,
 }
 
 /// A suggestion.
 #[derive(Debug)]
 pub(crate) struct Suggestion {
-    pub(crate) at_most: Share,
+    pub(crate) at_most: Percentage,
     /// The number of well-behaved keys that may be denied.
     pub(crate) may_deny: u64,
     /// One candidate per rate.
@@ -58,7 +58,7 @@ pub(crate) struct Point {
     pub(crate) denied: u64,
 }
 
-impl Share {
+impl Percentage {
     pub(crate) const ONE_PERCENT: Self = Self { ppm: 10_000 };
 
     /// The share of `whole`, rounded down.
@@ -73,13 +73,13 @@ impl Share {
     }
 }
 
-impl fmt::Display for Share {
+impl fmt::Display for Percentage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} %", self.ppm as f64 / 1e4)
     }
 }
 
-impl FromStr for Share {
+impl FromStr for Percentage {
     type Err = String;
 
     /// `1%`, `0.25 %`.
@@ -104,7 +104,7 @@ impl Suggestion {
         keys: &Keys,
         well_behaved: &WellBehaved,
         rates: &[Quota],
-        at_most: Share,
+        at_most: Percentage,
     ) -> Result<Self> {
         let may_deny = at_most.of(well_behaved.count);
         let candidates = rates
@@ -189,13 +189,13 @@ mod tests {
         for (text, of_a_million) in
             [("1%", 10_000), ("0.25 %", 2_500), ("0%", 0), ("100%", 1_000_000), ("0.0001%", 1)]
         {
-            assert_eq!(text.parse::<Share>().unwrap().of(1_000_000), of_a_million, "{text}");
+            assert_eq!(text.parse::<Percentage>().unwrap().of(1_000_000), of_a_million, "{text}");
         }
         for text in ["1", "", "%", "-1%", "101%", "1.%", ".5%", "1e2%", "0.00001%", "1 %%"] {
-            assert!(text.parse::<Share>().unwrap_err().contains("such as 1%"), "{text}");
+            assert!(text.parse::<Percentage>().unwrap_err().contains("such as 1%"), "{text}");
         }
-        assert_eq!("0.25%".parse::<Share>().unwrap().to_string(), "0.25 %");
-        assert_eq!("1%".parse::<Share>().unwrap().of(199), 1);
+        assert_eq!("0.25%".parse::<Percentage>().unwrap().to_string(), "0.25 %");
+        assert_eq!("1%".parse::<Percentage>().unwrap().of(199), 1);
     }
 
     #[test]

@@ -13,8 +13,8 @@ mod svg;
 mod tables;
 mod top_keys;
 
-use crate::outcome::Outcome;
-use crate::plan::Plan;
+use crate::outcome::ReplayOutcome;
+use crate::plan::ReplayPlan;
 use crate::tally::KeyCounts;
 use crate::tally::timeline::Columns;
 
@@ -38,7 +38,7 @@ struct Series<'o> {
 /// The report as one self-contained HTML page with charts.
 ///
 /// The charts need the options `html` (and `suggest`) of the plan.
-pub fn html_report(plan: &Plan, outcome: &Outcome) -> String {
+pub fn html_report(plan: &ReplayPlan, outcome: &ReplayOutcome) -> String {
     let mut body = String::from("<h1>tollgate replay</h1>\n");
     for line in text::summary(plan, outcome).lines() {
         body.push_str(&format!("<p>{}</p>\n", escaped(line)));
@@ -74,7 +74,7 @@ fn framed(body: &str) -> String {
     )
 }
 
-fn suggestion(body: &mut String, plan: &Plan, outcome: &Outcome) {
+fn suggestion(body: &mut String, plan: &ReplayPlan, outcome: &ReplayOutcome) {
     let Some(analysis) = &outcome.analysis else { return };
     let Some(suggestion) = &analysis.suggestion else { return };
     body.push_str("<h2>Suggested rate and burst</h2>\n");
@@ -97,7 +97,7 @@ fn suggestion(body: &mut String, plan: &Plan, outcome: &Outcome) {
 }
 
 /// Denials over time and by key.
-fn denials(body: &mut String, plan: &Plan, outcome: &Outcome) {
+fn denials(body: &mut String, plan: &ReplayPlan, outcome: &ReplayOutcome) {
     let (mut series, columns) = series(plan, outcome);
     if series.is_empty() {
         return;
@@ -133,7 +133,7 @@ fn denials(body: &mut String, plan: &Plan, outcome: &Outcome) {
 }
 
 /// The series, and their denials over time in the same order.
-fn series<'o>(plan: &Plan, outcome: &'o Outcome) -> (Vec<Series<'o>>, Columns) {
+fn series<'o>(plan: &ReplayPlan, outcome: &'o ReplayOutcome) -> (Vec<Series<'o>>, Columns) {
     if let Some(rules_replay) = &outcome.rules_replay {
         let names = super::rules::names(rules_replay).into_iter().enumerate();
         let top = |index| rules_replay.tally().denied_most(index, plan.top);
@@ -149,7 +149,7 @@ fn series<'o>(plan: &Plan, outcome: &'o Outcome) -> (Vec<Series<'o>>, Columns) {
     (series.collect(), tally.over_time().columns(COLUMNS_MAX))
 }
 
-fn grid(body: &mut String, outcome: &Outcome) {
+fn grid(body: &mut String, outcome: &ReplayOutcome) {
     let Some(grid) = outcome.analysis.as_ref().and_then(|analysis| analysis.grid.as_ref()) else {
         return;
     };

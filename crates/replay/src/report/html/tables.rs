@@ -1,14 +1,14 @@
 //! The tables of the page: those of the text report.
 
 use super::escape::escaped;
-use crate::outcome::Outcome;
-use crate::plan::Plan;
+use crate::outcome::ReplayOutcome;
+use crate::plan::ReplayPlan;
 use crate::report::{rules, suggest, text};
 use crate::rules_replay::RulesReplay;
 use crate::suggest::{Analysis, Suggestion};
 
 /// The denials of each limiter.
-pub(super) fn limiters(plan: &Plan, outcome: &Outcome) -> String {
+pub(super) fn limiters(plan: &ReplayPlan, outcome: &ReplayOutcome) -> String {
     if plan.limiters.is_empty() {
         return String::new();
     }
@@ -18,7 +18,7 @@ pub(super) fn limiters(plan: &Plan, outcome: &Outcome) -> String {
 }
 
 /// The denials of each rule.
-pub(super) fn rules(rules_replay: &RulesReplay, outcome: &Outcome) -> String {
+pub(super) fn rules(rules_replay: &RulesReplay, outcome: &ReplayOutcome) -> String {
     let head = rules::HEAD.map(str::to_owned);
     table(&head, &rules::rows(rules_replay, outcome), 1, None)
 }
