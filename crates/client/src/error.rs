@@ -58,7 +58,7 @@ impl core::error::Error for SettingsError {}
 /// Why a request was not sent, or the error of the service that sends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum PaceError<E> {
+pub enum PacerError<E> {
     /// The server asked for a pause that is longer than the request may wait. The request was not sent.
     Paused {
         /// How long the pause lasts.
@@ -70,7 +70,7 @@ pub enum PaceError<E> {
     Service(E),
 }
 
-impl<E: fmt::Display> fmt::Display for PaceError<E> {
+impl<E: fmt::Display> fmt::Display for PacerError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Paused { wait } => write!(
@@ -83,7 +83,7 @@ impl<E: fmt::Display> fmt::Display for PaceError<E> {
     }
 }
 
-impl<E: core::error::Error + 'static> core::error::Error for PaceError<E> {
+impl<E: core::error::Error + 'static> core::error::Error for PacerError<E> {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
             Self::Paused { .. } => None,

@@ -17,7 +17,7 @@ use http::{Request, Response};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::error::{PaceError, SettingsError};
+use crate::error::{PacerError, SettingsError};
 use crate::pacer::{Pacer, Turn, widened};
 use crate::settings::Settings;
 
@@ -114,29 +114,29 @@ impl Hosts {
 }
 
 impl<S> Layer<S> for PaceLayer {
-    type Service = Pace<S>;
+    type Service = PaceService<S>;
 
-    fn layer(&self, inner: S) -> Pace<S> {
-        Pace { inner, pacers: Arc::clone(&self.pacers) }
+    fn layer(&self, inner: S) -> PaceService<S> {
+        PaceService { inner, pacers: Arc::clone(&self.pacers) }
     }
 }
 
 /// A service whose requests wait for their turn: made by a [`PaceLayer`].
 #[derive(Clone, Debug)]
-pub struct Pace<S> {
+pub struct PaceService<S> {
     inner: S,
     pacers: Arc<Pacers>,
 }
 
-impl<S, B, R> Service<Request<B>> for Pace<S>
+impl<S, B, R> Service<Request<B>> for PaceService<S>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
     S::Future: Send,
     B: Send + 'static,
 {
     type Response = Response<R>;
-    type Error = PaceError<S::Error>;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<R>, PaceError<S::Error>>> + Send>>;
+    type Error = PacerError<S::Error>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<R>, PacerError<S::Error>>> + Send>>;
 
     /// Always ready: a request waits in its own future, and for the inner service only after its turn.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
@@ -147,7 +147,7 @@ where
         let (pacer, mut inner) = (self.pacers.of(host(&request)), self.inner.clone());
         Box::pin(async move {
             let turn = pacer.counted(ready_turn(&pacer, &mut inner).await)?;
-            let response = inner.call(request).await.map_err(PaceError::Service)?;
+            let response = inner.call(request).await.map_err(PacerError::Service)?;
             let (head, body) = response.into_parts();
             turn.answered(&head);
             Ok(Response::from_parts(head, body))
@@ -159,14 +159,14 @@ where
 async fn ready_turn<'a, S, Q>(
     pacer: &'a Pacer,
     service: &mut S,
-) -> Result<Turn<'a>, PaceError<S::Error>>
+) -> Result<Turn<'a>, PacerError<S::Error>>
 where
     S: Service<Q> + Clone,
 {
     let deadline = pacer.deadline();
     loop {
         let turn = pacer.turn_until(deadline).await.map_err(widened)?;
-        poll_fn(|context| service.poll_ready(context)).await.map_err(PaceError::Service)?;
+        poll_fn(|context| service.poll_ready(context)).await.map_err(PacerError::Service)?;
         // A pause may have begun meanwhile. The turn is then lost, and another one comes after it.
         if pacer.paused_for().is_zero() {
             return Ok(turn);

@@ -41,8 +41,8 @@ mod settings;
 mod structured;
 
 pub use advice::Advice;
-pub use error::{PaceError, SettingsError};
-pub use layer::{Pace, PaceLayer};
+pub use error::{PacerError, SettingsError};
+pub use layer::{PaceLayer, PaceService};
 pub use pacer::{Pacer, PacerStats, Turn};
 pub use settings::Settings;
 

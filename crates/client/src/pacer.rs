@@ -22,7 +22,7 @@ use tollgate::wait::WaitQueue;
 use tollgate::{Clock, Direct, Quota, Tick};
 
 use crate::advice::Advice;
-use crate::error::{PaceError, SettingsError};
+use crate::error::{PacerError, SettingsError};
 use crate::places::{Place, Places};
 use crate::rate::Rate;
 use crate::settings::Settings;
@@ -129,7 +129,7 @@ impl Pacer {
     /// # Errors
     ///
     /// The turn does not come within [`max_wait`](Settings::max_wait), or too many wait.
-    pub async fn turn(&self) -> Result<Turn<'_>, PaceError<Infallible>> {
+    pub async fn turn(&self) -> Result<Turn<'_>, PacerError<Infallible>> {
         self.counted(self.turn_until(self.deadline()).await)
     }
 
@@ -141,11 +141,11 @@ impl Pacer {
     /// Counts a request by whether it has had its turn.
     pub(crate) fn counted<'a, E>(
         &self,
-        turn: Result<Turn<'a>, PaceError<E>>,
-    ) -> Result<Turn<'a>, PaceError<E>> {
+        turn: Result<Turn<'a>, PacerError<E>>,
+    ) -> Result<Turn<'a>, PacerError<E>> {
         let count = match turn {
-            Ok(_) | Err(PaceError::Service(_)) => &self.sent,
-            Err(PaceError::Paused { .. } | PaceError::Wait(_)) => &self.failed,
+            Ok(_) | Err(PacerError::Service(_)) => &self.sent,
+            Err(PacerError::Paused { .. } | PacerError::Wait(_)) => &self.failed,
         };
         count.fetch_add(1, Ordering::Relaxed);
         turn
@@ -155,13 +155,13 @@ impl Pacer {
     pub(crate) async fn turn_until(
         &self,
         deadline: Tick,
-    ) -> Result<Turn<'_>, PaceError<Infallible>> {
+    ) -> Result<Turn<'_>, PacerError<Infallible>> {
         let (mut place, mut had_to_wait) = (None, false);
         loop {
             let pause = self.paused_for();
             if !pause.is_zero() {
                 if self.now().saturating_add(pause) > deadline {
-                    return Err(PaceError::Paused { wait: pause });
+                    return Err(PacerError::Paused { wait: pause });
                 }
                 self.keep_place(&mut place)?;
                 tokio::time::sleep(pause).await;
@@ -176,7 +176,7 @@ impl Pacer {
                     turn.await
                 }
             };
-            had_to_wait |= !waited.map_err(PaceError::Wait)?.waited().is_zero();
+            had_to_wait |= !waited.map_err(PacerError::Wait)?.waited().is_zero();
             // A pause may have begun meanwhile. The turn is then lost, and another one comes after it.
             if self.paused_for().is_zero() {
                 let epoch = self.lock().epoch();
@@ -189,9 +189,9 @@ impl Pacer {
     fn keep_place<'a>(
         &'a self,
         place: &mut Option<Place<'a>>,
-    ) -> Result<(), PaceError<Infallible>> {
+    ) -> Result<(), PacerError<Infallible>> {
         if place.is_none() {
-            *place = Some(self.places.take().map_err(PaceError::Wait)?);
+            *place = Some(self.places.take().map_err(PacerError::Wait)?);
         }
         Ok(())
     }
@@ -305,10 +305,10 @@ impl fmt::Debug for Pacer {
 }
 
 /// The same error of a request whose service has its own.
-pub(crate) fn widened<E>(error: PaceError<Infallible>) -> PaceError<E> {
+pub(crate) fn widened<E>(error: PacerError<Infallible>) -> PacerError<E> {
     match error {
-        PaceError::Paused { wait } => PaceError::Paused { wait },
-        PaceError::Wait(error) => PaceError::Wait(error),
-        PaceError::Service(never) => match never {},
+        PacerError::Paused { wait } => PacerError::Paused { wait },
+        PacerError::Wait(error) => PacerError::Wait(error),
+        PacerError::Service(never) => match never {},
     }
 }

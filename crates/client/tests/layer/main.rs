@@ -13,7 +13,7 @@ use std::time::Duration;
 use http::{Request, Response, StatusCode};
 use tokio::time::{Instant, sleep};
 use tollgate::wait::WaitError;
-use tollgate_client::{PaceError, PaceLayer, Pacer, Settings, SettingsError};
+use tollgate_client::{PaceLayer, Pacer, PacerError, Settings, SettingsError};
 use tower::{Layer, ServiceExt, service_fn};
 
 /// A pacer whose rate does not double.
@@ -150,12 +150,12 @@ async fn requests_that_would_wait_too_long_fail_at_once_and_are_not_sent() {
     });
     sleep(Duration::from_millis(10)).await;
     let crowded = pacer.turn().await.expect_err("one waits");
-    assert_eq!(crowded, PaceError::Wait(WaitError::Crowded { waiters: 1 }));
+    assert_eq!(crowded, PacerError::Wait(WaitError::Crowded { waiters: 1 }));
     assert!(waiting.await.expect("no panic").is_ok());
     answer(&pacer, 429, &[("retry-after", "60")]).await;
     let begin = Instant::now();
     let paused = pacer.turn().await.expect_err("a pause");
-    assert!(matches!(paused, PaceError::Paused { wait } if wait > Duration::from_secs(59)));
+    assert!(matches!(paused, PacerError::Paused { wait } if wait > Duration::from_secs(59)));
     assert!(begin.elapsed() < Duration::from_millis(5));
     assert!(paused.to_string().contains("raise max_wait"), "{paused}");
     assert_eq!(pacer.stats().failed, 2);
@@ -226,7 +226,7 @@ async fn the_error_of_the_service_is_passed_on_and_moves_nothing() {
     let calls = Arc::new(AtomicU64::new(0));
     let service = layer.layer(Failing(Arc::clone(&calls)));
     let error = service.oneshot(Request::new(())).await.expect_err("it fails");
-    assert_eq!(error, PaceError::Service("refused"));
+    assert_eq!(error, PacerError::Service("refused"));
     assert_eq!((layer.pacer(None).rate(), calls.load(Ordering::Relaxed)), (10.0, 1));
 }
 

@@ -12,7 +12,7 @@ use http::{Request, Response};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 use tollgate::wait::WaitError;
-use tollgate_client::{PaceError, PaceLayer, Pacer, Settings};
+use tollgate_client::{PaceLayer, Pacer, PacerError, Settings};
 use tower::{Layer, Service, ServiceExt};
 
 use crate::answer;
@@ -85,7 +85,7 @@ async fn a_request_that_waited_for_the_service_is_not_sent_in_a_pause() {
     let mut paused = 0;
     for call in calls {
         let ended = call.await.expect("no panic");
-        paused += u64::from(matches!(ended, Err(PaceError::Paused { .. })));
+        paused += u64::from(matches!(ended, Err(PacerError::Paused { .. })));
     }
     let stats = layer.pacer(None).stats();
     assert_eq!((paused, stats.sent, stats.failed), (1, 2, 1));
@@ -100,7 +100,7 @@ async fn in_a_pause_no_more_wait_than_the_settings_say() {
     let calls: Vec<_> = (0..5).map(|_| tokio::spawn(turn(Arc::clone(&pacer)))).collect();
     sleep(Duration::from_millis(1)).await;
     assert_eq!(pacer.waiting(), 2);
-    let crowded = Err(PaceError::Wait(WaitError::Crowded { waiters: 2 }));
+    let crowded = Err(PacerError::Wait(WaitError::Crowded { waiters: 2 }));
     let mut ends = Vec::new();
     for call in calls {
         ends.push(call.await.expect("no panic"));
