@@ -453,8 +453,8 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
         let seeds = self.seeds.unwrap_or_else(Seeds::random);
         let tally = self.count_decisions.then(|| Tally::within(&source)).transpose();
         let tally = tally.map_err(no_memory)?;
-        let shares = self.lease_hot_keys.then(|| hot_keys::room_for_leases(&params)).transpose()?;
-        Ok(Limiter::from_parts(Parts { table, params, seeds, clock, when_full, tally, shares }))
+        let leases = self.lease_hot_keys.then(|| hot_keys::room_for_leases(&params)).transpose()?;
+        Ok(Limiter::from_parts(Parts { table, params, seeds, clock, when_full, tally, leases }))
     }
 }
 

@@ -21,7 +21,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         n: u64,
         at: Option<Tick>,
     ) -> R::Out {
-        if plan.is_none() && self.shares.is_some() {
+        if plan.is_none() && self.leases.is_some() {
             // The end of a lease is judged by a time that is not behind.
             let OutOfLine(decision) = self.leasing(probe, n, || self.or_now(at));
             return R::of_decision(decision);
@@ -131,7 +131,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// no lease is looked at before it.
     #[inline(always)]
     pub(super) fn begins_ahead(&self) -> bool {
-        self.table.is_far() && self.shares.is_none()
+        self.table.is_far() && self.leases.is_none()
     }
 
     /// Begins to look a key up, for [`decide_probed`](Self::decide_probed).

@@ -57,8 +57,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn held(self) -> u64 {
-        let Some(shares) = self.gate.shares() else { return 0 };
-        let lease = shares.of(self.gate.probe(self.key));
+        let Some(leases) = self.gate.leases() else { return 0 };
+        let lease = leases.of(self.gate.probe(self.key));
         lease.map_or(0, |lease| lease.left(self.gate.or_now(self.at)))
     }
 }
@@ -73,10 +73,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         n: u64,
         now: impl Fn() -> Tick,
     ) -> OutOfLine<Decision> {
-        OutOfLine(match &self.shares {
-            Some(shares) => {
+        OutOfLine(match &self.leases {
+            Some(leases) => {
                 let algo = self.params.still(&now, &self.clock);
-                algo.dispatch(DecideLeasing { limiter: self, shares, probe, n, now })
+                algo.dispatch(DecideLeasing { limiter: self, leases, probe, n, now })
             }
             None => self.decide_probed(&self.params, probe, n, now()),
         })
@@ -86,7 +86,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 /// A request that this thread's leases may decide.
 struct DecideLeasing<'a, K: ?Sized, A: Algorithm, C, F> {
     limiter: &'a Limiter<K, A, C>,
-    shares: &'a HotKeyLeases,
+    leases: &'a HotKeyLeases,
     probe: Probe,
     n: u64,
     now: F,
@@ -103,8 +103,8 @@ where
 
     #[inline(always)]
     fn visit<M: StateMachine>(self, machine: &M) -> Decision {
-        let Self { limiter, shares, probe, n, now } = self;
-        if let Some(decision) = limiter.by_lease(machine, shares, probe, n, &now) {
+        let Self { limiter, leases, probe, n, now } = self;
+        if let Some(decision) = limiter.by_lease(machine, leases, probe, n, &now) {
             return decision;
         }
         let now = now();
@@ -112,7 +112,7 @@ where
             Attempt::Admitted(permit) => Some(permit),
             Attempt::Raced => {
                 let request = Request { now, cells: n };
-                let OutOfLine(permit) = limiter.take_lease(machine, shares, probe, request);
+                let OutOfLine(permit) = limiter.take_lease(machine, leases, probe, request);
                 permit
             }
             Attempt::Undecided => None,
@@ -133,12 +133,12 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     fn by_lease<M: StateMachine>(
         &self,
         machine: &M,
-        shares: &HotKeyLeases,
+        leases: &HotKeyLeases,
         probe: Probe,
         n: u64,
         now: impl FnOnce() -> Tick,
     ) -> Option<Decision> {
-        let place = shares.of(probe)?;
+        let place = leases.of(probe)?;
         let now = now();
         match place.spend(n, now) {
             Some((left, state)) => {
@@ -147,7 +147,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             }
             None => {
                 let request = Request { now, cells: n };
-                let OutOfLine(decision) = self.beyond_lease(machine, shares, place, probe, request);
+                let OutOfLine(decision) = self.beyond_lease(machine, leases, place, probe, request);
                 Some(decision)
             }
         }
@@ -159,14 +159,14 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     fn beyond_lease<M: StateMachine>(
         &self,
         machine: &M,
-        shares: &HotKeyLeases,
+        leases: &HotKeyLeases,
         place: LeaseRef<'_>,
         probe: Probe,
         request: Request,
     ) -> OutOfLine<Decision> {
         let Request { now, cells: n } = request;
         if place.is_alive(now)
-            && let OutOfLine(Some(permit)) = self.take_lease(machine, shares, probe, request)
+            && let OutOfLine(Some(permit)) = self.take_lease(machine, leases, probe, request)
         {
             self.count(true);
             return OutOfLine(Ok(permit));
@@ -183,19 +183,19 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     fn take_lease<M: StateMachine>(
         &self,
         machine: &M,
-        shares: &HotKeyLeases,
+        leases: &HotKeyLeases,
         probe: Probe,
         request: Request,
     ) -> OutOfLine<Option<Permit>> {
         let Request { now, cells: n } = request;
         let take = || {
-            let place = shares.free(probe, now)?;
+            let place = leases.free(probe, now)?;
             let held = if place.is_of(probe) { place.left(now) } else { 0 };
             let missing = n.checked_sub(held).filter(|&missing| missing > 0)?;
-            if n > shares.cells() {
+            if n > leases.cells() {
                 return None;
             }
-            let (most, used_up) = (shares.cells(), held > 0);
+            let (most, used_up) = (leases.cells(), held > 0);
             let request = Request { now, cells: missing };
             let max = MaxAhead { cells: most, or_just_those: used_up };
             let (taken, state) = self.table.charge_ahead(probe, machine, request, max)?;

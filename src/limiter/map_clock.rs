@@ -34,7 +34,7 @@ impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
             hasher: self.hasher,
             when_full: self.when_full,
             tally: self.tally,
-            shares: self.shares,
+            leases: self.leases,
             seeds: self.seeds,
             key: PhantomData,
         }

@@ -128,7 +128,7 @@ pub struct Limiter<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
     when_full: WhenFull<A::Params>,
     tally: Option<Tally>,
     /// The cells that threads have taken ahead, if the limiter leases hot keys.
-    shares: Option<HotKeyLeases>,
+    leases: Option<HotKeyLeases>,
     seeds: Seeds,
     key: PhantomData<fn(&K)>,
 }
@@ -141,7 +141,7 @@ struct Parts<P, C> {
     clock: C,
     when_full: WhenFull<P>,
     tally: Option<Tally>,
-    shares: Option<HotKeyLeases>,
+    leases: Option<HotKeyLeases>,
 }
 
 /// The policy for a key that finds no slot: [`OnFull`](builder::OnFull) with the overflow limiter built.
@@ -369,8 +369,8 @@ impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
     }
 
     fn from_parts(parts: Parts<A::Params, C>) -> Self {
-        let Parts { table, params, seeds, clock, when_full, tally, shares } = parts;
-        let is_plain = tally.is_none() && shares.is_none() && params.is_still();
+        let Parts { table, params, seeds, clock, when_full, tally, leases } = parts;
+        let is_plain = tally.is_none() && leases.is_none() && params.is_still();
         let hasher = seeds.hasher();
         Self {
             begins_at_preferred: is_plain && table.has_slack(),
@@ -381,7 +381,7 @@ impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
             clock,
             when_full,
             tally,
-            shares,
+            leases,
             seeds,
             key: PhantomData,
         }
@@ -401,8 +401,8 @@ impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
 
     /// Cells that threads have taken ahead, if the limiter leases hot keys.
     #[inline(always)]
-    pub(crate) fn shares(&self) -> Option<&HotKeyLeases> {
-        self.shares.as_ref()
+    pub(crate) fn leases(&self) -> Option<&HotKeyLeases> {
+        self.leases.as_ref()
     }
 
     /// The seeds of its hash.

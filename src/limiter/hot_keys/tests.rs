@@ -41,16 +41,16 @@ fn after_race(
     n: u64,
     now: Tick,
 ) -> Option<Permit> {
-    let shares = gate.shares.as_ref()?;
+    let leases = gate.leases.as_ref()?;
     let request = Request { now, cells: n };
-    let OutOfLine(permit) = gate.take_lease(gate.params(), shares, gate.probe(&key), request);
+    let OutOfLine(permit) = gate.take_lease(gate.params(), leases, gate.probe(&key), request);
     permit
 }
 
 /// The decision for a thread whose first try, if it makes one, loses a race.
 fn ask_and_lose(gate: &Gate<impl Algorithm>, key: u64, n: u64, now: Tick) -> Decision {
     let probe = gate.probe(&key);
-    if gate.shares.as_ref().is_some_and(|shares| shares.of(probe).is_none())
+    if gate.leases.as_ref().is_some_and(|leases| leases.of(probe).is_none())
         && let Some(permit) = after_race(gate, key, n, now)
     {
         return Ok(permit);
@@ -61,13 +61,13 @@ fn ask_and_lose(gate: &Gate<impl Algorithm>, key: u64, n: u64, now: Tick) -> Dec
 /// Two keys whose leases have the same place.
 fn rivals(gate: &Gate) -> (u64, u64) {
     act_as_thread(0);
-    let shares = gate.shares.as_ref().expect("chosen");
+    let leases = gate.leases.as_ref().expect("chosen");
     let now = at(0);
     let ahead = Ahead { left: 1, at: now, life: Duration::from_nanos(1), state: 0 };
-    shares.free(gate.probe(&0), now).expect("a place").hold(gate.probe(&0), ahead);
-    let taken = |key: &u64| shares.free(gate.probe(key), now).is_none();
+    leases.free(gate.probe(&0), now).expect("a place").hold(gate.probe(&0), ahead);
+    let taken = |key: &u64| leases.free(gate.probe(key), now).is_none();
     let rival = (1..1_000).find(taken).expect("one in eight");
-    shares.of(gate.probe(&0)).expect("held").clear();
+    leases.of(gate.probe(&0)).expect("held").clear();
     (0, rival)
 }
 

@@ -219,7 +219,7 @@ where
     fn take_last(&self, target: Target<'_>, n: u64, given: Option<Tick>) -> Taken {
         let Target { probe, now, plan } = target;
         let limiter = self.limiter.borrow();
-        let decision = match (P::params(plan), limiter.shares()) {
+        let decision = match (P::params(plan), limiter.leases()) {
             (Some(plan), _) => limiter.decide_probed(plan, probe, n, now),
             // The expiry of a lease needs a time that is not behind: read the clock again.
             (None, Some(_)) => {

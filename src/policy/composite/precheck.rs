@@ -69,9 +69,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 
     /// Cells of this thread's lease that could be spent for `n`.
     fn leased_cells_for(&self, probe: Probe, n: u64, now: Tick) -> u64 {
-        let Some(shares) = self.shares() else { return 0 };
-        let held = shares.of(probe).map_or(0, |place| place.left(now));
-        if held >= n || n <= shares.cells() { held } else { 0 }
+        let Some(leases) = self.leases() else { return 0 };
+        let held = leases.of(probe).map_or(0, |place| place.left(now));
+        if held >= n || n <= leases.cells() { held } else { 0 }
     }
 
     /// The answer to a key that has no slot, and whether it finds none either. A request for nothing needs none.
