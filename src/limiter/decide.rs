@@ -44,7 +44,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             return R::of_decision(self.by_coarse_time(probe, n, coarse));
         }
         let Some((lookup, now)) = self.look_up_now(probe) else {
-            return self.with_extras::<R>(plan, probe, n, None);
+            return self.answer_with_extras::<R>(plan, probe, n, None);
         };
         self.or_own(plan).dispatch(self.found::<R>((probe, lookup), n, now))
     }
@@ -60,7 +60,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     ) -> R::Out {
         let probe = self.probe(key);
         let Some(lookup) = self.look_up(probe) else {
-            return self.with_extras::<R>(plan, probe, n, Some(now));
+            return self.answer_with_extras::<R>(plan, probe, n, Some(now));
         };
         self.or_own(plan).dispatch(self.found::<R>((probe, lookup), n, now))
     }

@@ -14,7 +14,7 @@ use crate::time::{Clock, Tick};
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// Answers where the limiter is not plain, or where the clock cannot be read at once.
     #[inline(always)]
-    pub(super) fn with_extras<R: Answer>(
+    pub(super) fn answer_with_extras<R: Answer>(
         &self,
         plan: Option<&A::Params>,
         probe: Probe,
@@ -23,16 +23,16 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     ) -> R::Out {
         if plan.is_none() && self.leases.is_some() {
             // The end of a lease is judged by a time that is not behind.
-            let OutOfLine(decision) = self.leasing(probe, n, || self.or_now(at));
+            let OutOfLine(decision) = self.answer_leasing(probe, n, || self.or_now(at));
             return R::of_decision(decision);
         }
-        let OutOfLine(answer) = self.counted::<R>(plan, probe, n, at);
+        let OutOfLine(answer) = self.answer_without_lease::<R>(plan, probe, n, at);
         answer
     }
 
     /// Answers by no lease, and counts the decision if the limiter counts them.
     #[inline(never)]
-    fn counted<R: Answer>(
+    fn answer_without_lease<R: Answer>(
         &self,
         plan: Option<&A::Params>,
         probe: Probe,
@@ -43,7 +43,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             return OutOfLine(R::of_decision(self.by_coarse_time(probe, n, coarse)));
         }
         let found = (probe, self.table.find_at_once(probe));
-        OutOfLine(self.answer_counted::<R>(self.or_own(plan), found, n, self.or_now(at)))
+        OutOfLine(self.answer_found::<R>(self.or_own(plan), found, n, self.or_now(at)))
     }
 
     /// Admits by a coarse time if that suffices; otherwise the precise time decides.
@@ -57,7 +57,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             self.count(true);
             return Ok(permit);
         }
-        self.answer_counted::<InFull>(&self.params, (probe, lookup), n, self.clock.now())
+        self.answer_found::<InFull>(&self.params, (probe, lookup), n, self.clock.now())
     }
 
     /// Counts a decision, if the limiter counts them.
@@ -71,7 +71,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// Answers about a key that was looked up, by an algorithm that works on the same states as the
     /// limiter's own, and counts the decision.
     #[inline(always)]
-    fn answer_counted<R: Answer>(
+    fn answer_found<R: Answer>(
         &self,
         algo: &A::Params,
         found: (Probe, Lookup<'_>),
@@ -81,7 +81,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         let answer = match algo.as_built_at(now, &self.clock) {
             Some(as_built) => algo.dispatch(self.found::<R>(found, n, now).decided_at(as_built)),
             None => {
-                let OutOfLine(decision) = self.at_instant(algo, found.0, n, now);
+                let OutOfLine(decision) = self.answer_at_instant(algo, found.0, n, now);
                 R::of_decision(decision)
             }
         };
@@ -89,10 +89,16 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         answer
     }
 
-    /// Decides by the algorithm of an instant, and counts nothing.
+    /// Answers by the algorithm of an instant, and counts nothing.
     #[cold]
     #[inline(never)]
-    fn at_instant(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) -> OutOfLine<Decision> {
+    fn answer_at_instant(
+        &self,
+        algo: &A::Params,
+        probe: Probe,
+        n: u64,
+        now: Tick,
+    ) -> OutOfLine<Decision> {
         let found = (probe, self.table.find_at_once(probe));
         OutOfLine(self.still(algo, now).dispatch(self.found::<InFull>(found, n, now)))
     }
@@ -107,7 +113,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         n: u64,
         now: Tick,
     ) -> Decision {
-        self.answer_counted::<InFull>(algo, (probe, self.table.find_at_once(probe)), n, now)
+        self.answer_found::<InFull>(algo, (probe, self.table.find_at_once(probe)), n, now)
     }
 
     /// Decides where a request accepts no longer delay than `max_delay`.

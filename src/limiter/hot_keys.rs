@@ -67,7 +67,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// Decides by this thread's lease of the key, if it has one. Otherwise it decides as usual, except
     /// that a thread that loses a race takes a lease. The clock is read after the lease is looked up.
     #[inline(never)]
-    pub(crate) fn leasing(
+    pub(crate) fn answer_leasing(
         &self,
         probe: Probe,
         n: u64,

@@ -223,7 +223,8 @@ where
             (Some(plan), _) => limiter.decide_probed(plan, probe, n, now),
             // The expiry of a lease needs a time that is not behind: read the clock again.
             (None, Some(_)) => {
-                let OutOfLine(decision) = limiter.leasing(probe, n, || limiter.or_now(given));
+                let OutOfLine(decision) =
+                    limiter.answer_leasing(probe, n, || limiter.or_now(given));
                 decision
             }
             (None, None) => limiter.decide_probed(limiter.params(), probe, n, now),
