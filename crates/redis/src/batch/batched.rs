@@ -238,7 +238,7 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
     /// ```
     pub async fn check_n(&self, key: &[u8], n: u64) -> Result<Answer, Unavailable> {
         let mut began = None;
-        for _ in 0..ROUNDS {
+        for round in 0..=ROUNDS {
             // Subscribe before the attempt: an answer that comes after it wakes subscribers.
             let answered = self.shared.answered.notified();
             let mut answered = core::pin::pin!(answered);
@@ -257,7 +257,9 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
                 return Err(Unavailable::Failed(why.into()));
             }
             self.shared.full.notify_one();
-            if !self.wait(answered, *began.get_or_insert_with(Instant::now)).await {
+            if round == ROUNDS
+                || !self.wait(answered, *began.get_or_insert_with(Instant::now)).await
+            {
                 break;
             }
         }

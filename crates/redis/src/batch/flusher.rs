@@ -68,22 +68,33 @@ impl<L: CounterStore, C: Clock> Flusher<L, C> {
         };
         let charges: Vec<_> = keys.iter().map(charge).collect();
         let replies = self.shared.add(&charges).await;
-        self.count_failure(&keys, &replies);
+        let is_news = self.count_failure(&keys, &replies);
         let now = self.shared.clock.now();
         for (counts, reply) in keys.into_iter().zip(replies) {
             self.settle(counts, reply, now);
         }
-        self.shared.answered.notify_waiters();
+        // No request waits for keys that go on failing.
+        if is_news {
+            self.shared.answered.notify_waiters();
+        }
     }
 
     /// Counts the call as failed if no key was answered. Keys that failed before say nothing about
-    /// the store: each may have a fault of its own.
-    fn count_failure(&self, keys: &[Arc<KeyCounts>], replies: &[Result<WindowCount, Unavailable>]) {
+    /// the store: each may have a fault of its own. Returns `false` if all keys go on failing.
+    fn count_failure(
+        &self,
+        keys: &[Arc<KeyCounts>],
+        replies: &[Result<WindowCount, Unavailable>],
+    ) -> bool {
         if replies.iter().any(Result::is_ok) {
             self.shared.failures.set(0);
-        } else if keys.iter().any(|counts| !counts.is_failing()) {
+            return true;
+        }
+        let is_news = keys.iter().any(|counts| !counts.is_failing());
+        if is_news {
             self.shared.failures.add(1);
         }
+        is_news
     }
 
     /// Ends the charge of one key.

@@ -312,6 +312,8 @@ struct AllButBad {
 impl CounterStore for AllButBad {
     async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
         let is_bad = |charge: &Charge| &*charge.key == b"bad";
+        // Requests run meanwhile.
+        tokio::task::yield_now().await;
         self.calls.add(1);
         self.mixed.add((charges.len() > 1 && charges.iter().any(is_bad)).into());
         let count = |charge: &Charge| {
@@ -325,16 +327,16 @@ impl CounterStore for AllButBad {
     }
 }
 
-fn batched_but_bad() -> (AllButBad, Batched<AllButBad, Arc<ManualClock>>) {
+fn batched_but_bad(max_unsent: u64) -> (AllButBad, Batched<AllButBad, Arc<ManualClock>>) {
     let store = AllButBad::default();
-    let builder = Batched::builder(store.clone(), 100).max_unsent(5);
+    let builder = Batched::builder(store.clone(), 100).max_unsent(max_unsent);
     let batched = builder.clock(Arc::new(ManualClock::new())).build().expect("valid");
     (store, batched)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_fails_leaves_other_keys_counted_once() {
-    let (store, batched) = batched_but_bad();
+    let (store, batched) = batched_but_bad(5);
     for key in [&b"before"[..], b"bad", b"behind"] {
         assert!(batched.check(key).await.is_ok());
     }
@@ -353,7 +355,7 @@ async fn a_key_that_fails_leaves_other_keys_counted_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_failed_is_sent_in_a_call_of_its_own() {
-    let (store, batched) = batched_but_bad();
+    let (store, batched) = batched_but_bad(5);
     for _ in 0..10 {
         for key in [&b"before"[..], b"bad", b"behind"] {
             let _ = batched.check(key).await;
@@ -365,7 +367,7 @@ async fn a_key_that_failed_is_sent_in_a_call_of_its_own() {
 
 #[tokio::test(start_paused = true)]
 async fn requests_for_a_full_key_that_fails_cause_no_call() {
-    let (store, batched) = batched_but_bad();
+    let (store, batched) = batched_but_bad(5);
     for key in [&b"bad"[..], b"bad", b"bad", b"bad", b"bad", b"good"] {
         assert!(batched.check(key).await.is_ok());
     }
@@ -377,6 +379,29 @@ async fn requests_for_a_full_key_that_fails_cause_no_call() {
         tokio::task::yield_now().await;
     }
     assert!(store.calls.read() <= calls + 1, "{} calls", store.calls.read() - calls);
+}
+
+/// Four requests of a key of which one cell may be unsent: each call makes room for one of them.
+async fn four_at_once(batched: &Batched<AllButBad, Arc<ManualClock>>) -> u64 {
+    let ask = || batched.check(b"good");
+    let (first, second, third, fourth) = tokio::join!(ask(), ask(), ask(), ask());
+    [first, second, third, fourth].map(|answer| u64::from(answer.is_ok())).into_iter().sum()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_answered_by_the_third_call_that_it_waits_for() {
+    let (_, batched) = batched_but_bad(1);
+    assert_eq!(four_at_once(&batched).await, 4, "{:?}", batched.stats());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_for_keys_that_fail_is_none_that_others_wait_for() {
+    let (store, batched) = batched_but_bad(1);
+    assert!(batched.check(b"bad").await.is_ok() && batched.check(b"other").await.is_ok());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let calls = store.calls.read();
+    assert_eq!(four_at_once(&batched).await, 4, "{:?}", batched.stats());
+    assert!(store.calls.read() > calls + 3, "calls that failed came between");
 }
 
 /// Windows that never end for the key "b", and end immediately for other keys.
