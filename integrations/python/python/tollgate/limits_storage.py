@@ -14,6 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from math import floor
 from operator import index
 from typing import Any
@@ -98,12 +99,16 @@ def _amount_and_expiry_of(key: str) -> tuple[int, int] | tuple[None, None]:
     return int(amount), int(multiples) * item.GRANULARITY.seconds
 
 
+@lru_cache(maxsize=4_096)
 def _large_amount_of(key: str) -> int:
-    """The limit that a key of `limits` ends with, if it may be larger than a table's counts; otherwise 0."""
-    parts = key.rsplit("/", 3)
-    if len(parts) < 4 or len(parts[1]) < 9:
-        return 0
-    return _amount_and_expiry_of(key)[0] or 0
+    """The limit that a key of `limits` ends with, if it is larger than a table's counts; otherwise 0."""
+    amount, _ = _amount_and_expiry_of(key)
+    return amount if amount is not None and amount > _COUNT_MAX else 0
+
+
+def _is_log(limit: int, expiry: int) -> bool:
+    """Whether a table keeps logs of so many cells in so many seconds."""
+    return limit <= _LOG_MAX and expiry <= limit * _CELL_SECS_MAX
 
 
 #: The storages whose locks a child of `fork` renews: a thread of the parent may hold one, and none of the child does.
@@ -200,18 +205,19 @@ class TollgateStorage(
         return 0, 0.0
 
     def incr(self, key: str, expiry: int, amount: int = 1) -> int:
-        beyond = self._beyond_counts(_large_amount_of(key))
-        if beyond is not None:
-            return beyond.incr(key, expiry, amount)
+        if large := _large_amount_of(key):
+            return self._beyond_counts(large).incr(key, expiry, amount)
         return self._counts_of(expiry).add(self._since_reset(key), amount)
 
     def get(self, key: str) -> int:
-        beyond = self._beyond_counts(_large_amount_of(key))
-        return self._window(key)[0] if beyond is None else beyond.get(key)
+        if large := _large_amount_of(key):
+            return self._beyond_counts(large).get(key)
+        return self._window(key)[0]
 
     def get_expiry(self, key: str) -> float:
-        beyond = self._beyond_counts(_large_amount_of(key))
-        return time.time() + self._window(key)[1] if beyond is None else beyond.get_expiry(key)
+        if large := _large_amount_of(key):
+            return self._beyond_counts(large).get_expiry(key)
+        return time.time() + self._window(key)[1]
 
     def clear(self, key: str) -> None:
         own = self._since_reset(key)
@@ -246,17 +252,15 @@ class TollgateStorage(
             return False
         if limit < 1:  # no quota is so small
             return True
-        beyond = self._beyond_logs(limit, expiry)
-        if beyond is not None:
-            return beyond.acquire_entry(key, limit, expiry, amount)
+        if not _is_log(limit, expiry):
+            return self._beyond_logs(limit, expiry).acquire_entry(key, limit, expiry, amount)
         return self._log_of(limit, expiry).allow(self._since_reset(key), amount)
 
     def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
         if limit < 1:
             return time.time(), 0
-        beyond = self._beyond_logs(limit, expiry)
-        if beyond is not None:
-            return beyond.get_moving_window(key, limit, expiry)
+        if not _is_log(limit, expiry):
+            return self._beyond_logs(limit, expiry).get_moving_window(key, limit, expiry)
         log, own = self._log_of(limit, expiry), self._since_reset(key)
         now = time.time()
         left = log.peek(own, 0).remaining
@@ -268,17 +272,13 @@ class TollgateStorage(
 
     # What a table cannot hold is counted by the package's own storage, unless processes share it.
 
-    def _beyond_counts(self, limit: int) -> MemoryStorage | None:
-        if limit <= _COUNT_MAX:
-            return None
+    def _beyond_counts(self, limit: int) -> MemoryStorage:
         return self._unshared(
             f"a window that processes share counts up to {_COUNT_MAX}, which is below the limit of {limit}: count in "
             "larger units, or use tollgate:// without a path"
         )
 
-    def _beyond_logs(self, limit: int, expiry: int) -> MemoryStorage | None:
-        if limit <= _LOG_MAX and expiry <= limit * _CELL_SECS_MAX:
-            return None
+    def _beyond_logs(self, limit: int, expiry: int) -> MemoryStorage:
         return self._unshared(
             f"a moving window that processes share has at most {_LOG_MAX} entries and at least one in 366 days, not "
             f"{limit} in {expiry} s: use the strategy sliding-window-counter, or tollgate:// without a path"
@@ -294,9 +294,8 @@ class TollgateStorage(
     # A window's counts last for the next window, in which they are weighed.
 
     def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        beyond = self._beyond_counts(limit)
-        if beyond is not None:
-            return beyond.acquire_sliding_window_entry(key, limit, expiry, amount)
+        if limit > _COUNT_MAX:
+            return self._beyond_counts(limit).acquire_sliding_window_entry(key, limit, expiry, amount)
         previous, previous_secs, current_key, _ = self._sliding_window(key, expiry)
         # The count of the previous window is final. So one charge of the current one, up to what that leaves of the
         # limit, decides for all threads and processes.
@@ -304,9 +303,8 @@ class TollgateStorage(
         return left > 0 and self._counts_of(2 * expiry).add_within(current_key, amount, left)
 
     def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
-        beyond = self._beyond_counts(_large_amount_of(key))
-        if beyond is not None:
-            return beyond.get_sliding_window(key, expiry)
+        if large := _large_amount_of(key):
+            return self._beyond_counts(large).get_sliding_window(key, expiry)
         previous, previous_secs, current_key, current_secs = self._sliding_window(key, expiry)
         current, _ = self._counts_of(2 * expiry).get(current_key)
         return previous, previous_secs, current, current_secs
