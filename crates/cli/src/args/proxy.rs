@@ -79,7 +79,8 @@ Log:
 
 Stopping:
   On SIGINT or SIGTERM the proxy accepts no more connections. Requests in flight and upgraded
-  connections have --drain-timeout to finish. The exit code is 0, or 1 if some were cut off. A second
+  connections have --drain-timeout to finish. The exit code is 0, or 1 if some were cut off. An HTTP/2
+  client without a request in flight that sends nothing for 5 seconds is not waited for. A second
   signal stops the proxy immediately.
 
 Bounds:

@@ -1,7 +1,7 @@
 //! HTTP/2 connections without a request in flight: they are closed after a while, or to make room.
 
 use std::io::{Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -87,19 +87,38 @@ fn idle_http2_connections_make_room_for_another_client() {
     });
 }
 
-#[test]
-fn a_silent_http2_client_loses_its_connection() {
-    let words = ["--header-timeout", "0.5"];
-    let proxy = Proxy::before("idle-silent", slow(Duration::ZERO), &words);
+/// A client that has received the response to `GET http://a/` and answers none of the frames.
+fn silent(proxy: &Proxy) -> TcpStream {
     let mut client = connect(proxy.listen);
     let settings = b"\0\0\0\x04\0\0\0\0\0";
-    // GET http://a/ as the first stream, which ends with its head.
+    // The first stream, which ends with its head.
     let request = b"\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01a";
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     client.write_all(&[&preface[..], settings, request].concat()).expect("written");
     let mut received = Vec::new();
-    // Closed or reset. The client answers none of the frames.
-    let _ = client.read_to_end(&mut received);
-    assert!(received.windows(4).any(|bytes| bytes == b"done"), "{received:?}");
+    while !received.ends_with(b"done") {
+        let mut byte = [0];
+        client.read_exact(&mut byte).expect("a response");
+        received.push(byte[0]);
+    }
+    client
+}
+
+#[test]
+fn a_silent_http2_client_loses_its_connection() {
+    let words = ["--header-timeout", "0.5"];
+    let proxy = Proxy::before("idle-silent", slow(Duration::ZERO), &words);
+    let mut client = silent(&proxy);
+    // Closed or reset.
+    let _ = client.read_to_end(&mut Vec::new());
     eventually("its slot is free", || proxy.metric("tollgate_connections_open") == 0.0);
+}
+
+#[test]
+fn a_silent_http2_client_is_not_waited_for_at_a_stop() {
+    let words = ["--drain-timeout", "3600", "--header-timeout", "3600"];
+    let mut proxy = Proxy::before("stop-silent", slow(Duration::ZERO), &words);
+    let _client = silent(&proxy);
+    proxy.signal("TERM");
+    assert_eq!(proxy.wait(), 0, "no request was cut off");
 }

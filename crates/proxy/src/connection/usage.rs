@@ -22,6 +22,8 @@ pub(crate) struct Usage {
     is_cut: AtomicBool,
     /// Whether a request has arrived.
     is_used: AtomicBool,
+    /// Whether a request in HTTP/1 has arrived.
+    is_http1: AtomicBool,
     /// Whether the client has sent bytes since this was last cleared.
     has_sent: AtomicBool,
     /// HTTP/2 requests in flight.
@@ -37,6 +39,7 @@ impl Usage {
     pub(crate) fn begin(self: &Arc<Self>, version: Version) -> UsedByRequest {
         self.is_used.store(true, Ordering::Relaxed);
         if version != Version::HTTP_2 {
+            self.is_http1.store(true, Ordering::Relaxed);
             return UsedByRequest(None);
         }
         self.requests.fetch_add(1, Ordering::Relaxed);
@@ -88,7 +91,8 @@ impl Usage {
     }
 
     /// Completes when a client that was asked to close its HTTP/2 connection keeps it without a request: it is
-    /// silent, or has not read the end of its responses for `read_timeout`.
+    /// silent, or has not read the end of its responses for `read_timeout`. The same holds before the version is
+    /// known.
     pub(crate) async fn lingers_for(&self, read_timeout: Duration) {
         let mut idle_since = Instant::now();
         loop {
@@ -107,8 +111,9 @@ impl Usage {
         }
     }
 
+    /// Whether no request is in flight. In HTTP/1 that is not known.
     fn is_idle(&self) -> bool {
-        self.requests.load(Ordering::Relaxed) == 0
+        !self.is_http1.load(Ordering::Relaxed) && self.requests.load(Ordering::Relaxed) == 0
     }
 }
 

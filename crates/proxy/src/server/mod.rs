@@ -148,20 +148,16 @@ impl Connection {
         let served = served.into_owned();
         tokio::pin!(served);
         tokio::select! {
-            _ = &mut served => {}
+            _ = &mut served => return,
             // hyper has no timeout for the first bytes, which select the version.
-            () = usage.lacks_request_for(header_timeout) => metrics.count_header_timeout(),
-            () = usage.idles_for(header_timeout, &open) => {
-                served.as_mut().graceful_shutdown();
-                tokio::select! {
-                    _ = &mut served => {}
-                    () = usage.lingers_for(timeouts.write) => {}
-                }
-            }
-            _ = stopped.changed() => {
-                served.as_mut().graceful_shutdown();
-                let _ = served.await;
-            }
+            () = usage.lacks_request_for(header_timeout) => return metrics.count_header_timeout(),
+            () = usage.idles_for(header_timeout, &open) => {}
+            _ = stopped.changed() => {}
+        }
+        served.as_mut().graceful_shutdown();
+        tokio::select! {
+            _ = &mut served => {}
+            () = usage.lingers_for(timeouts.write) => {}
         }
     }
 }
