@@ -91,7 +91,9 @@ where
         n: u64,
         now: Tick,
     ) -> Result<RefundableCharge, Denied> {
-        self.take_by(algo, probe, n, now).map(|(taken, _)| taken)
+        let taken = self.take_by(algo, probe, n, now);
+        self.count(taken.is_ok());
+        taken.map(|(taken, _)| taken)
     }
 
     fn charge_spent(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) -> Duration {

@@ -280,7 +280,9 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     /// Each of up to 64 threads at a time counts on a cache line of its own (8 KB in all),
     /// without a locked instruction; further threads share one. Requests that
     /// a [lease](crate::lease) decides are not counted, nor is its taking of cells. Requests that are decided by
-    /// cells which [a thread has taken ahead](Self::lease_hot_keys) are.
+    /// cells which [a thread has taken ahead](Self::lease_hot_keys) are. A reservation counts when it is made, as
+    /// admitted even if it is cancelled. A [wait queue](crate::wait::WaitQueue) charges the turns of a token
+    /// bucket uncounted; with another algorithm, each time that a waiter asks counts.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};

@@ -76,6 +76,19 @@ fn an_owned_reservation_outlives_the_callers_handle() {
 }
 
 #[test]
+fn a_reservation_counts_as_a_decision_and_its_settlement_does_not() {
+    let builder = Limiter::<str>::builder(Quota::per_hour(10)).clock(ManualClock::new());
+    let gate = builder.count_decisions().build().expect("in range");
+    let counted = || (gate.stats().admitted, gate.stats().denied);
+    let reserved = gate.ask("a").cells(8).reserve().expect("10 are there");
+    assert!(gate.ask("a").cells(3).reserve().is_err());
+    assert_eq!(counted(), (Some(1), Some(1)));
+    reserved.settle(20);
+    drop(gate.ask("b").reserve().expect("10 are there"));
+    assert_eq!(counted(), (Some(2), Some(1)));
+}
+
+#[test]
 #[should_panic(expected = "the limiter that is asked")]
 fn an_owned_reservation_of_another_limiter_panics() {
     let (gate, other) = (buckets(), Arc::new(buckets()));
