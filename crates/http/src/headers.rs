@@ -5,8 +5,8 @@
 //! whole seconds, rounded up: within it, a client should use no more than `r` cells.
 //!
 //! After an admission, `t` is the time until the key has its whole quota again. The limit denies nothing to a
-//! client that follows it. Some cells may be back earlier, which the draft leaves open (8.4). With a shorter
-//! window, `r` in `t` would be a higher rate than the quota allows for long (6).
+//! client that follows it and shares its key with no other. Some cells may be back earlier, which the draft leaves
+//! open (8.4). With a shorter window, `r` in `t` would be a higher rate than the quota allows for long (6).
 //!
 //! After a denial, `t` is the time until the same request would be admitted; `Retry-After` is never earlier. If a
 //! response has a `Retry-After` that is earlier than the `t` of another limit (one that admitted, in this

@@ -108,6 +108,18 @@ fn trailers_of_an_http1_upstream_have_no_fields_of_the_connection_or_the_message
     assert_eq!(trailers["x-sum"], "7");
 }
 
+#[test]
+fn trailers_of_an_http1_client_have_no_fields_of_the_connection_or_the_message() {
+    let proxy = Proxy::before("clean-upload", serve(None, describe), &["--upstream-http2"]);
+    let head = "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntrailer: x-sum\r\n";
+    let trailers = "x-sum: 7\r\nconnection: close\r\nhost: b.example\r\n";
+    let body = format!("transfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n{trailers}\r\n");
+    let answer = send(proxy.listen, &format!("{head}{body}"));
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(answer.body.contains("x-sum: 7\n"), "{}", answer.body);
+    assert!(!answer.body.contains("connection: ") && !answer.body.contains("b.example"));
+}
+
 /// hyper sends the body of a response to HEAD over HTTP/2, and h2 takes that for malformed.
 #[test]
 fn a_response_of_the_proxy_to_head_has_no_body() {

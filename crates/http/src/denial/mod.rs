@@ -161,7 +161,7 @@ impl<'a> Denial<'a> {
         if let Some(secs) = self.retry_after_secs() {
             response.headers_mut().entry(RETRY_AFTER).or_insert(HeaderValue::from(secs));
         }
-        if self.request.method == Method::HEAD {
+        if self.request.method == Method::HEAD && !response.body().is_empty() {
             let length = core::mem::take(response.body_mut()).len();
             response.headers_mut().entry(CONTENT_LENGTH).or_insert(HeaderValue::from(length));
         }
