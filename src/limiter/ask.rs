@@ -59,6 +59,7 @@ impl<A: Algorithm, C> sealed::Askable for Direct<A, C> {
 /// | [`check`](Self::check) | charges the cells if they are there, and says what is left or when to return |
 /// | [`allow`](Self::allow) | the same, answered by yes or no |
 /// | [`peek`](Self::peek) | answers as `check` would, and charges nothing |
+/// | [`finds_slot`](Self::finds_slot) | whether the key has a slot, or would find one |
 /// | [`reserve`](Self::reserve) | charges the cells until a [`Reservation`](crate::reservation::Reservation) is settled |
 /// | [`charge`](Self::charge) | charges cells that are spent already, whatever the limit |
 /// | [`charge_available`](Self::charge_available) | charges as many of the cells as there are |
@@ -216,7 +217,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
     }
 
     /// Answers as [`check`](Self::check) would, charges nothing and gives the key no slot. It does
-    /// not say whether the key would find one.
+    /// not say whether the key would find one: [`finds_slot`](Self::finds_slot) does.
     ///
     /// # Errors
     ///
@@ -240,6 +241,31 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
             }
             _ => gate.peek_by(algo, probe, cells, now),
         }
+    }
+
+    /// Whether the key has a slot, or would find one without an eviction. If not, a request of the key is
+    /// treated by [`OnFull`](crate::OnFull).
+    ///
+    /// It charges nothing and gives the key no slot. So the next request may find that another key has taken
+    /// the slot, or has left one.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, OnFull, Quota};
+    ///
+    /// let gate: Limiter<u32> =
+    ///     Limiter::builder(Quota::per_hour(1)).capacity(1).on_full(OnFull::Deny).build()?;
+    /// let keys_with_a_slot = (0..1_000).filter(|key| gate.check(key).is_ok()).count();
+    /// let denied = (1_000..2_000).find(|key| !gate.ask(key).finds_slot()).expect("a few slots are full");
+    /// assert!(gate.peek(&denied).is_ok() && gate.check(&denied).is_err());
+    /// assert_eq!(gate.len(), keys_with_a_slot);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn finds_slot(self) -> bool {
+        let Self { gate, key, at, plan, .. } = self;
+        let now = gate.or_now(at);
+        let algo = gate.still(gate.or_own(plan), now);
+        gate.table().has_place(gate.probe(key), &*algo, now).is_ok()
     }
 }
 

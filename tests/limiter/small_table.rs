@@ -62,6 +62,23 @@ fn sixteen_keys_fit_sixteen_slots_and_the_seventeenth_does_not() {
     }
 }
 
+/// A key finds a slot if a request of it is treated by no `OnFull`, and the question changes nothing.
+#[test]
+fn keys_are_told_whether_they_find_a_slot() {
+    for on_full in [OnFull::Deny, OnFull::EvictNearestIdle] {
+        for gate in small(Quota::per_second(1).burst(3), on_full, Duration::ZERO) {
+            let finds_slot = |key: u64, at| gate.ask(&key).at(at).finds_slot();
+            assert!(finds_slot(0, START) && finds_slot(99, START));
+            fill(&gate, 1);
+            assert!((0..SLOTS).all(|key| finds_slot(key, START)), "each has one");
+            assert!(!finds_slot(99, START) && gate.ask(&99).at(START).peek().is_ok());
+            assert!(finds_slot(99, later(SECOND)), "all are idle");
+            let stats = gate.stats();
+            assert_eq!((stats.claimed, stats.denied_full, stats.evicted), (SLOTS, 0, 0));
+        }
+    }
+}
+
 /// The key with the least debt is evicted, and no other key is touched.
 #[test]
 fn the_key_with_the_least_debt_is_evicted() {
