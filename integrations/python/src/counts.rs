@@ -130,6 +130,12 @@ impl WindowCounts {
         Ok((COUNT_MAX - left(&decision), reset_after.as_secs_f64()))
     }
 
+    /// Whether the key has a count, or would find a slot for one without an eviction.
+    fn finds_slot(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let key = key_bytes(key)?;
+        Ok(by_clock!(self, table => table.ask(key).finds_slot()))
+    }
+
     /// Forgets the key.
     fn clear(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
         let key = key_bytes(key)?;

@@ -82,6 +82,10 @@ impl Gate {
         by_kind!(self, queue => queue.limiter().ask(key).cells(cells).peek())
     }
 
+    pub(crate) fn finds_slot(&self, key: &[u8]) -> bool {
+        by_kind!(self, queue => queue.limiter().ask(key).finds_slot())
+    }
+
     pub(crate) fn reset(&self, key: &[u8]) {
         by_kind!(self, queue => queue.limiter().reset(key));
     }

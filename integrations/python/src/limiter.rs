@@ -83,6 +83,11 @@ impl Limiter {
         Ok(Decision::new(self.gate.peek(key_bytes(key)?, cost)))
     }
 
+    /// Whether the key has a slot, or would find one without an eviction.
+    fn finds_slot(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Ok(self.gate.finds_slot(key_bytes(key)?))
+    }
+
     /// Forgets what was charged to the key.
     fn reset(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
         self.gate.reset(key_bytes(key)?);

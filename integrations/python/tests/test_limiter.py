@@ -130,6 +130,10 @@ def test_on_full_decides_about_a_key_without_a_slot():
 
     admitted, stats, live = outcome("deny")
     assert admitted == live == stats["claimed"] and stats["denied_full"] == 20_000 - admitted
+    limiter = Limiter("1/h", capacity=1, on_full="deny")
+    found = [(limiter.finds_slot(key), limiter.allow(key)) for key in map(str, range(1_000))]
+    assert set(found) == {(True, True), (False, False)}
+    assert limiter.finds_slot("0") and not limiter.allow("0")
     admitted, stats, _ = outcome("admit")
     assert admitted == 20_000 and stats["admitted_full"] > 0
     admitted, stats, _ = outcome("evict")

@@ -211,6 +211,22 @@ def test_options_are_read_from_the_uri_and_from_keywords(shared):
     assert {file.stat().st_mode & 0o777 for file in shared.parent.iterdir()} == {0o640}
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_key_without_a_slot_is_denied_by_all_calls_or_by_none(strategy):
+    item = RateLimitItemPerHour(3)
+    for on_full in ("deny", "admit", "evict"):
+        options = f"capacity=1&moving_window_capacity=1&on_full={on_full}"
+        limiter, denied = STRATEGIES[strategy](TollgateStorage(f"tollgate://?{options}")), 0
+        for key in map(str, range(200)):
+            stats, may = limiter.get_window_stats(item, key), limiter.test(item, key)
+            assert (stats.remaining, may) in ((3, True), (0, False))
+            assert limiter.hit(item, key) == may
+            denied += not may
+            if not may:
+                assert stats.reset_time > time.time()
+        assert (denied > 100) == (on_full == "deny"), (on_full, denied)
+
+
 def test_a_mode_may_be_a_number(shared):
     TollgateStorage(f"tollgate://{shared}", mode=0o640)
     assert {file.stat().st_mode & 0o777 for file in shared.parent.iterdir()} == {0o640}

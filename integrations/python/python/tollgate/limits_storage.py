@@ -202,7 +202,13 @@ class TollgateStorage(
             count, secs = table.get(own)
             if count:
                 return count, secs
+        if expiry is not None and not self._admits_new(self._counts_of(expiry), own):
+            return _COUNT_MAX + 1, float(expiry)
         return 0, 0.0
+
+    def _admits_new(self, table: WindowCounts | Limiter, key: str) -> bool:
+        """Whether the table admits a request of a key that has no count in it."""
+        return self._choices["on_full"] != "deny" or table.finds_slot(key)
 
     def incr(self, key: str, expiry: int, amount: int = 1) -> int:
         if large := _large_amount_of(key):
@@ -265,7 +271,7 @@ class TollgateStorage(
         now = time.time()
         left = log.peek(own, 0).remaining
         if left == limit:
-            return now, 0
+            return now, 0 if self._admits_new(log, own) else limit
         # The oldest entry leaves when one cell more than is left would be admitted.
         until_it_leaves = log.peek(own, left + 1).retry_after or 0.0
         return now + until_it_leaves - expiry, limit - left
@@ -306,7 +312,10 @@ class TollgateStorage(
         if large := _large_amount_of(key):
             return self._beyond_counts(large).get_sliding_window(key, expiry)
         previous, previous_secs, current_key, current_secs = self._sliding_window(key, expiry)
-        current, _ = self._counts_of(2 * expiry).get(current_key)
+        counts = self._counts_of(2 * expiry)
+        current, _ = counts.get(current_key)
+        if not (current or self._admits_new(counts, current_key)):
+            current = _COUNT_MAX + 1
         return previous, previous_secs, current, current_secs
 
     def _sliding_window(self, key: str, expiry: int) -> tuple[int, float, str, float]:
