@@ -68,9 +68,10 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 /// - A key that finds no slot, since keys in use take all 16 that it could have, is treated by the
 ///   [policy](ConcurrencyBuilder::when_no_slot).
 /// - A thread that has read the clock, or a word, and is stopped while its slot changes hands a multiple
-///   of 1,024 times within a microsecond (with a longest hold: within such a hold) may enter on another
-///   key's count. Likewise, with a longest hold, the guard of a key that was reset may refund a cell of
-///   another key, if the slot has changed hands a multiple of 1,024 times since.
+///   of 1,024 times within a microsecond, or a tick of a coarser clock (with a longest hold: within such a
+///   hold), may enter on another key's count. Likewise the guard of a key that was reset may refund a cell
+///   of another key, if the slot has changed hands so often within such a tick of the entry; with a longest
+///   hold, at any time since.
 /// - With a longest hold below 2.4 hours, times repeat after 2^21 holds: after 24 days, if the hold is a second. A
 ///   guard that is dropped then may refund a cell of another request of its key. A lost request may count again
 ///   then, if its key was not asked for since.
