@@ -10,6 +10,7 @@ use crate::contender::{Options, Setup};
 use crate::log::charge::{Charge, Cost, Key};
 use crate::log::format::Format;
 use crate::log::lines::Input;
+use crate::log::same_file::is_same_file;
 use crate::suggest::{AnalysisOptions, KeyList, Percentage, SuggestOptions};
 
 /// The options of a replay: those of `tollgate replay`.
@@ -224,9 +225,9 @@ fn is_same_output(one: &str, other: &str) -> bool {
             Some(folder.ok()?.join(path.file_name()?))
         })
     };
+    let is_same = || resolved(one).zip(resolved(other)).is_some_and(|(one, other)| one == other);
     let is_device = std::fs::metadata(one).is_ok_and(|metadata| !metadata.is_file());
-    let resolved = resolved(one).zip(resolved(other));
-    !is_device && resolved.is_some_and(|(one, other)| one == other)
+    !is_device && (is_same_file(one, other) || is_same())
 }
 
 fn limiter_options(options: &ReplayOptions) -> Result<Options, String> {

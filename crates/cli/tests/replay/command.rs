@@ -175,6 +175,25 @@ fn decisions_do_not_overwrite_the_log() {
     assert_eq!(std::fs::read_to_string(log).unwrap(), line(1));
 }
 
+/// A hard link is another name of the same file.
+#[cfg(unix)]
+#[test]
+fn output_does_not_overwrite_a_log_by_another_of_its_names() {
+    let log = scratch("linked.log", line(1).as_bytes());
+    let link = format!("{log}.link");
+    let _ = std::fs::remove_file(&link);
+    std::fs::hard_link(&log, &link).unwrap();
+    for option in ["--decisions", "--html"] {
+        let ran = replay(&[&RULE[..], &[option, &link, &log]].concat());
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.err.contains("would overwrite a log to be read"), "{}", ran.err);
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), line(1));
+    }
+    let other = scratch("linked-other.log", line(1).as_bytes());
+    let ran = replay(&[&RULE[..], &["--decisions", &log, "--html", &link, &other]].concat());
+    assert!(ran.err.contains("would overwrite the file of --decisions"), "{}", ran.err);
+}
+
 #[cfg(unix)]
 #[test]
 fn output_does_not_overwrite_the_log_on_standard_input() {

@@ -7,6 +7,8 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 use anyhow::{Context, Result, bail};
 use flate2::bufread::MultiGzDecoder;
 
+use super::same_file::{is_same_file, is_stdin};
+
 /// The longest line that is kept. A longer one is skipped, so that memory stays bounded.
 pub(crate) const LINE_BYTES_MAX: usize = if cfg!(fuzzing) { 1 << 10 } else { 1 << 20 };
 /// Lines that are examined to recognise a format.
@@ -52,10 +54,9 @@ impl Input {
 
     /// Whether the log is the file of this name.
     pub(crate) fn is_file(&self, other: &str) -> bool {
-        let Self::File(name) = self else { return is_stdin(other) };
-        match (std::fs::canonicalize(name), std::fs::canonicalize(other)) {
-            (Ok(this), Ok(other)) => this == other,
-            _ => false,
+        match self {
+            Self::Stdin => is_stdin(other),
+            Self::File(name) => is_same_file(name, other),
         }
     }
 
@@ -69,28 +70,6 @@ impl Input {
         };
         Lines::new(watch(raw)).with_context(|| format!("cannot read {}", self.name()))
     }
-}
-
-/// Whether standard input is read from the file of this name.
-#[cfg(unix)]
-fn is_stdin(name: &str) -> bool {
-    use std::os::fd::AsFd;
-    use std::os::unix::fs::MetadataExt;
-
-    let stdin = io::stdin().as_fd().try_clone_to_owned();
-    let stdin = stdin.and_then(|stdin| File::from(stdin).metadata());
-    match (stdin, std::fs::metadata(name)) {
-        (Ok(stdin), Ok(other)) => {
-            stdin.is_file() && (stdin.dev(), stdin.ino()) == (other.dev(), other.ino())
-        }
-        _ => false,
-    }
-}
-
-/// Whether standard input is read from the file of this name: unknown here.
-#[cfg(not(unix))]
-fn is_stdin(_: &str) -> bool {
-    false
 }
 
 /// One line, or a mark that it was too long to keep.

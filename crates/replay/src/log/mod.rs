@@ -6,6 +6,7 @@ pub(crate) mod format;
 pub(crate) mod lines;
 pub(crate) mod log_time;
 pub(crate) mod logged_request;
+pub(crate) mod same_file;
 
 pub use charge::{Cost, Key};
 pub use format::{Format, parse_utc_offset};
