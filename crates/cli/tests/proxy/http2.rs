@@ -120,6 +120,29 @@ fn trailers_of_an_http1_client_have_no_fields_of_the_connection_or_the_message()
     assert!(!answer.body.contains("connection: ") && !answer.body.contains("b.example"));
 }
 
+/// The server of this upstream, hyper, sends the body of any response over HTTP/2.
+#[test]
+fn a_body_that_an_upstream_sends_where_there_is_none_is_left_out() {
+    let up = serve(None, async |request: Request<Incoming>| {
+        let status = request.uri().path()[1..].parse::<u16>().expect("a status");
+        Response::builder().status(status).body(text("body")).expect("a response")
+    });
+    let proxy = Proxy::before("unasked-body", up, &["--upstream-http2"]);
+    let cases = [("HEAD", "200", Some("4")), ("GET", "304", Some("4")), ("GET", "204", None)];
+    for (method, status, length) in cases {
+        let url = format!("http://{}/{status}", proxy.listen);
+        let request = Request::builder().method(method).uri(url).body(text("")).expect("a request");
+        runtime().block_on(async {
+            let (head, body) = client().request(request).await.expect("an answer").into_parts();
+            let stated = head.headers.get("content-length");
+            let stated = stated.map(|value| value.to_str().expect("digits"));
+            assert_eq!((head.status.as_str(), stated), (status, length), "{method}");
+            let body = body.collect().await.expect("a whole body").to_bytes();
+            assert!(body.is_empty(), "{method} {status}");
+        });
+    }
+}
+
 /// hyper sends the body of a response to HEAD over HTTP/2, and h2 takes that for malformed.
 #[test]
 fn a_response_of_the_proxy_to_head_has_no_body() {

@@ -102,6 +102,7 @@ impl Inner {
             return Ok(at_the_last_hop(&head.method));
         }
         let target = self.upstream.target(&head.method, &head.uri)?;
+        let is_head = head.method == Method::HEAD;
         let can_upgrade = self.pool.can_upgrade() && head.version == Version::HTTP_11;
         let client: Client = *head.extensions.get().expect("the service has marked the request");
         to_upstream(
@@ -150,6 +151,10 @@ impl Inner {
         }
         // hyper writes the version that the client speaks.
         head.version = Version::HTTP_11;
+        if !has_body(head.status, is_head) {
+            // An upstream may send one over HTTP/2 nevertheless, and a client would reset the stream.
+            return Ok(Response::from_parts(head, Either::Right(Full::default())));
+        }
         let idle = IdleTimeout::new(activity, self.options.body_timeout);
         let body = Download::new(body, idle, announced, Arc::clone(&self.metrics));
         Ok(Response::from_parts(head, Either::Left(body)))
@@ -238,13 +243,17 @@ fn may_be_repeated(head: &request::Parts, body: &RequestBody) -> bool {
     head.method.is_idempotent() && body.is_end_stream()
 }
 
+/// Whether a response with this status has a body, be it empty (RFC 9110, 6.4.1).
+fn has_body(status: StatusCode, is_head: bool) -> bool {
+    !is_head && !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+}
+
 /// The announced length of the body. HTTP/2 checks the length itself.
 fn announced_bytes(response: &Response<Incoming>, is_head: bool) -> Option<u64> {
-    let has_body = !is_head
+    let is_announced = has_body(response.status(), is_head)
         && response.version() != Version::HTTP_2
-        && !matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
         && response.headers().contains_key(CONTENT_LENGTH);
-    response.body().size_hint().exact().filter(|_| has_body)
+    response.body().size_hint().exact().filter(|_| is_announced)
 }
 
 /// The failure that an error of the HTTP client means.
