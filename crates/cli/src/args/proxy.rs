@@ -95,8 +95,9 @@ Bounds:
   A client that sends the body of a request more slowly than --min-body-rate receives 408 if there is
   no response yet; set it to 0 where clients send messages at long intervals.
 
-Not supported: TLS to clients, other retries, several upstreams, upgrades over HTTP/2 (RFC 8441), and a
-minimum rate for the body of a response.
+Not supported: TLS to clients, other retries, several upstreams, upgrades over HTTP/2 (RFC 8441), a
+minimum rate for the body of a response, and an upstream that authenticates connections instead of
+requests (NTLM, Negotiate): clients share the connections to it.
 
 Examples:
   tollgate proxy
