@@ -51,8 +51,8 @@ pub(crate) struct Settings {
 ///
 /// **Not guaranteed.** A process that ends may not have sent everything: at most `n` unsent cells
 /// are lost. A charge that failed is sent again until it is answered, and each call that ended
-/// without an answer may have counted it: a server that pauses for longer than the deadline counts
-/// cells several times. The failure of one key changes nothing for the others. The bound
+/// without an answer may have counted it. So a server that pauses for longer than the deadline may
+/// count cells several times. The failure of one key changes nothing for the others. The bound
 /// does not hold if [`capacity`](BatchedBuilder::capacity) is too small: when a key that had no
 /// room finds some, its earlier counts are unknown, so one process alone may admit `limit + n`, and
 /// `p` of them `limit + p * n`.
