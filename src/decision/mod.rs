@@ -250,6 +250,12 @@ impl Denied {
         Self { reading, until_admitted }
     }
 
+    /// The denial of a key that finds no slot until `until_slot`. Before that it is not as if it had never been used.
+    pub(crate) fn without_slot(reading: Reading, until_slot: u64) -> Self {
+        let until_idle = reading.until_idle.max(until_slot);
+        Self::new(Reading { until_idle, ..reading }, until_slot)
+    }
+
     /// The same denial for a caller whose clock is `gap` nanoseconds behind the instant it was made
     /// for, which begins a unit.
     #[inline(always)]

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use tollgate::limiter::SlotLayout;
-use tollgate::{FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, Tick};
+use tollgate::{
+    AnyAlgorithm, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, OnFull, Quota,
+    SlidingCounter, SlidingLog, SubWindows, Tick, WarmUp,
+};
 
 const SLOTS: u64 = 16;
 const SECOND: u64 = 1_000_000_000;
@@ -141,6 +144,41 @@ fn waiting_as_long_as_a_denial_for_want_of_a_slot_says_is_enough() {
             );
             assert!(gate.ask(&99).at(then).check().is_ok(), "{wait:?} is too short, skew {skew:?}");
         }
+    }
+}
+
+#[test]
+fn a_denial_for_want_of_a_slot_resets_no_earlier_than_its_wait() {
+    let algorithms: [AnyAlgorithm; 8] = [
+        Gcra::new().into(),
+        LeakyQueue::new().into(),
+        WarmUp::new(Duration::from_secs(20)).into(),
+        FixedWindow::aligned().into(),
+        FixedWindow::anchored().into(),
+        SubWindows::new().into(),
+        SlidingCounter::new().into(),
+        SlidingLog::new().into(),
+    ];
+    for (algorithm, cells) in algorithms.into_iter().flat_map(|one| [(one, 1), (one, 3)]) {
+        let gate = Limiter::<u64>::builder(Quota::per_minute(3))
+            .algorithm(algorithm)
+            .clock(ManualClock::new())
+            .capacity(1)
+            .on_full(OnFull::Deny)
+            .max_clock_skew(Duration::from_secs(60))
+            .build()
+            .expect("in range");
+        let asked = |key: u64| gate.ask(&key).cells(cells).at(START).check();
+        for key in 0..100 {
+            let _ = asked(key);
+        }
+        let denied =
+            (100..200).find_map(|key| asked(key).err().filter(|it| it.retry_after().is_some()));
+        // A queue takes no request of three cells: it would never fit.
+        let Some(denied) = denied else { continue };
+        let wait = denied.retry_after().expect("a slot becomes free");
+        assert!(wait >= Duration::from_secs(60), "{algorithm:?}: {wait:?}");
+        assert!(denied.reset_after() >= wait, "{algorithm:?}: {:?}", denied.reset_after());
     }
 }
 

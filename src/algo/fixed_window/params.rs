@@ -224,7 +224,7 @@ impl StateMachine for FixedWindowParams {
         let view = self.view(word, now);
         let wait = self.grid.until_behind_by(self.end.of(word), view.floor, skew);
         let wait = wait.saturating_add(self.held);
-        Denied::new(self.reading(&view, self.limit.get(), view.ahead), wait)
+        Denied::without_slot(self.reading(&view, self.limit.get(), view.ahead), wait)
     }
 
     fn grid(&self) -> &Grid {

@@ -502,7 +502,7 @@ impl StateMachine for GcraParams {
     fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
         let floor = self.grid.floor(now);
         let wait = self.grid.until_behind_by(TAT.of(word), floor, skew);
-        Denied::new(self.reading(now, floor, self.capacity), wait)
+        Denied::without_slot(self.reading(now, floor, self.capacity), wait)
     }
 
     fn grid(&self) -> &Grid {

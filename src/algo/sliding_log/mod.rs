@@ -437,8 +437,8 @@ impl StateMachine for SlidingLogParams {
         let wait = self.grid.until_behind_by(self.grid.later(last, window), floor, skew);
         let scale = self.scale(now, floor);
         let limit = self.limit_min;
-        let reading = Reading { limit, room: 0, cell: NonZeroU64::MIN, until_idle: wait, scale };
-        Denied::new(reading, wait)
+        let reading = Reading { limit, room: 0, cell: NonZeroU64::MIN, until_idle: 0, scale };
+        Denied::without_slot(reading, wait)
     }
 
     fn grid(&self) -> &Grid {

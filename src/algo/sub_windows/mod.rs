@@ -327,10 +327,10 @@ impl<const WEIGHED: bool> StateMachine for SubWindowParams<WEIGHED> {
             limit: self.limit.get(),
             room: 0,
             cell: NonZeroU64::MIN,
-            until_idle: wait,
+            until_idle: 0,
             scale: self.grid.scale(now, floor),
         };
-        Denied::new(reading, wait)
+        Denied::without_slot(reading, wait)
     }
 
     fn grid(&self) -> &Grid {

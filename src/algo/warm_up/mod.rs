@@ -437,7 +437,7 @@ impl StateMachine for WarmUpParams {
         let floor = self.grid.floor(now);
         let wait = self.grid.until_behind_by(self.cold_at.of(word), floor, skew);
         let warm = View { wait: 0, warmth: self.period };
-        Denied::new(Reading { room: 0, ..self.reading(now, floor, warm) }, wait)
+        Denied::without_slot(Reading { room: 0, ..self.reading(now, floor, warm) }, wait)
     }
 
     fn grid(&self) -> &Grid {
