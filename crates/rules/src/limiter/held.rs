@@ -53,8 +53,11 @@ impl<C: Clock> InFlight<C> {
         self.0.set_limit(limit).expect("the parser has checked the limit");
     }
 
+    /// The denial of an entry, which counts as one. Nothing is entered.
     pub(super) fn peek(&self, key: &[u8], now: Tick) -> Result<(), ConcurrencyDenied> {
-        self.0.ask(key).at(now).peek()
+        let ask = self.0.ask(key).at(now);
+        // A look counts nothing. If another request has ended meanwhile, the entry ends here.
+        ask.peek().inspect_err(|_| drop(ask.enter()))
     }
 
     pub(super) fn enter(&self, key: &[u8], now: Tick) -> Result<Guard<C>, ConcurrencyDenied> {
