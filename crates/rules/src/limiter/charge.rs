@@ -174,7 +174,7 @@ impl<C: Clock> RulesLimiter<C> {
             let ActiveRule { rule, in_flight, ban, .. } = active;
             let key = charge.key(*hit);
             let (mut of_rule, mut is_strike) = (None, false);
-            if let Some(Err(denied)) = in_flight.as_ref().map(|its| its.peek(key, charge.now)) {
+            if let Some(Err(denied)) = in_flight.as_ref().map(|its| its.precheck(key, charge.now)) {
                 of_rule = Some(RuleDenial::new(rule, DenyReason::InFlight(denied)));
                 is_strike = true;
             }

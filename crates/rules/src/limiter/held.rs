@@ -53,10 +53,11 @@ impl<C: Clock> InFlight<C> {
         self.0.set_limit(limit).expect("the parser has checked the limit");
     }
 
-    /// The denial of an entry, which counts as one. Nothing is entered.
-    pub(super) fn peek(&self, key: &[u8], now: Tick) -> Result<(), ConcurrencyDenied> {
+    /// Whether a request may enter. A denial is counted, as that of an entry is.
+    pub(super) fn precheck(&self, key: &[u8], now: Tick) -> Result<(), ConcurrencyDenied> {
         let ask = self.0.ask(key).at(now);
-        // A look counts nothing. If another request has ended meanwhile, the entry ends here.
+        // A peek counts nothing, so the entry is tried. If another request has ended meanwhile, it succeeds, and
+        // ends at once.
         ask.peek().inspect_err(|_| drop(ask.enter()))
     }
 
