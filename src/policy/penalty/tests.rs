@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::Penalties;
+use crate::algo::gcra::Gcra;
 use crate::limiter::Limiter;
 use crate::quota::Quota;
 use crate::time::{ManualClock, Tick};
@@ -12,7 +13,7 @@ fn at(seconds: u64) -> Tick {
 }
 
 /// A denial bans for a minute, and every request prolongs the ban.
-fn prolonged() -> Penalties<u64, crate::Gcra, ManualClock> {
+fn prolonged() -> Penalties<u64, Gcra, ManualClock> {
     let limiter = Limiter::builder(Quota::per_hour(1)).clock(ManualClock::new());
     let limiter = limiter.build().expect("in range");
     Penalties::builder(limiter, Quota::per_hour(1), Duration::from_secs(60))
