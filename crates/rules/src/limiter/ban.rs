@@ -51,7 +51,13 @@ impl<C: Clock> Ban<C> {
             return Duration::ZERO;
         }
         match self.banned.ask(key).at(now).check() {
-            Ok(begun) => begun.reset_after(),
+            Ok(begun) => {
+                // The next ban takes as many denials again.
+                if let Some(strikes) = &self.strikes {
+                    strikes.reset(key);
+                }
+                begun.reset_after()
+            }
             // Another thread has begun the ban.
             Err(denied) => denied.reset_after(),
         }

@@ -74,6 +74,20 @@ fn a_denial_by_requests_in_flight_waits_for_the_ban_that_it_begins() {
     assert_eq!(gate.denied(1), None);
 }
 
+#[test]
+fn each_ban_takes_as_many_denials() {
+    let gate = Gate::new(
+        "rule = [{ name = \"a\", key = \"none\", limits = \"1/day\", \
+         penalty = { ban = \"1 min\", after = 3, within = \"1 h\" } }]",
+    );
+    assert_eq!(gate.denied(1), None);
+    for ban in 0..5 {
+        let by_a_ban: Vec<bool> = (0..5).map(|_| gate.denied(1).expect("spent").1).collect();
+        assert_eq!(by_a_ban, [false, false, false, true, true], "ban {ban}");
+        gate.clock.advance(60 * SECOND);
+    }
+}
+
 fn rules() -> impl Strategy<Value = String> {
     let limits = prop::sample::subsequence(vec!["2/s", "3/min", "1/h", "5/min"], 1..3);
     let penalty = prop::sample::select(vec![
