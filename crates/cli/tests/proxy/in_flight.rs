@@ -61,6 +61,24 @@ const RULES: &str = r#"rule = [{ name = "at-once", key = "header:x-user", capaci
         limits = "1000/s" }]"#;
 
 #[test]
+fn a_ban_of_a_rule_without_limits_is_reported_as_abnormal_usage() {
+    let (upstream, requests) = held();
+    let rules = r#"rule = [{ name = "one", key = "none", concurrency = 1, penalty = "10 min" }]"#;
+    let proxy = proxy("in-flight-ban", upstream, rules);
+    let _client = begin(&proxy, "ada");
+    let _held = requests.recv().expect("forwarded");
+    for kind in ["#quota-exceeded", "#abnormal-usage-detected"] {
+        let denied = get(proxy.listen, "/", "");
+        assert_eq!(denied.status, 429);
+        let problem: serde_json::Value = serde_json::from_str(&denied.body).expect("JSON");
+        assert!(problem["type"].as_str().expect("a type").ends_with(kind), "{problem}");
+        assert_eq!(problem["violated-policies"], serde_json::json!(["one"]));
+        let wait: u64 = denied.header("retry-after").parse().expect("seconds");
+        assert!((590..=600).contains(&wait), "{wait}");
+    }
+}
+
+#[test]
 fn a_request_is_in_flight_until_its_body_has_been_sent() {
     let (upstream, requests) = held();
     let proxy = proxy("in-flight", upstream, RULES);

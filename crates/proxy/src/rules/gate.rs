@@ -355,12 +355,14 @@ fn entered(counters: &RuleCounters, entry: &RuleInFlight<'_>) -> Reading {
 /// first limit, or its requests in flight if it has none. A rule with `action = "deny"` has neither.
 fn denial(counters: &RuleCounters, denied: &RuleDenial<'_>) -> Option<Reading> {
     let rule = denied.rule();
+    let banned = matches!(denied.reason(), DenyReason::Banned(_));
     if let Some(concurrency) = rule.concurrency()
         && (matches!(denied.reason(), DenyReason::InFlight(_)) || rule.limits().is_empty())
     {
         let policy = counters.in_flight_policy(rule, concurrency);
         let mut reading = Reading::new(policy, concurrency.limit(), 0);
-        (reading.denied, reading.retry_after) = (true, denied.retry_after());
+        (reading.denied, reading.banned) = (true, banned);
+        reading.retry_after = denied.retry_after();
         return Some(reading);
     }
     let limit = denied.limit().or(denied.rule().limits().first())?;
@@ -368,8 +370,7 @@ fn denial(counters: &RuleCounters, denied: &RuleDenial<'_>) -> Option<Reading> {
     let mut reading = Reading::new(policy, limit.at_once(), denied.remaining());
     reading.reset_after = denied.reset_after();
     reading.retry_after = denied.retry_after();
-    reading.denied = true;
-    reading.banned = matches!(denied.reason(), DenyReason::Banned(_));
+    (reading.denied, reading.banned) = (true, banned);
     Some(reading)
 }
 
