@@ -13,45 +13,10 @@ use crate::time::Tick;
 
 /// Cells that were charged by an estimate, until the cost is known.
 ///
-/// Made by [`Ask::reserve`]. [`settle`](Self::settle) charges what it cost beyond the estimate, or
-/// refunds what it did not cost; dropped, it refunds all. [`OwnedReservation`] holds its limiter in an
-/// `Arc`.
-///
-/// **Guarantee.** With [`Gcra`](crate::Gcra): of `k` cells charged, time restores one after the
-/// other from then on, at the rate, whatever else the key owes. The refund is exactly what is left of
-/// them, or all that is not spent, if that is less. The bucket is then never better than if the
-/// refunded cells had not been charged at all, whatever was charged or refunded in the meantime. With a
-/// [`FixedWindow`](crate::FixedWindow) all that is not spent is refunded while the window is open in
-/// which it was charged, and nothing afterwards. A key that was reset, or has lost its slot, is
-/// refunded nothing, even if it is back.
-///
-/// **Not guaranteed.**
-///
-/// - A key that has lost its slot, or was reset, and has the same slot again exactly a multiple of 1,024 lives
-///   later is refunded. No other key is.
-/// - A key that was in debt already when the cells were charged pays that first, but the time counts
-///   for both: the refund is less by up to what the key owed then. So where a key is never out of debt,
-///   a reservation held for longer than `estimate / rate` refunds nothing; a
-///   [`FixedWindow`](crate::FixedWindow) refunds while the window is open. (The state does not record
-///   what others were refunded since.)
-/// - An anchored window stays where a reservation has opened it, even if everything is refunded, as
-///   long as anything else is counted in it. A window whose count is at its maximum, because of charges
-///   beyond the limit, is refunded nothing: see [`Ask::charge`].
-/// - Two events while cells are reserved do not lessen the refund: cells that [`Ask::refund`] adds to the
-///   key, and a debt that [`Ask::charge`] forgives because it is too large for the state.
-/// - Other algorithms have no reservations: their states record too little of the past (the places of
-///   a queue, and of a log, have been promised to others).
-/// - In [compact slots](crate::limiter::SlotLayout) one life of a key is not told from the next: if the
-///   key was [reset](crate::Limiter::reset), or forgotten to make room for another and is back, it is
-///   refunded what its earlier life was charged.
-///   [`SlotLayout::Wide`](crate::limiter::SlotLayout::Wide) has it exact.
-/// - A settlement by a time that is behind that of others by `s` (by the clock of another thread, or
-///   read before a pause) may refund `rate * s` cells too many, but no more than were charged.
-/// - Cells beyond the estimate are charged whatever the limit: see [`Ask::charge`] for the bound of a
-///   debt.
-/// - A key that [finds no slot](crate::OnFull) is treated by the limiter's policy. If that admits
-///   all, nothing is charged and nothing refunded; if such keys share a limiter, that is charged and
-///   refunded.
+/// Choose it where a request's cost is known only when the request is over: the tokens of a language
+/// model, the bytes of a response. [`Ask::reserve`] charges the estimate. [`settle`](Self::settle) then
+/// charges what the request cost beyond it, or refunds what it did not cost. A reservation that is dropped
+/// refunds all. [`OwnedReservation`] holds its limiter in an `Arc`.
 ///
 /// ```
 /// use tollgate::{Limiter, Quota};
@@ -64,6 +29,42 @@ use crate::time::Tick;
 /// assert_eq!(gate.peek("tenant")?.remaining() / 1_000, 98);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// **Guarantee.**
+///
+/// - With [`Gcra`](crate::Gcra), time restores the charged cells one after the other from the charge on, at
+///   the rate, whatever else the key owes. The refund is exactly the cells that time has not restored yet,
+///   or those that were not spent, whichever are fewer. The bucket is then never better than if the
+///   refunded cells had not been charged at all, whatever was charged or refunded in the meantime.
+/// - With a [`FixedWindow`](crate::FixedWindow), all that is not spent is refunded while the window is open
+///   in which it was charged, and nothing afterwards.
+/// - A key that was reset, or has lost its slot, is refunded nothing, even if it is back.
+///
+/// **Not guaranteed.**
+///
+/// - Other algorithms have no reservations: their states record too little of the past (the places of
+///   a queue, and of a log, have been promised to others).
+/// - Cells beyond the estimate are charged whatever the limit: see [`Ask::charge`] for the bound of a
+///   debt.
+/// - A key that owes cells when it reserves is refunded less, by up to what it owes then. Time pays the
+///   old debt first, but counts for the reserved cells as well. (The state does not record what others were
+///   refunded meanwhile.) So a key that is never out of debt is refunded nothing by a reservation held for
+///   longer than `estimate / rate`. A [`FixedWindow`](crate::FixedWindow) refunds while the window is open.
+/// - Two events while cells are reserved do not lessen the refund: cells that [`Ask::refund`] adds to the
+///   key, and a debt that [`Ask::charge`] forgives because it is too large for the state.
+/// - An anchored window that a reservation has opened stays where it is as long as anything else is counted
+///   in it, even if everything is refunded. A window whose count is at its maximum, because of charges
+///   beyond the limit, is refunded nothing: see [`Ask::charge`].
+/// - A settlement by a time that is behind that of others by `s` (by the clock of another thread, or
+///   read before a pause) may refund `rate * s` cells too many, but no more than were charged.
+/// - A key that [finds no slot](crate::OnFull) is treated by the limiter's policy. If that admits
+///   all, nothing is charged and nothing refunded. If such keys share a limiter, that one is charged and
+///   refunded.
+/// - In [compact slots](crate::limiter::SlotLayout) one life of a key is not told from the next. A key that
+///   was [reset](crate::Limiter::reset), or forgotten to make room for another, and is back is refunded
+///   what its earlier life was charged.
+/// - In [`SlotLayout::Wide`](crate::limiter::SlotLayout::Wide) that happens only to a key that has the same
+///   slot again exactly a multiple of 1,024 lives later. No other key is refunded.
 #[must_use = "a reservation that is dropped refunds its cells"]
 pub struct Reservation<'g, G: Chargeable>(Held<&'g G>);
 

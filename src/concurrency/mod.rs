@@ -48,33 +48,13 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 
 /// A limit of the requests of each key that are in flight, in fixed memory.
 ///
-/// It is shared by reference (or in an `Arc`). `K` is the key as the caller has it, as in
-/// [`Limiter`](crate::Limiter).
+/// Choose it where many requests at one time do harm, however seldom they begin: exports, large
+/// downloads, slow queries. [`DirectConcurrency`] counts all requests together, and an [`adaptive`] limit
+/// finds its own value.
 ///
-/// **Guarantee.** A request enters only if the cells of its key in flight, its own included, are at most
-/// the limit that it has read, under any interleaving of threads. A key with requests in flight never
-/// loses its slot, and a count never falls below what is in flight. Entering is one
-/// compare-and-swap of one word, and so is leaving; neither takes a lock, allocates or waits. A denial
-/// writes nothing. Memory never grows. Lock-free, not wait-free.
-///
-/// **Not guaranteed.**
-///
-/// - Order: a denied request is not queued. It names no time to return.
-/// - That the cells of a guard which is never dropped are refunded: choose a
-///   [longest hold](ConcurrencyBuilder::max_hold) where that may happen. A request that takes longer than
-///   that is in flight and not counted.
-/// - Keys are told apart by 54 bits of a randomly seeded hash. Two keys that coincide share a count, so
-///   they may be denied too early, never too late.
-/// - A key that finds no slot, since keys in use take all 16 that it could have, is treated by the
-///   [policy](ConcurrencyBuilder::when_no_slot).
-/// - A thread that has read the clock, or a word, and is stopped while its slot changes hands a multiple
-///   of 1,024 times within a microsecond, or a tick of a coarser clock (with a longest hold: within such a
-///   hold), may enter on another key's count. Likewise the guard of a key that was reset may refund a cell
-///   of another key, if the slot has changed hands so often within such a tick of the entry; with a longest
-///   hold, at any time since.
-/// - With a longest hold below 2.4 hours, times repeat after 2^21 holds: after 24 days, if the hold is a second. A
-///   guard that is dropped then may refund a cell of another request of its key. A lost request may count again
-///   then, if its key was not asked for since.
+/// [`enter`](Self::enter) gives a request that may enter a [`Guard`]. The request is in flight until the
+/// guard is dropped. The limiter is shared by reference (or in an `Arc`). `K` is the key as the caller has
+/// it, as in [`Limiter`](crate::Limiter).
 ///
 /// ```
 /// use tollgate::concurrency::ConcurrencyLimiter;
@@ -89,6 +69,33 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 /// }
 /// # Ok::<(), tollgate::concurrency::ConcurrencyError>(())
 /// ```
+///
+/// **Guarantee.**
+///
+/// - A request enters only if the cells of its key in flight, its own included, are at most the limit that
+///   it has read, under any interleaving of threads.
+/// - A key with requests in flight never loses its slot, and a count never falls below what is in flight.
+/// - Entering is one compare-and-swap of one word, and so is leaving; neither takes a lock, allocates or
+///   waits. A lost race is retried: lock-free, not wait-free. A denial writes nothing. Memory never grows.
+///
+/// **Not guaranteed.**
+///
+/// - Order: a denied request is not queued, and its denial names no time to return.
+/// - Guards that are never dropped stay counted. Where that may happen, choose a
+///   [longest hold](ConcurrencyBuilder::max_hold). A request that takes longer than that is in flight and
+///   not counted.
+/// - Keys are told apart by 54 bits of a randomly seeded hash. Two keys that coincide share a count, so
+///   they may be denied too early, never too late.
+/// - A key finds no slot if keys in use take all 16 that it could have. The
+///   [policy](ConcurrencyBuilder::when_no_slot) then decides.
+/// - A thread may enter on another key's count if it has read the clock, or a word, and is then stopped
+///   while its slot changes hands a multiple of 1,024 times within one tick. A tick is a microsecond, or
+///   that of a coarser clock; with a longest hold, it is such a hold.
+/// - The guard of a key that was reset may refund a cell of another key, if the slot has changed hands so
+///   often within a tick of the clock from the entry on; with a longest hold, at any time since the entry.
+/// - With a longest hold below 2.4 hours, times repeat after 2^21 holds: after 24 days, if the hold is a
+///   second. A guard that is dropped then may refund a cell of another request of its key. A lost request
+///   may count again then, if its key was not asked for since.
 pub struct ConcurrencyLimiter<K: ?Sized, C = QuantaClock> {
     table: Table,
     counting: Counting<C>,

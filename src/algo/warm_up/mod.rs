@@ -63,34 +63,22 @@ const UNITS_IN_CELL_MIN: u64 = 16;
 /// The ring is at least this many times what is written ahead.
 const RING_PER_REACH_MIN: u128 = 64;
 
-/// Warm-up: requests are spaced, widely at first, and at the quota's rate after they have gone on
-/// for the period. A key without requests cools down again in the same time.
+/// Warm-up: a key reaches the quota's rate only as it is used, and loses it again while it is idle.
 ///
-/// A request may go when the time that the request before it cost is over. It costs `cold_factor`
-/// emission intervals (period / limit of the quota) a cell when cold and one when warm, and its
-/// cost delays the next request, not itself. A request that would have to wait longer than
-/// `max_wait` is denied; otherwise [`Permit::delay`] says how long to wait.
+/// Choose it for an upstream that is slow after a pause, because its caches are cold. A
+/// [`LeakyQueue`](crate::LeakyQueue) spaces requests evenly, without a cold start.
 ///
-/// `remaining` is the burst (the most cells that one request may ask for) if a request would be
-/// admitted, else 0. `reset_after` is the time until the key is cold, as if it had never been used:
-/// a key never seen starts cold.
-///
-/// **Guarantee.** In any span of time, under any interleaving of threads, a key that keeps its
-/// place is granted at most `burst + rate * (span + max_wait + u)` cells, where `u` is one unit
-/// of the [`Grid`], at most a sixteenth of the emission interval. Out of the cold it is granted
-/// less: each request costs what Guava's formula says, rounded up to a unit, and the period is
-/// rounded up to a multiple of `5 + cold_factor` units. In constant use it is never faster than
-/// the formula. Pauses are measured in whole units, so after a pause a key may be some units warmer
-/// or colder than by the formula. On the ramp, one such unit moves turns by up to
-/// `(5 + c)(c - 1) / (2 (1 + c))` units, with a cold factor of `c`: 2 for 3, 6.1 for 10. With a
-/// factor above 3 a difference can grow from ramp to ramp, as it does in the formula itself.
-///
-/// **Not guaranteed.** That the caller waits. See [`Limiter`](crate::Limiter) for what happens to a
-/// key that loses its slot: it starts cold. If the grid wraps around, a key without requests for as
-/// long as its [`ring`](Grid::ring), give or take what it may write ahead, may read as one that was
-/// used a moment ago: denied for as long, or warm. The ring has a year for periods up to `500,000 *
-/// s^2` seconds, with an emission interval of `s` seconds, a cold factor of 3 and a small burst
-/// (20,000 s at 5 a second); beyond that it is shorter (6 days for a minute at 1,000).
+/// - **Rate.** When the key is warm, a cell takes one emission interval (period / limit of the quota).
+///   When it is cold, a cell takes `cold_factor` times as long. The key warms up in the period given to
+///   [`new`](Self::new), in constant use, and cools down in the same time without requests. A key never
+///   seen starts cold.
+/// - **Turns.** A request may go when the time that the request before it cost is over. Its own cost
+///   delays the next request.
+/// - **Waits.** A request that would have to wait longer than [`max_wait`](Self::max_wait) is denied;
+///   otherwise [`Permit::delay`] says how long to wait.
+/// - **Answers.** `remaining` is the burst if a request would be admitted, else 0. The burst is the most
+///   cells that one request may ask for. `reset_after` is the time until the key is cold, as if it had
+///   never been used.
 ///
 /// ```
 /// use std::time::Duration;
@@ -103,6 +91,27 @@ const RING_PER_REACH_MIN: u128 = 64;
 /// assert_eq!(gate.ask().at(Tick::ZERO).check()?.delay().as_millis(), 30);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// **Guarantee.** In any span of time, under any interleaving of threads, a key that keeps its slot is
+/// granted at most `burst + rate * (span + max_wait + u)` cells, where `u` is one unit of the [`Grid`],
+/// at most a sixteenth of the emission interval. While it warms up it is granted less: each request
+/// costs what the formula of Guava's `RateLimiter` says, rounded up to a unit, and the period is rounded
+/// up to a multiple of `5 + cold_factor` units. In constant use a key is never faster than the formula.
+///
+/// **Not guaranteed.**
+///
+/// - That the caller waits.
+/// - A key that loses its slot starts cold: see [`Limiter`](crate::Limiter).
+/// - Pauses are measured in whole units, so after a pause a key may be some units warmer or colder than
+///   by the formula. While it warms up, one such unit moves turns by up to `(5 + c)(c - 1) / (2 (1 + c))`
+///   units, where `c` is the cold factor: by 2 for 3, by 6.1 for 10. With a factor above 3 a difference
+///   can grow from one warm-up to the next, as it does in the formula itself.
+/// - Times repeat if the grid wraps around. A key that had no requests for as long as the grid's
+///   [`ring`](Grid::ring), give or take what it may write ahead, may then read as one that was used a
+///   moment ago: it is denied as long as that one would be, or is warm. The ring has a year for periods up
+///   to `500,000 * s^2` seconds, with an emission interval of `s` seconds, a cold factor of 3 and a small
+///   burst: that is 20,000 s at 5 a second. For longer periods it is shorter, such as 6 days for a minute
+///   at 1,000 a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WarmUp {
     period: Duration,
