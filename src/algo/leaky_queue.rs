@@ -42,8 +42,8 @@ use crate::time::Tick;
 /// sleeps, or sets a timer, for the delay.
 ///
 /// **Guarantee.** With [`new`](Self::new), each turn comes at least one emission interval (period /
-/// limit) for each cell of the previous request after that request's turn, less one unit of the
-/// [`Grid`] if that request had no delay, under any interleaving of threads. The queue never holds
+/// limit) for each cell of the previous request after that request's turn, less one time
+/// unit if that request had no delay, under any interleaving of threads. The queue never holds
 /// more than `burst` cells, so no request waits longer than `burst - 1` intervals. The cells
 /// granted in any span of time are bounded as for [`Gcra`].
 ///

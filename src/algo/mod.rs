@@ -99,7 +99,7 @@ pub trait Algorithm: sealed::Sealed + Clone {
     /// The quota or an option is out of range; the error says what to change.
     fn params(&self, quota: &Quota, unix_origin_nanos: u64) -> Result<Self::Params, QuotaError>;
 
-    /// The parameters for a state of [`COMPACT_BITS`]; `None` if the algorithm or the quota needs
+    /// The parameters for the state of a compact slot; `None` if the algorithm or the quota needs
     /// more bits.
     ///
     /// ```

@@ -107,9 +107,9 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Builder<K, A, C> {
     /// other policies may differ.
     ///
     /// **Guarantee.** A key that was live is granted no more than if the first limiter had run on for
-    /// the time between, and at most one unit of the [grid](crate::algo::Grid) less. If the origins
-    /// of the two clocks differ by whole units, every decision is the same. Windows and sub-windows
-    /// aligned to the wall clock are the same ones, whatever the origins of the clocks.
+    /// the time between, and at most one time unit less. If the origins of the two clocks differ by
+    /// whole units, every decision is the same. Windows and sub-windows aligned to the wall clock are
+    /// the same ones, whatever the origins of the clocks.
     ///
     /// **Not guaranteed.**
     ///

@@ -93,15 +93,16 @@ const DEBT_BURSTS: u64 = 16;
 /// to `burst` of them are saved.
 ///
 /// **Guarantee.** In any span of time, under any interleaving of threads, a key that keeps its
-/// slot is granted at most `burst + rate * (span + u)` cells, where `u` is one unit of its
-/// [`Grid`]: 2.5 microseconds, or a thousandth of the time the whole burst takes to come back
-/// where that is less (and never below a nanosecond). `u` is counted once per span, it does not
-/// add up, and the rate itself is exact. In [compact slots](crate::limiter::SlotLayout) `u` is 250
+/// slot is granted at most `burst + rate * (span + u)` cells, where `u` is its time unit: 2.5
+/// microseconds, or a thousandth of the time the whole burst takes to come back where that is less
+/// (and never below a nanosecond). `u` is counted once per span, it does not add up, and the rate
+/// itself is exact. In [compact slots](crate::limiter::SlotLayout) `u` is 250
 /// microseconds, or again a thousandth of that time.
 ///
 /// **Not guaranteed.** See [`Limiter`](crate::Limiter) for what happens to a key that loses its
-/// place, and [`Grid`] for clocks that disagree by hours where the burst comes back in less than
-/// 2.5 ms.
+/// slot. Where the burst comes back in less than 2.5 ms, a clock that is more than an hour behind
+/// another one (18 minutes at 10^9 cells a second with a large burst) may read a key in debt as idle.
+/// [Compact slots](crate::limiter::SlotLayout) have such a tolerance for every quota.
 ///
 /// ```
 /// use std::time::Duration;

@@ -25,15 +25,14 @@ const WINDOWS_APART: u128 = 1_024;
 /// interleaving of threads; and no span of a further rate's period has more than that rate's limit.
 /// A decision reads one event for each rate, whatever the limit.
 ///
-/// **Not guaranteed.** An event that falls on the beginning of a unit of the [`Grid`] (5
-/// microseconds in ordinary cases, never more than a thousandth of the shortest window) leaves its
-/// window exactly one period after it happened, any other less than a unit later. See
-/// [`Limiter`](crate::Limiter) for what happens to a key that loses its slot, and
-/// [`horizon`](crate::algo::StateMachine::horizon) for a key that keeps it unused for months. The
-/// quota's burst is not used.
+/// **Not guaranteed.** An event that falls on the beginning of a time unit (5 microseconds in
+/// ordinary cases, never more than a thousandth of the shortest window) leaves its window exactly
+/// one period after it happened, any other less than a unit later. See [`Limiter`](crate::Limiter)
+/// for what happens to a key that loses its slot. A key that has kept its slot unused for months may
+/// be denied for a while for what it did before. The quota's burst is not used.
 ///
-/// Each key takes a ring of 8 bytes for each cell of the largest limit, and 16 bytes more: at most
-/// 65,536 cells, so half a megabyte.
+/// Each state takes a ring of 8 bytes for each cell of the largest limit, and 16 bytes more: at most
+/// 65,536 cells, so half a megabyte. A table has nearly two states for each key of its capacity.
 ///
 /// ```
 /// use std::time::Duration;

@@ -93,8 +93,8 @@ const RING_PER_REACH_MIN: u128 = 64;
 /// ```
 ///
 /// **Guarantee.** In any span of time, under any interleaving of threads, a key that keeps its slot is
-/// granted at most `burst + rate * (span + max_wait + u)` cells, where `u` is one unit of the [`Grid`],
-/// at most a sixteenth of the emission interval. While it warms up it is granted less: each request
+/// granted at most `burst + rate * (span + max_wait + u)` cells, where `u` is its time unit, at most
+/// a sixteenth of the emission interval. While it warms up it is granted less: each request
 /// costs what the formula of Guava's `RateLimiter` says, rounded up to a unit, and the period is rounded
 /// up to a multiple of `5 + cold_factor` units. In constant use a key is never faster than the formula.
 ///
@@ -106,10 +106,10 @@ const RING_PER_REACH_MIN: u128 = 64;
 ///   by the formula. While it warms up, one such unit moves turns by up to `(5 + c)(c - 1) / (2 (1 + c))`
 ///   units, where `c` is the cold factor: by 2 for 3, by 6.1 for 10. With a factor above 3 a difference
 ///   can grow from one warm-up to the next, as it does in the formula itself.
-/// - Times repeat if the grid wraps around. A key that had no requests for as long as the grid's
-///   [`ring`](Grid::ring), give or take what it may write ahead, may then read as one that was used a
-///   moment ago: it is denied as long as that one would be, or is warm. The ring has a year for periods up
-///   to `500,000 * s^2` seconds, with an emission interval of `s` seconds, a cold factor of 3 and a small
+/// - Times may repeat, at the earliest after a span called the ring. A key that had no requests for as
+///   long as that, give or take what it may write ahead, may then read as one that was used a moment ago:
+///   it is denied as long as that one would be, or is warm. The ring has a year for periods up to
+///   `500,000 * s^2` seconds, with an emission interval of `s` seconds, a cold factor of 3 and a small
 ///   burst: that is 20,000 s at 5 a second. For longer periods it is shorter, such as 6 days for a minute
 ///   at 1,000 a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +161,7 @@ impl WarmUp {
 
     /// The longest wait with which a request is admitted. The default is zero.
     ///
-    /// It is rounded down to a unit of the [`Grid`].
+    /// It is rounded down to a time unit.
     ///
     /// ```
     /// # use std::time::Duration;
