@@ -69,8 +69,10 @@ def test_more_waiters_than_the_maximum_are_denied():
 
 def test_ctrl_c_ends_a_wait():
     program = """
-import _thread, threading, time
+import _thread, signal, threading, time
 from tollgate import Limiter
+# A job in the background of a shell ignores Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 limiter = Limiter("1/h")
 limiter.wait("a")
 threading.Timer(0.3, _thread.interrupt_main).start()
