@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +23,8 @@ class Server:
     """A server on loopback, and its port."""
 
     def __init__(self, command, app, shared, **environment):
+        # Each worker makes a file here when it has read the application.
+        self.ready = tempfile.TemporaryDirectory()
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             listener.listen(1_024)
@@ -30,7 +33,12 @@ class Server:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", *words, f"{app}:application"],
                 cwd=APPS,
-                env={**os.environ, "TOLLGATE_SHARED": str(shared), **environment},
+                env={
+                    **os.environ,
+                    "TOLLGATE_SHARED": str(shared),
+                    "TOLLGATE_READY": self.ready.name,
+                    **environment,
+                },
                 pass_fds=[listener.fileno()],
             )
 
@@ -44,6 +52,7 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self.ready.cleanup()
 
     def get(self, _=None):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
@@ -59,11 +68,11 @@ class Server:
             return list(pool.map(self.get, range(count)))
 
 
-def started_workers(process, wanted, secs=60):
-    """Waits until the server has that many children, for otherwise the first would serve all requests."""
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+def started_workers(server, wanted, secs=60):
+    """Waits until so many workers have read the application, for otherwise the first would serve all requests."""
+    ready = Path(server.ready.name)
     end = time.monotonic() + secs
-    while children.exists() and len(children.read_text().split()) < wanted and time.monotonic() < end:
+    while len(list(ready.iterdir())) < wanted and time.monotonic() < end:
         time.sleep(0.1)
 
 
@@ -72,7 +81,7 @@ def started_workers(process, wanted, secs=60):
 )
 def test_four_workers_admit_exactly_the_quota_of_all_requests(shared, command, app):
     with Server(command, app, shared) as server:
-        started_workers(server.process, WORKERS)
+        started_workers(server, WORKERS)
         responses = server.get_all(400)
     statuses = [status for status, _, _ in responses]
     assert (statuses.count(200), statuses.count(429)) == (100, 300)
@@ -88,7 +97,7 @@ def test_four_workers_admit_exactly_the_quota_of_all_requests(shared, command, a
 @pytest.mark.parametrize("strategy", ["fixed-window", "moving-window", "sliding-window-counter"])
 def test_flask_limiter_in_four_workers_admits_exactly_the_limit(shared, strategy):
     with Server(GUNICORN, "flask_app", shared, TOLLGATE_STRATEGY=strategy) as server:
-        started_workers(server.process, WORKERS)
+        started_workers(server, WORKERS)
         responses = server.get_all(200)
     statuses = [status for status, _, _ in responses]
     assert (statuses.count(200), statuses.count(429)) == (100, 100)

@@ -1,4 +1,6 @@
 import os
+import time
+from pathlib import Path
 
 from flask import Flask
 from flask_limiter import Limiter
@@ -19,4 +21,8 @@ limiter = Limiter(
 
 @application.get("/")
 def hello():
+    time.sleep(0.005)  # the worker accepts no connection meanwhile, so that others do
     return str(os.getpid())
+
+
+Path(os.environ["TOLLGATE_READY"], str(os.getpid())).touch()
