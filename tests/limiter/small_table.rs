@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use tollgate::limiter::SlotLayout;
 use tollgate::{
-    AnyAlgorithm, FixedWindow, Gcra, LeakyQueue, Limiter, ManualClock, OnFull, Quota,
-    SlidingCounter, SlidingLog, SubWindows, Tick, WarmUp,
+    AnyAlgorithm, FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, Tick, WarmUp,
 };
 
 const SLOTS: u64 = 16;
@@ -149,17 +148,9 @@ fn waiting_as_long_as_a_denial_for_want_of_a_slot_says_is_enough() {
 
 #[test]
 fn a_denial_for_want_of_a_slot_resets_no_earlier_than_its_wait() {
-    let algorithms: [AnyAlgorithm; 8] = [
-        Gcra::new().into(),
-        LeakyQueue::new().into(),
-        WarmUp::new(Duration::from_secs(20)).into(),
-        FixedWindow::aligned().into(),
-        FixedWindow::anchored().into(),
-        SubWindows::new().into(),
-        SlidingCounter::new().into(),
-        SlidingLog::new().into(),
-    ];
-    for (algorithm, cells) in algorithms.into_iter().flat_map(|one| [(one, 1), (one, 3)]) {
+    let named = AnyAlgorithm::NAMES.iter().map(|name| name.parse().expect("a name"));
+    let algorithms = named.chain([WarmUp::new(Duration::from_secs(20)).into()]);
+    for (algorithm, cells) in algorithms.flat_map(|one: AnyAlgorithm| [(one, 1), (one, 3)]) {
         let gate = Limiter::<u64>::builder(Quota::per_minute(3))
             .algorithm(algorithm)
             .clock(ManualClock::new())

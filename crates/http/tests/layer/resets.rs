@@ -1,4 +1,4 @@
-//! What the fields tell of times: the reset of a denial, and the window of an admission.
+//! The times in the rate limit fields: the reset of a denial, and the window of an admission.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,18 +22,9 @@ type Clock = &'static ManualClock;
 type Limits = Limiter<u64, AnyAlgorithm, Clock>;
 
 fn algorithms() -> Vec<AnyAlgorithm> {
-    let names = [
-        "gcra",
-        "fixed-window",
-        "fixed-window-aligned",
-        "leaky-queue",
-        "sub-windows",
-        "sliding-counter",
-        "sliding-log",
-    ];
-    let named = names.map(|name| name.parse().expect("a name"));
+    let named = AnyAlgorithm::NAMES.iter().map(|name| name.parse().expect("a name"));
     let warm_up = AnyAlgorithm::from(WarmUp::new(Duration::from_secs(20)));
-    named.into_iter().chain([warm_up]).collect()
+    named.chain([warm_up]).collect()
 }
 
 fn limiter(quota: Quota, algorithm: AnyAlgorithm, on_full: OnFull) -> (Arc<Limits>, Clock) {
