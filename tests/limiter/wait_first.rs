@@ -13,8 +13,8 @@ use tollgate::{Direct, FixedWindow, Limiter, ManualClock, OnFull, Quota};
 
 type Gate = Limiter<u64, FixedWindow, ManualClock>;
 
-/// A full table, and a key that finds no slot in it.
-fn full(on_full: OnFull, clock: &ManualClock) -> (Gate, u64) {
+/// A full table, a key that finds no slot in it, and the wait of that key's denial.
+fn full(on_full: OnFull, clock: &ManualClock) -> (Gate, u64, Duration) {
     let gate: Gate = Limiter::builder(Quota::per_minute(5))
         .algorithm(FixedWindow::anchored())
         .capacity(1)
@@ -24,7 +24,9 @@ fn full(on_full: OnFull, clock: &ManualClock) -> (Gate, u64) {
         .build()
         .expect("in range");
     let key = (0..10_000).find(|key| gate.check(key).is_err()).expect("the table is full");
-    (gate, key)
+    clock.advance(Duration::from_secs(1));
+    let wait = gate.check(&key).expect_err("no slot").retry_after().expect("a time");
+    (gate, key, wait)
 }
 
 fn context() -> Context<'static> {
@@ -35,9 +37,7 @@ fn context() -> Context<'static> {
 fn a_key_without_a_slot_sleeps_once_and_then_goes_ahead() {
     for on_full in [OnFull::Deny, OnFull::SharedOverflow(Quota::per_minute(1))] {
         let clock = ManualClock::new();
-        let (gate, key) = full(on_full, &clock);
-        clock.advance(Duration::from_secs(1));
-        let told = gate.check(&key).expect_err("no slot").retry_after().expect("a time");
+        let (gate, key, told) = full(on_full, &clock);
         let (queue, naps) = (WaitQueue::new(&gate), RefCell::new(vec![]));
         let sleep = |span: Duration| -> Pending<()> {
             naps.borrow_mut().push(span);
@@ -56,9 +56,7 @@ fn a_key_without_a_slot_sleeps_once_and_then_goes_ahead() {
 fn those_behind_a_key_without_a_slot_sleep_until_its_turn() {
     for on_full in [OnFull::Deny, OnFull::SharedOverflow(Quota::per_minute(2))] {
         let clock = ManualClock::new();
-        let (gate, key) = full(on_full, &clock);
-        clock.advance(Duration::from_secs(1));
-        let told = gate.check(&key).expect_err("no slot").retry_after().expect("a time");
+        let (gate, key, told) = full(on_full, &clock);
         let (queue, naps) = (WaitQueue::new(&gate), RefCell::new(vec![]));
         let mut first = pin!(queue.ask(&key).wait_async(|_| pending::<()>()));
         assert_eq!(first.as_mut().poll(&mut context()), Poll::Pending);
@@ -81,8 +79,7 @@ fn those_behind_a_key_without_a_slot_sleep_until_its_turn() {
 #[test]
 fn a_key_without_a_slot_fails_at_once_if_its_denial_lasts_too_long() {
     for on_full in [OnFull::Deny, OnFull::SharedOverflow(Quota::per_minute(1))] {
-        let (gate, key) = full(on_full, &ManualClock::new());
-        let told = gate.check(&key).expect_err("no slot").retry_after().expect("a time");
+        let (gate, key, told) = full(on_full, &ManualClock::new());
         let queue = WaitQueue::new(&gate);
         let error = queue.ask(&key).max_delay(told - Duration::from_nanos(1)).wait();
         assert_eq!(error.map(|_| ()), Err(WaitError::TooLate { wait: told }));
