@@ -84,8 +84,8 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 /// - Guards that are never dropped stay counted. Where that may happen, choose a
 ///   [longest hold](ConcurrencyBuilder::max_hold). A request that takes longer than that is in flight and
 ///   not counted.
-/// - Keys are told apart by 54 bits of a randomly seeded hash. Two keys that coincide share a count, so
-///   they may be denied too early, never too late.
+/// - The limiter compares 54 bits of a randomly seeded hash, not the keys. Two keys with the same bits share
+///   a count, so they may be denied too early, never too late.
 /// - A key finds no slot if keys in use take all 16 that it could have. The
 ///   [policy](ConcurrencyBuilder::when_no_slot) then decides.
 /// - A thread may enter on another key's count if it has read the clock, or a word, and is then stopped

@@ -48,7 +48,7 @@ const MAX_WAITERS_DEFAULT: usize = 1_024;
 /// either until its turn is near enough.)
 ///
 /// Other algorithms cannot be charged ahead of time. With them the first waiter asks again after the
-/// `retry_after` of its denial, and the others wait behind it. What differs is listed
+/// `retry_after` of its denial, and the others wait behind it. The differences are listed
 /// [below](Self#other-algorithms-than-the-token-bucket).
 ///
 /// The queue takes a lock. Decisions of the limiter never take it, so callers that do not wait are

@@ -62,9 +62,9 @@ impl Settings {
         Self { min, max, ..self }
     }
 
-    /// By how much the rate grows in a second, in requests a second; 2 % of the [first rate](Self::new)
-    /// unless called. What is in force is at least 0.1 % and at most 1 % of the rate at which the server last
-    /// denied. Clients that share a quota share it evenly if they have the same increase.
+    /// By how much the rate grows in a second, in requests a second. The default is 2 % of the
+    /// [first rate](Self::new). The pacer keeps the increase between 0.1 % and 1 % of the rate at which the server
+    /// last denied. Clients that share a quota share it evenly if they have the same increase.
     ///
     /// More finds spare quota sooner and is denied more often: about
     /// `increase / (rate x (100 - backoff) / 100)` times a second.

@@ -105,7 +105,7 @@ impl WindowCounts {
         if cells == 0 || limit == 0 {
             return Ok(cells == 0);
         }
-        // What is above the largest count is never reached.
+        // A count never reaches a limit above the largest count.
         let limit = limit.min(COUNT_MAX);
         // Cells that a quota needs in addition to be one. They are charged and refunded.
         let more = self.period.as_secs().div_ceil(CELL_SECS_MAX).saturating_sub(limit);

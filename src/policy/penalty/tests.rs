@@ -1,4 +1,4 @@
-//! What two threads may do between the steps of each other.
+//! A pardon or an eviction between the two steps of a request that prolongs a ban, and a clock that is behind.
 
 use core::time::Duration;
 

@@ -167,7 +167,7 @@ fn greedy_leases_of_a_counter_keep_its_bound() {
     }
 }
 
-/// A call that wants no cells is granted none, and is told the key's state.
+/// A call for no cells is granted none, and its answer has the key's state.
 #[test]
 fn a_call_for_no_cells_charges_none() {
     let Some(server) = Server::start() else { return };
