@@ -1,21 +1,21 @@
 //! Words that are worked out from the words of a [`VersionedCell`], kept until these are replaced.
 //!
-//! The words of a shared block may be any: another process may have spoilt them. So they are checked, and a
-//! quota worked out from them, once for each version and process.
+//! Another process may have spoilt the words of a shared block, so no decision uses them unchecked. Each
+//! process checks them, and works out a quota from them, once for each version.
 //!
 //! # Protocol
 //!
 //! The derived words are a version of a second cell, with the number of the source's version as their last
-//! word. A reader loads the source's number first. If the derived words have that number, they are of
-//! the version in force then, or of a later one that has the same number only after all 2^63 others. Otherwise
-//! the reader reads the source, derives, and tries to replace the derived words. It uses what it has derived,
-//! also if another thread is replacing them. A thread that is late may put back an older version, which costs
-//! the next reader another derivation.
+//! word. A reader loads the source's number first. If the derived words have that number, they are of the
+//! version in force at that load. (A number recurs only after 2^63 versions.) Otherwise the reader reads the
+//! source, derives, and tries to replace the derived words. It uses its own result even if another thread is
+//! replacing them. A thread that is late may put back an older version, which costs the next reader another
+//! derivation.
 //!
 //! # Guarded by
 //!
-//! `loom-tests/tests/dynamic_quota.rs`, run by `ci/check.sh loom`, with a model of a number that is loaded
-//! after the words that it is kept with.
+//! `loom-tests/tests/dynamic_quota.rs`, run by `ci/check.sh loom`, with a model that loads the number after
+//! the words of the source.
 
 use super::{Fault, VersionedCell, planted};
 
@@ -26,7 +26,7 @@ pub struct DerivedCell<const M: usize>(VersionedCell<M>);
 
 #[allow(unreachable_pub, reason = "models see it")]
 impl<const M: usize> DerivedCell<M> {
-    /// Keeps what is derived from the present version. `None`: nothing can be.
+    /// Derives from the version in force. `None`: nothing can be derived from it.
     pub fn new<const N: usize>(
         source: &VersionedCell<N>,
         derive: impl FnOnce(&[u64; N]) -> Option<[u64; M]>,
@@ -37,8 +37,7 @@ impl<const M: usize> DerivedCell<M> {
         Some(Self(VersionedCell::new(&derived)))
     }
 
-    /// The words derived from the version in force; from the last one that something can be derived from, if
-    /// nothing can be from that.
+    /// The words derived from the version in force. If nothing can be derived from it, the words derived last.
     #[inline]
     pub fn read<const N: usize>(
         &self,
@@ -67,7 +66,7 @@ impl<const M: usize> DerivedCell<M> {
         }
         let mut derived = derive(&words).unwrap_or(before);
         derived[M - 1] = version;
-        // If another thread is replacing them, it does so as well.
+        // Busy: another thread is replacing the derived words, and this result need not be kept.
         let _ = self.0.replace(|_| Ok::<_, ()>(derived));
         derived
     }

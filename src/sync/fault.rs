@@ -1,7 +1,7 @@
 //! Planted faults: mistakes that the detectors have to catch.
 //!
 //! The models in `loom-tests/` and the histories in `verify/shuttle/` plant one each, and fail unless
-//! they notice it. In a library that ships, [`planted`] is `false` when compiled.
+//! they notice it. In a library that ships, [`planted`] is the constant `false`.
 
 /// A mistake that loom's models or shuttle's histories must catch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

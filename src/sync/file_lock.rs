@@ -1,8 +1,9 @@
 //! A lock between processes, for what is done seldom: to attach a passed file, to change a quota.
 //!
-//! It is the system's record lock of a file, which ends with the process that holds it. It also ends when the
-//! process closes any descriptor of the file, and it does not hold off other threads of the process. So a
-//! word gives one thread at a time the turn to hold a lock or to close such a file. No decision takes either.
+//! It is the system's record lock of a file, which ends with the process that holds it. Such a lock has two
+//! gaps: it also ends when the process closes any descriptor of the file, and it does not exclude other threads
+//! of the process. So each process has a second lock, a word that gives one thread at a time the turn to hold a
+//! record lock or to close such a file. No decision takes either.
 
 use std::fs::File;
 use std::io;
@@ -12,8 +13,8 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::retry_on_intr;
 
-/// The process whose thread has the turn; 0 if none has it. A forked child finds the number of its parent here
-/// if a thread of the parent had the turn, and passes over it.
+/// The process whose thread has the turn; 0 if none has it. A forked child may find its parent's number here,
+/// of a thread that the child does not have. So a number other than the process's own counts as 0.
 static HOLDER: AtomicU32 = AtomicU32::new(0);
 
 /// The turn of one thread of this process.

@@ -242,7 +242,7 @@ mod imp {
     }
 }
 
-/// For what no decision touches: wait queues.
+/// A lock for wait queues, which no decision touches.
 #[cfg(all(feature = "std", not(any(tollgate_loom, tollgate_shuttle))))]
 #[allow(clippy::disallowed_types, reason = "no decision takes it")]
 pub(crate) type Mutex<T> = std::sync::Mutex<T>;
@@ -332,13 +332,13 @@ pub(crate) struct RelaxedCounter(core::sync::atomic::AtomicU64);
 
 #[cfg(feature = "std")]
 impl RelaxedCounter {
-    /// The count before.
+    /// Adds one, and returns the count before.
     pub(crate) fn add_one(&self) -> u64 {
         self.0.fetch_add(1, core::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Adds one where no other thread adds: without a locked instruction, which costs more than a
-    /// decision.
+    /// Adds one where no other thread adds. It needs no locked instruction, which would cost more than
+    /// a decision.
     #[inline]
     pub(crate) fn add_one_alone(&self) {
         self.0.store(self.read().wrapping_add(1), core::sync::atomic::Ordering::Relaxed);

@@ -68,8 +68,8 @@ impl<const N: usize> StampedCell<N> {
         (opened == closed || planted(Fault::TornLine)).then_some((closed, words))
     }
 
-    /// Replaces stamp and words by `next` of them, unless that is `None`. Of two threads that do so at once,
-    /// neither waits for the other.
+    /// Replaces stamp and words by `next` of them, unless that is `None`. A thread that finds another one
+    /// writing does not wait: it gets [`Busy`].
     pub(crate) fn replace(
         &self,
         next: impl FnOnce(u64, &[u64; N]) -> Option<(u64, [u64; N])>,

@@ -1,7 +1,7 @@
 //! A thread that stops for ever before one of its steps, as those of a process that is killed do.
 //!
-//! A step is a store, a swap (also one that fails), or a fence. Loads are none: a thread that stops before a
-//! load leaves the words that it leaves if it stops before the step that follows.
+//! A step is a store, a swap (also one that fails), or a fence. A load is no step: to stop before it leaves the
+//! same words as to stop before the next step.
 //!
 //! The thread unwinds to where it began, and its other accesses are left out meanwhile: a killed process
 //! drops nothing. Locks are not covered. No protocol of shared memory has one.
@@ -27,8 +27,8 @@ std::thread_local! {
     static DOOMED: Cell<Option<Doomed>> = const { Cell::new(None) };
 }
 
-/// Runs `body`, whose thread takes `steps` steps, and stops for ever before the next. Returns whether it has
-/// stopped. One thread at a time may be run by this.
+/// Runs `body`, which takes `steps` steps and stops for ever before the next. Returns whether it has stopped.
+/// Only one thread of a model may run this at a time.
 pub fn stops_at(steps: usize, body: impl FnOnce()) -> bool {
     assert!(DOOMED.get().is_none(), "one thread at a time may stop");
     DOOMED.set(Some(Doomed { thread: current().id(), left: Some(steps) }));
@@ -50,7 +50,8 @@ pub(super) fn has_stopped() -> bool {
     this_doomed().is_some_and(|doomed| doomed.left.is_none())
 }
 
-/// Counts a step of the current thread, which stops here if it has none left. False: it has stopped before.
+/// Counts a step of the current thread, which stops here if it has none left. Returns false if it has stopped
+/// before.
 pub(super) fn takes_step() -> bool {
     let Some(doomed) = this_doomed() else { return true };
     let Some(left) = doomed.left else { return false };

@@ -117,8 +117,8 @@ impl<const N: usize> VersionedCell<N> {
         }
     }
 
-    /// Replaces the words by `next` of them. Of two threads that do so at once, neither waits for the
-    /// other.
+    /// Replaces the words by `next` of them. A thread that finds another one writing does not wait: it
+    /// gets [`Busy`].
     pub fn replace<E>(
         &self,
         next: impl FnOnce(&[u64; N]) -> Result<[u64; N], E>,
@@ -136,9 +136,9 @@ impl<const N: usize> VersionedCell<N> {
         Ok(replaced)
     }
 
-    /// The same by a thread that knows that no other is replacing the words, and that every earlier one
-    /// has finished or is dead: it holds a lock that all writers take, and that a dead process loses. It takes
-    /// over from a writer that has died. See the [module](self) for the reasons.
+    /// As [`replace`](Self::replace), for a thread that holds a lock which all writers take and which a dead
+    /// process loses. So no other thread is replacing the words, and every earlier writer has finished or has
+    /// died. This takes over from a writer that has died: see the [module](self).
     #[cfg_attr(
         not(any(test, tollgate_loom, feature = "shared-memory")),
         expect(dead_code, reason = "for quotas in shared memory")
