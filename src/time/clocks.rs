@@ -12,11 +12,11 @@ use crate::time::{Clock, Tick, saturating_nanos};
 /// A clock that is cheap to read and moves only when it is refreshed: by its owner, or by a thread
 /// that it starts on request.
 ///
-/// It is never ahead of the [`QuantaClock`] that it is refreshed from. Between two refreshes it does not move: a limiter sees requests
-/// up to that much older than they are, and cells come back that much later. Clones share one time.
-/// If other clocks are used beside it, the skew that a limiter allows for
-/// ([`Builder::max_clock_skew`](crate::Builder::max_clock_skew)) should be at least the time
-/// between refreshes.
+/// It is never ahead of the [`QuantaClock`] that it is refreshed from. Between two refreshes it does
+/// not move: a limiter sees requests up to that much older than they are, and cells come back that
+/// much later. Clones share one time. If other clocks are used beside it, the skew that a limiter
+/// allows for ([`Builder::max_clock_skew`](crate::Builder::max_clock_skew)) should be at least the
+/// time between refreshes.
 ///
 /// ```
 /// use tollgate::clock::CoarseClock;
@@ -143,8 +143,8 @@ impl Clock for CoarseClock {
 /// is read only if the coarse one would deny.
 ///
 /// Most decisions then cost no clock read, and a denial is as exact as ever: the precise clock
-/// denies the same request and gives the exact wait. The price is a bounded earliness of
-/// admissions.
+/// denies the same request and gives the exact wait. The price: a request may be admitted too early,
+/// by a bounded time.
 ///
 /// **Guarantee.** Let the coarse clock never be behind by more than `s` (the time between two
 /// refreshes). Every event is then charged at a time at most `s` before it happened, so the events

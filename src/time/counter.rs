@@ -1,8 +1,9 @@
 //! The processor's counter, read without a branch to a system call where that can be known.
 //!
-//! quanta decides when a clock is made whether the processor has a counter that runs at one rate, and asks at each
-//! reading what it has decided: a function that reads it has the system call for the other case inlined, and
-//! saves six registers for that. So this asks once, and reads the counter itself.
+//! When a clock is made, quanta finds out whether the processor has a counter that runs at one rate. Each reading
+//! branches on the result. The other branch is a system call, inlined, for which every function that reads the
+//! clock saves six registers. So this file finds out once more, when a clock is made, and then reads the counter
+//! without quanta.
 
 /// The counter that a [`quanta::Clock`] reads.
 #[derive(Clone, Debug)]
@@ -58,7 +59,8 @@ fn time_stamp() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Whether the clock reads the time stamp counter: its readings are then between two readings of that.
+/// Whether the clock reads the time stamp counter. If it does, each of its readings lies between two readings of
+/// that counter.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn is_read_at_once(clock: &quanta::Clock) -> bool {
     // Without a counter quanta counts nanoseconds.

@@ -170,8 +170,8 @@ pub trait Clock {
         None
     }
 
-    /// The present time, if it takes no call of a function that is not inlined. If it is `None`, a limiter reads
-    /// [`now`](Self::now) in a function that is not inlined either.
+    /// The present time, if it can be read without a call to a function that is not inlined. For `None`, a limiter
+    /// reads [`now`](Self::now) on its cold path.
     #[doc(hidden)]
     #[inline(always)]
     fn now_at_once(&self) -> Option<Tick> {

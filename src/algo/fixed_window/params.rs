@@ -14,7 +14,7 @@ use crate::time::Tick;
 #[cfg(feature = "std")]
 use crate::time::{
     Clock,
-    wall::{Placed, WallClock},
+    wall::{WallClock, WallPosition},
 };
 use crate::word::Field;
 
@@ -116,7 +116,7 @@ impl StateMachine for FixedWindowParams {
     #[inline(always)]
     fn as_built_at(&self, now: Tick, clock: &impl Clock) -> Option<Tick> {
         let Some(wall) = &self.wall else { return Some(now) };
-        let Placed { ahead_nanos, held, .. } = wall.place(now, clock);
+        let WallPosition { ahead_nanos, held, .. } = wall.place(now, clock);
         if held > 0 {
             return None;
         }
@@ -127,7 +127,7 @@ impl StateMachine for FixedWindowParams {
     #[cfg(feature = "std")]
     #[inline(always)]
     fn still_at(&self, now: impl FnOnce() -> Tick, clock: &impl Clock) -> Option<Self> {
-        let Placed { ahead_nanos, held, held_for } = self.wall.as_ref()?.place(now(), clock);
+        let WallPosition { ahead_nanos, held, held_for } = self.wall.as_ref()?.place(now(), clock);
         // So it can be added to any span of the grid.
         let held = held.min(u64::MAX >> 2);
         let wall_time = WallTime::ahead_by(ahead_nanos);

@@ -53,19 +53,20 @@ pub struct Sample {
 pub(super) struct Line {
     /// The counter where the line begins.
     pub(super) from: u64,
-    /// What the clock reads there.
+    /// The clock's reading there.
     pub(super) at: u64,
     /// Nanoseconds in a tick, in 2^-32: the frequency, less what brings the clock back to the system's.
     pub(super) rate: u64,
     /// Ticks for which the line is used. In this time it advances by less than 2^32 nanoseconds.
     pub(super) span: u64,
-    /// What the system's clock read at the beginning.
+    /// The system clock's reading at the beginning.
     pub(super) truth: u64,
     /// The last measured frequency: nanoseconds in a tick, in 2^-32.
     pub(super) frequency: u64,
 }
 
-/// What a line reads at `ticks`, if it is used there, from its beginning and its first words.
+/// The reading of a line at `ticks`, from the line's beginning and its first words. `None`: the line is not used
+/// there.
 #[inline]
 pub(super) fn reading(
     from: u64,
@@ -98,7 +99,7 @@ impl Line {
         [at, rate, span, truth, frequency]
     }
 
-    /// What the line reads at `ticks`, if it is used there.
+    /// The line's reading at `ticks`. `None`: it is not used there.
     pub(super) fn reading(&self, ticks: u64) -> Option<u64> {
         reading(self.from, &[self.at, self.rate, self.span], ticks)
     }

@@ -7,9 +7,9 @@ pub(super) const WORDS: usize = 7;
 /// window of the wall clock, so a window begins at each multiple of the period.
 ///
 /// Instants before `edge` are mapped by `before`, and later ones by `after`. The mapping is meant for
-/// instants up to `until`, where the next window begins by it. (It has an answer for later ones too.)
+/// instants up to `until`, where its next window begins. (It has an answer for later ones too.)
 ///
-/// The windows of later instants are never earlier ones, within one mapping and from one to the
+/// A later instant never lies in an earlier window, within one mapping and from one to the
 /// [next](Self::next).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WallEdges {
@@ -27,18 +27,17 @@ pub(super) struct WallEdges {
 struct Side {
     /// Wall time less the clock's time.
     ahead: i64,
-    /// Instants before this one are in the window that ends then: a window that is held, because the wall
-    /// clock was set back to an earlier one. 0: none is.
+    /// The end of a window that is held because the wall clock was set back to an earlier one. Instants before
+    /// it are in that window. 0: no window is held.
     opens: u64,
 }
 
-/// Where an instant lies.
+/// Where an instant lies on the wall clock, and for how long its window is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Placed {
-    /// The instant plus this lies in its window, and as long before the window's end as before the end of
-    /// the wall clock's window.
+pub(crate) struct WallPosition {
+    /// The instant plus this lies in the window in force: it is wall time and `held` whole periods.
     pub(crate) ahead_nanos: i64,
-    /// Whole periods for which the window is held beyond that end.
+    /// Whole periods for which the window in force is held beyond the end of the wall clock's window.
     pub(crate) held: u64,
     /// Periods, rounded up, for which it has been held.
     pub(crate) held_for: u64,
@@ -47,14 +46,14 @@ pub(crate) struct Placed {
 impl Side {
     /// `since`: instants from then on are mapped by this side.
     #[inline(always)]
-    fn place(self, now: u64, since: u64, period: u64) -> Placed {
+    fn place(self, now: u64, since: u64, period: u64) -> WallPosition {
         if now >= self.opens {
-            return Placed { ahead_nanos: self.ahead, held: 0, held_for: 0 };
+            return WallPosition { ahead_nanos: self.ahead, held: 0, held_for: 0 };
         }
         let held = (self.opens - now - 1) / period;
         let held_for = now.saturating_sub(since).div_ceil(period);
         let ahead_nanos = self.ahead.saturating_add_unsigned(held * period);
-        Placed { ahead_nanos, held, held_for }
+        WallPosition { ahead_nanos, held, held_for }
     }
 
     /// The first instant after `now` at which a window of the wall clock begins.
@@ -65,13 +64,13 @@ impl Side {
 }
 
 impl WallEdges {
-    /// For a wall clock that was not read yet, and should be at the first instant.
+    /// The mapping of a wall clock that was not read yet. It covers no instant, so the first one reads the clock.
     pub(super) fn unread(ahead: i64) -> Self {
         let side = Side { ahead, opens: 0 };
         Self { edge: 0, before: side, after: side, until: 0, shift: 0 }
     }
 
-    /// The first instant that needs the next mapping.
+    /// The first instant that this mapping is not meant for.
     #[inline(always)]
     pub(super) fn until(&self) -> u64 {
         self.until
@@ -88,7 +87,7 @@ impl WallEdges {
     }
 
     #[inline(always)]
-    pub(super) fn place(&self, now: u64, period: u64) -> Placed {
+    pub(super) fn place(&self, now: u64, period: u64) -> WallPosition {
         match now < self.edge {
             true => self.before.place(now, 0, period),
             false => self.after.place(now, self.edge, period),

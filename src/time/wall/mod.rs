@@ -32,7 +32,7 @@ mod tests;
 
 use std::sync::Arc;
 
-pub(crate) use edges::Placed;
+pub(crate) use edges::WallPosition;
 use edges::{WORDS, WallEdges};
 
 #[cfg(feature = "shared-memory")]
@@ -60,7 +60,7 @@ struct Followed {
     first_offset_secs: i32,
 }
 
-/// What changes.
+/// The words that threads replace.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct WallWords {
@@ -91,12 +91,12 @@ impl core::ops::Deref for Words {
 }
 
 impl Words {
-    /// Replaces the mapping by `next` of it; not if another thread is doing so, or if there is none.
+    /// Replaces the mapping by `next` of it, unless that is `None` or another thread is replacing it.
     fn replace(&self, mut next: impl FnMut(WallEdges) -> Option<WallEdges>) {
         let mut next = |words: &[u64; WORDS]| {
             next(WallEdges::from_words(*words)).map(WallEdges::to_words).ok_or(())
         };
-        // Whoever finds another at work does without the publication.
+        // A thread that finds another one at work publishes nothing.
         match self {
             Self::Own(words) => drop(words.edges.replace(&mut next)),
             #[cfg(feature = "shared-memory")]
@@ -151,7 +151,7 @@ impl WallClock {
 
     /// Where `now` lies; if it has passed an edge, by the clock's present wall time.
     #[inline(always)]
-    pub(crate) fn place(&self, now: Tick, clock: &impl Clock) -> Placed {
+    pub(crate) fn place(&self, now: Tick, clock: &impl Clock) -> WallPosition {
         let edges = WallEdges::from_words(self.0.words.edges.read());
         if now.as_nanos() < edges.until() {
             return edges.place(now.as_nanos(), self.0.period);
@@ -164,7 +164,7 @@ impl Followed {
     /// Reads the wall clock, publishes the next mapping if it is time, and places `now`.
     #[cold]
     #[inline(never)]
-    fn follow(&self, seen: WallEdges, now: u64, clock: &impl Clock) -> Placed {
+    fn follow(&self, seen: WallEdges, now: u64, clock: &impl Clock) -> WallPosition {
         let (here, ahead) = self.read(clock);
         let next = |edges: WallEdges, now| {
             edges.next(now, ahead, self.period, !planted(Fault::WindowNotHeld))
@@ -211,7 +211,7 @@ impl Followed {
     }
 }
 
-/// Windows are the same if they have the same period; what the wall clock says is no part of them.
+/// Two are equal if their windows have the same period and first offset. The wall clock's readings do not count.
 impl PartialEq for WallClock {
     fn eq(&self, other: &Self) -> bool {
         self.0.period == other.0.period && self.0.first_offset_secs == other.0.first_offset_secs

@@ -94,12 +94,12 @@ fn after_a_process_died_in_a_replacement_the_next_one_goes_on() {
     assert_eq!(until(&one), left + MINUTE, "the next mapping is published");
 }
 
-fn wall_time(placed: Placed, now: u64) -> u64 {
+fn wall_time(placed: WallPosition, now: u64) -> u64 {
     now.checked_add_signed(placed.ahead_nanos).expect("wall time begins before")
 }
 
 /// The number of the window of an instant, counted from the Unix epoch.
-fn window(wall: &WallClock, placed: Placed, now: u64) -> u64 {
+fn window(wall: &WallClock, placed: WallPosition, now: u64) -> u64 {
     let period = wall.0.period;
     (wall_time(placed, now) + BEGIN / period * period - wall.shift_nanos()) / period
 }
@@ -395,7 +395,7 @@ proptest! {
         for (now, asked) in instants {
             clock.set(Tick::from_nanos(now));
             let placed = wall.place(Tick::from_nanos(asked), &clock);
-            prop_assert_eq!(placed, Placed { ahead_nanos: ahead, held: 0, held_for: 0 });
+            prop_assert_eq!(placed, WallPosition { ahead_nanos: ahead, held: 0, held_for: 0 });
         }
     }
 
