@@ -32,26 +32,27 @@ impl Field {
         self.max
     }
 
+    /// The value of this field in `word`.
     #[inline]
     pub(crate) const fn of(self, word: u64) -> u64 {
         (word >> self.shift) & self.max()
     }
 
-    /// The same of a field that begins at bit 0.
+    /// As [`of`](Self::of), for a field that begins at bit 0.
     #[inline]
     pub(crate) const fn lowest_of(self, word: u64) -> u64 {
         debug_assert!(self.shift == 0);
         word & self.max()
     }
 
-    /// The same of the highest field of a word whose bits above it are zeros.
+    /// As [`of`](Self::of), for the highest field of a word whose bits above it are zeros.
     #[inline]
     pub(crate) const fn highest_of(self, word: u64) -> u64 {
         debug_assert!(word >> self.shift <= self.max());
         word >> self.shift
     }
 
-    /// `word`, in which this field is 0, with this field holding `value`, which fits it.
+    /// `word` with this field holding `value`. The field is 0 before, and `value` fits it.
     #[inline]
     pub(crate) const fn fill(self, word: u64, value: u64) -> u64 {
         debug_assert!(value <= self.max() && self.of(word) == 0);

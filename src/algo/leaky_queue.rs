@@ -228,8 +228,8 @@ impl StateMachine for LeakyQueueParams {
     fn permit(&self, word: u64, now: Tick, n: u64) -> Permit {
         let floor = self.bucket.grid().floor(now);
         let debt = self.bucket.debt(word, floor);
-        let reading = self.bucket.reading(now, floor, debt + self.bucket.cost(n));
-        Permit::delayed(reading, self.delay(debt, n))
+        let measured = self.bucket.measured(now, floor, debt + self.bucket.cost(n));
+        Permit::delayed(measured, self.delay(debt, n))
     }
 
     #[inline(always)]

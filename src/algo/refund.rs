@@ -23,8 +23,8 @@ use crate::time::Tick;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Refund: StateMachine {
-    /// The state after a refund of `n` cells of a charge, as far as time has not restored them by
-    /// `now`: of `cells` charged, time restores one after the other from then on.
+    /// The state after a refund of `n` cells of a charge, or of as many as time has not restored by
+    /// `now`. From the charge on, time restores its cells one after the other.
     ///
     /// The state must belong to the same key since the charge. A bucket, or a window of the wall
     /// clock, is never better than if those `n` cells had not been charged, whatever was charged or
@@ -94,7 +94,7 @@ pub trait PerKey: Refund {
     #[doc(hidden)]
     fn to_plan_params(&self) -> PlanParams;
 
-    /// The reverse. `None`: they are of another algorithm.
+    /// These parameters, if they are of this algorithm.
     #[doc(hidden)]
     fn of_plan_params(params: &PlanParams) -> Option<&Self>;
 }

@@ -18,8 +18,8 @@ pub trait Ring: Copy {
     /// Its words.
     type Cells: Copy;
 
-    /// The ring as values that a call passes in registers. A `Ring` of more than two words is passed in memory,
-    /// which it would be put in before every decision that may make the call.
+    /// The ring as values that a call passes in registers. A `Ring` of more than two words would be passed in
+    /// memory, and stored there before every decision that may make the call.
     fn parts(self) -> (Self::Cells, u64);
 
     /// The ring of which these are the parts.

@@ -106,7 +106,7 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         None
     }
 
-    /// Changes by how many seconds the windows are ahead of UTC; whether that can be changed.
+    /// Changes by how many seconds the windows are ahead of UTC. Returns whether that can be changed.
     fn set_utc_offset_secs(&self, offset_secs: i32) -> bool {
         let _ = offset_secs;
         false
@@ -117,14 +117,14 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         0
     }
 
-    /// For how long from `now` cells may be spent that were charged then, and left the state `word`.
+    /// How long cells that are charged at `now` may be spent. `word` is the state that the charge left.
     fn lease_life(&self, word: u64, now: Tick) -> Duration {
         let _ = (word, now);
         Duration::ZERO
     }
 
-    /// The permit of a request that spends cells charged ahead, of which `left` are left. `word` is the
-    /// state which that charge left, so later charges do not count. The cells may be spent at `now`.
+    /// The permit of a request that spends cells charged ahead, of which `left` remain. `word` is the state
+    /// which that charge left, so later charges do not count. The cells may be spent at `now`.
     #[inline(always)]
     fn permit_ahead(&self, word: u64, now: Tick, left: u64) -> Permit {
         let _ = left;
@@ -151,8 +151,8 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         self.starts_in_debt()
     }
 
-    /// Reads what a decision about `n` cells is made from. It never panics, and ignores the bits of
-    /// the word above the payload.
+    /// Reads the data of a decision about `n` cells. It never panics, and ignores the bits of the word
+    /// above the payload.
     fn read<R: Ring>(&self, word: u64, ring: R, now: Tick, n: u64) -> Self::View;
 
     /// As [`read`](Self::read), for a caller that needs the decision only, without remaining cells
@@ -162,8 +162,8 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         self.read(word, ring, now, n)
     }
 
-    /// Reads the view of a decision about `n` cells as most can be read: from the word and little of its ring.
-    /// It takes the `ring` only if it reads it. `None`: the caller must [read](Self::read) all that counts.
+    /// Reads the view of a decision about `n` cells from the word and little of its ring, which is enough for
+    /// most. It takes the `ring` only if it reads it. `None`: the caller must [read](Self::read) all that counts.
     /// With `brief`, the caller needs the decision only, as for [`read_brief`](Self::read_brief).
     ///
     /// The step, and what is published, are the same as by `read`. Without the ring nothing is published.
@@ -183,8 +183,9 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
     /// Decides about `n` cells. Never panics.
     fn step(&self, view: Self::View, now: Tick, n: u64) -> Step;
 
-    /// As [`step`](Self::step), by branches on the state where that leaves less to wait for: for a caller that asks
-    /// for one state again and again, so that they are predicted. Among the states of many keys they would not be.
+    /// As [`step`](Self::step), with branches on the state in place of data dependencies, where that is faster. It
+    /// is for a caller that asks for one state again and again, so that the branches are predicted. Among the states
+    /// of many keys they would not be.
     #[inline(always)]
     fn step_by_branch(&self, view: Self::View, now: Tick, n: u64) -> Step {
         self.step(view, now, n)
@@ -246,8 +247,8 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         }
     }
 
-    /// The denial of a key that finds no slot until `word`, the state with the least debt, has been
-    /// idle for `skew`.
+    /// The denial of a key without a slot. It can have one when `word`, the state with the least debt,
+    /// has been idle for `skew`.
     fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied;
 
     /// The time grid that the state is kept on.

@@ -26,7 +26,7 @@ pub(crate) struct OutOfLine<T>(pub(crate) T);
 
 /// The measurements of an algorithm, in units of its own time grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reading {
+pub(crate) struct Measurements {
     /// Cells a fully restored key may spend at once.
     pub(crate) limit: u64,
     /// Room left, in shares of a cell.
@@ -51,11 +51,11 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// Marks, in `nanos`, a scale of a clock that is behind. A grid has fewer nanoseconds.
+    /// Marks, in `nanos`, a scale of a clock that is behind. No grid has so many nanoseconds.
     const BEHIND: u64 = 1 << 63;
 
-    /// The same for a caller whose clock is `gap` nanoseconds behind the instant, which begins a unit.
-    /// The gap takes the place of the phase.
+    /// This scale for a caller whose clock is `gap` nanoseconds behind the instant, which begins a unit.
+    /// The gap takes the place of the phase, which is 0.
     #[inline(always)]
     fn seen_before(self, gap: u64) -> Self {
         debug_assert!(gap == 0 || self.phase == 0, "the instant begins a unit");
@@ -87,7 +87,7 @@ impl Scale {
     }
 }
 
-impl Reading {
+impl Measurements {
     fn remaining(&self) -> u64 {
         self.room / self.cell
     }
@@ -117,42 +117,42 @@ const _: () = assert!(crate::quota::CELLS_MAX < DELAYED);
 pub struct Permit {
     /// If the limit contains [`DELAYED`], `room` counts whole cells and `cell` is the delay in
     /// units. A separate word for the delay would make every [`Decision`] longer than a cache line.
-    reading: Reading,
+    measured: Measurements,
 }
 
 impl Permit {
     #[inline]
-    pub(crate) fn new(reading: Reading) -> Self {
-        debug_assert!(reading.limit < DELAYED, "the bit is free");
-        Self { reading }
+    pub(crate) fn new(measured: Measurements) -> Self {
+        debug_assert!(measured.limit < DELAYED, "the bit is free");
+        Self { measured }
     }
 
     /// A permit to go ahead in `delay` units from now.
     #[inline]
-    pub(crate) fn delayed(reading: Reading, delay: u64) -> Self {
-        let prompt = Self::new(reading);
+    pub(crate) fn delayed(measured: Measurements, delay: u64) -> Self {
+        let prompt = Self::new(measured);
         let Some(delay) = NonZeroU64::new(delay) else { return prompt };
-        let (limit, room) = (reading.limit | DELAYED, reading.remaining());
-        Self { reading: Reading { limit, room, cell: delay, ..reading } }
+        let (limit, room) = (measured.limit | DELAYED, measured.remaining());
+        Self { measured: Measurements { limit, room, cell: delay, ..measured } }
     }
 
     #[inline]
     fn is_delayed(&self) -> bool {
-        self.reading.limit & DELAYED != 0
+        self.measured.limit & DELAYED != 0
     }
 
     /// The same permit for a caller whose clock is `gap` nanoseconds behind the instant it was made for,
     /// which begins a unit.
     #[inline(always)]
     pub(crate) fn seen_before(self, gap: u64) -> Self {
-        let scale = self.reading.scale.seen_before(gap);
-        Self { reading: Reading { scale, ..self.reading } }
+        let scale = self.measured.scale.seen_before(gap);
+        Self { measured: Measurements { scale, ..self.measured } }
     }
 
     /// A permit for what the algorithm denied, with nothing charged.
     #[cfg(feature = "std")]
     pub(crate) fn despite(denied: Denied) -> Self {
-        Self::new(denied.reading)
+        Self::new(denied.measured)
     }
 
     /// The cells that a fully restored key may spend at once: the burst, or a window's limit.
@@ -164,7 +164,7 @@ impl Permit {
     /// ```
     #[must_use]
     pub fn limit(&self) -> u64 {
-        self.reading.limit & !DELAYED
+        self.measured.limit & !DELAYED
     }
 
     /// How long to wait before going ahead, rounded up to a nanosecond.
@@ -184,7 +184,7 @@ impl Permit {
     #[must_use]
     pub fn delay(&self) -> Duration {
         match self.is_delayed() {
-            true => self.reading.scale.span(self.reading.cell.get()),
+            true => self.measured.scale.span(self.measured.cell.get()),
             false => Duration::ZERO,
         }
     }
@@ -199,8 +199,8 @@ impl Permit {
     #[must_use]
     pub fn remaining(&self) -> u64 {
         match self.is_delayed() {
-            true => self.reading.room,
-            false => self.reading.remaining(),
+            true => self.measured.room,
+            false => self.measured.remaining(),
         }
     }
 
@@ -214,7 +214,7 @@ impl Permit {
     /// ```
     #[must_use]
     pub fn reset_after(&self) -> Duration {
-        self.reading.scale.span(self.reading.until_idle)
+        self.measured.scale.span(self.measured.until_idle)
     }
 }
 
@@ -236,7 +236,7 @@ impl Permit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a denial says when to come back"]
 pub struct Denied {
-    reading: Reading,
+    measured: Measurements,
     /// Units until the same request would be admitted, or [`NEVER`].
     until_admitted: u64,
 }
@@ -246,22 +246,23 @@ pub(crate) const NEVER: u64 = u64::MAX;
 
 impl Denied {
     #[inline]
-    pub(crate) fn new(reading: Reading, until_admitted: u64) -> Self {
-        Self { reading, until_admitted }
+    pub(crate) fn new(measured: Measurements, until_admitted: u64) -> Self {
+        Self { measured, until_admitted }
     }
 
-    /// The denial of a key that finds no slot until `until_slot`. Before that it is not as if it had never been used.
-    pub(crate) fn without_slot(reading: Reading, until_slot: u64) -> Self {
-        let until_idle = reading.until_idle.max(until_slot);
-        Self::new(Reading { until_idle, ..reading }, until_slot)
+    /// The denial of a key that can have a slot in `until_slot` units at the earliest. It does not count as
+    /// idle before.
+    pub(crate) fn without_slot(measured: Measurements, until_slot: u64) -> Self {
+        let until_idle = measured.until_idle.max(until_slot);
+        Self::new(Measurements { until_idle, ..measured }, until_slot)
     }
 
     /// The same denial for a caller whose clock is `gap` nanoseconds behind the instant it was made
     /// for, which begins a unit.
     #[inline(always)]
     pub(crate) fn seen_before(self, gap: u64) -> Self {
-        let scale = self.reading.scale.seen_before(gap);
-        Self { reading: Reading { scale, ..self.reading }, ..self }
+        let scale = self.measured.scale.seen_before(gap);
+        Self { measured: Measurements { scale, ..self.measured }, ..self }
     }
 
     /// The cells that a fully restored key may spend at once: the burst, or a window's limit.
@@ -273,7 +274,7 @@ impl Denied {
     /// ```
     #[must_use]
     pub fn limit(&self) -> u64 {
-        self.reading.limit
+        self.measured.limit
     }
 
     /// The whole cells that could be spent now: fewer than were asked for.
@@ -286,7 +287,7 @@ impl Denied {
     /// ```
     #[must_use]
     pub fn remaining(&self) -> u64 {
-        self.reading.remaining()
+        self.measured.remaining()
     }
 
     /// How long until the key is as if it had never been used, rounded up to a nanosecond.
@@ -301,13 +302,13 @@ impl Denied {
     /// ```
     #[must_use]
     pub fn reset_after(&self) -> Duration {
-        self.reading.scale.span(self.reading.until_idle)
+        self.measured.scale.span(self.measured.until_idle)
     }
 
     /// Units until the key's state is as if it had never been used.
     #[cfg(feature = "std")]
     pub(crate) fn until_idle(&self) -> u64 {
-        self.reading.until_idle
+        self.measured.until_idle
     }
 
     /// Whether the request can never be admitted.
@@ -328,7 +329,7 @@ impl Denied {
     pub fn retry_after(&self) -> Option<Duration> {
         match self.until_admitted {
             NEVER => None,
-            units => Some(self.reading.scale.span(units)),
+            units => Some(self.measured.scale.span(units)),
         }
     }
 }
@@ -348,20 +349,20 @@ impl core::error::Error for Denied {}
 mod tests {
     use super::*;
 
-    fn reading() -> Reading {
+    fn measured() -> Measurements {
         let one = NonZeroU64::MIN;
         let scale = Scale { units: one, nanos: 2_500, phase: 7 };
         let cell = NonZeroU64::new(100).expect("not zero");
-        Reading { limit: crate::quota::CELLS_MAX, room: 599, cell, until_idle: 401, scale }
+        Measurements { limit: crate::quota::CELLS_MAX, room: 599, cell, until_idle: 401, scale }
     }
 
     #[test]
     fn a_delay_leaves_the_other_answers_alone() {
-        let prompt = Permit::new(reading());
+        let prompt = Permit::new(measured());
         assert_eq!(prompt.delay(), Duration::ZERO);
-        assert_eq!(Permit::delayed(reading(), 0), prompt);
+        assert_eq!(Permit::delayed(measured(), 0), prompt);
         for units in [1, 2, 1 << 52] {
-            let delayed = Permit::delayed(reading(), units);
+            let delayed = Permit::delayed(measured(), units);
             assert_eq!(delayed.delay(), Duration::from_nanos(units * 2_500 - 7));
             assert_eq!(delayed.limit(), prompt.limit());
             assert_eq!(delayed.remaining(), 5);
@@ -371,13 +372,14 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_behind_waits_for_the_gap_as_well() {
-        let at_instant = Reading { scale: Scale { phase: 0, ..reading().scale }, ..reading() };
+        let at_instant =
+            Measurements { scale: Scale { phase: 0, ..measured().scale }, ..measured() };
         for (gap, until, told) in [(0, 3, 7_500), (9, 3, 7_509), (9, 0, 0), (u64::MAX, 3, u64::MAX)]
         {
-            let reading = Reading { until_idle: until, ..at_instant };
+            let measured = Measurements { until_idle: until, ..at_instant };
             let told = Duration::from_nanos(told);
-            assert_eq!(Permit::new(reading).seen_before(gap).reset_after(), told);
-            let denied = Denied::new(reading, until).seen_before(gap);
+            assert_eq!(Permit::new(measured).seen_before(gap).reset_after(), told);
+            let denied = Denied::new(measured, until).seen_before(gap);
             assert_eq!((denied.retry_after(), denied.remaining()), (Some(told), 5));
         }
         let never = Denied::new(at_instant, NEVER).seen_before(9);

@@ -3,7 +3,7 @@
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use crate::decision::{Denied, NEVER, Permit, Reading, Scale};
+use crate::decision::{Denied, Measurements, NEVER, Permit, Scale};
 use crate::quota::CELLS_MAX;
 
 /// The answer of a limiter outside this crate, to be converted to a [`Permit`] or a [`Denied`].
@@ -30,7 +30,7 @@ use crate::quota::CELLS_MAX;
 /// assert_eq!(answer(10, end).unwrap_err().retry_after(), Some(end));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "whoever decides elsewhere builds it")]
+#[allow(clippy::exhaustive_structs, reason = "limiters outside this crate build it")]
 pub struct DecisionParts {
     /// The cells that a fully restored key may spend at once.
     pub limit: u64,
@@ -50,7 +50,7 @@ impl DecisionParts {
     /// assert_eq!(parts.permit().reset_after(), Duration::from_millis(200));
     /// ```
     pub fn permit(self) -> Permit {
-        Permit::new(self.reading())
+        Permit::new(self.measured())
     }
 
     /// The request is denied, and would be admitted after this time; `None` if it never would be.
@@ -63,11 +63,11 @@ impl DecisionParts {
     /// assert_eq!(parts.denied(None).remaining(), 2);
     /// ```
     pub fn denied(self, retry_after: Option<Duration>) -> Denied {
-        Denied::new(self.reading(), retry_after.map_or(NEVER, nanos))
+        Denied::new(self.measured(), retry_after.map_or(NEVER, nanos))
     }
 
-    fn reading(self) -> Reading {
-        Reading {
+    fn measured(self) -> Measurements {
+        Measurements {
             limit: self.limit.min(CELLS_MAX),
             room: self.remaining.min(CELLS_MAX),
             cell: NonZeroU64::MIN,

@@ -1,11 +1,11 @@
-//! The latency of late beside that of long.
+//! The recent latency compared with the long-term latency.
 
 use super::{Backoff, ONE, State, Window, backoff_setters, over, percent, times};
 
 /// Windows whose plain mean is the long-term latency, before it becomes a moving average.
 const WARM_UP_WINDOWS: u64 = 10;
 
-/// What is left of the long-term latency after a window, while it is more than twice that of the window.
+/// While the long-term latency is more than twice that of the window, each window reduces it to this percentage.
 const DECAY_PERCENT: u32 = 95;
 
 /// Compares the latency of a window with the average of many windows: no measurement is needed, and an
@@ -17,8 +17,8 @@ const DECAY_PERCENT: u32 = 95;
 /// time. After a window in which more than [`failures_percent`](Self::failures_percent) of the requests
 /// failed, the limit is [`backoff_percent`](Self::backoff_percent) of what it was.
 ///
-/// **Not guaranteed.** An upstream that is overloaded for as long as the average takes is taken for one
-/// that is slow. [`MinLatency`](super::MinLatency) measures instead.
+/// **Not guaranteed.** An upstream that is overloaded for longer than the average reaches back is taken for
+/// one that is slow. [`MinLatency`](super::MinLatency) measures instead.
 ///
 /// It follows `Gradient2Limit` of Netflix's `concurrency-limits`, which ignores failures, and shrinks only
 /// while half of the limit is in use.
@@ -63,7 +63,7 @@ impl Gradient {
         self
     }
 
-    /// How much of the way to the next limit is gone after a window, 1 to 100 percent; 20 unless called.
+    /// How far the limit moves towards the next one after a window, 1 to 100 percent; 20 unless called.
     pub const fn smoothing_percent(mut self, percent: u32) -> Self {
         self.smoothing_percent = percent;
         self

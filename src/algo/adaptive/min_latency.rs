@@ -1,4 +1,4 @@
-//! The latency beside that of an unloaded upstream, which is measured now and then.
+//! The latency compared with that of an unloaded upstream, which is measured now and then.
 
 use core::time::Duration;
 
@@ -21,9 +21,9 @@ const MIN_LIMIT_WINDOWS: u64 = 5;
 /// interval is lengthened by up to 15 %, so that processes do not all measure at once.
 ///
 /// The gradient is `(baseline + buffer) / latency of the window`, from 0.5 to 2. The next limit is
-/// `limit x gradient` and its square root. So the limit settles where the latency is the baseline, the
-/// buffer, and what a queue as long as the square root costs. It grows only if at least half of it was in
-/// flight at some time. After a window in which more than
+/// `limit x gradient` plus the square root of that. So the limit settles where the latency is the baseline,
+/// plus the buffer, plus what a queue as long as the square root costs. It grows only if at least half of it
+/// was in flight at some time. After a window in which more than
 /// [`failures_percent`](Self::failures_percent) of the requests failed, the limit is
 /// [`backoff_percent`](Self::backoff_percent) of what it was.
 ///

@@ -100,7 +100,7 @@ impl LimitRange {
 /// Words of a [`State`].
 pub const STATE_WORDS: usize = 6;
 
-/// What a controller remembers from window to window.
+/// The state that a controller keeps from window to window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "internal")]
 pub struct State {
@@ -152,9 +152,9 @@ impl State {
 pub enum Controller {
     /// By failures.
     Aimd(Aimd),
-    /// By the latency of late beside that of long.
+    /// By the recent latency, compared with the long-term latency.
     Gradient(Gradient),
-    /// By the latency beside that of an unloaded upstream.
+    /// By the latency, compared with that of an unloaded upstream.
     MinLatency(MinLatency),
 }
 
@@ -237,7 +237,7 @@ impl State {
 struct Backoff {
     /// The share of failures that is taken for none.
     failures_percent: u32,
-    /// What is left of the limit.
+    /// The limit after a failure, in percent of the limit before.
     percent: u32,
 }
 
@@ -272,8 +272,8 @@ macro_rules! backoff_setters {
             self
         }
 
-        /// What is left of the limit after a window in which more requests fail, 1 to 99 percent; 90
-        /// unless called.
+        /// The part of the limit that is kept after a window in which more requests fail, 1 to 99
+        /// percent; 90 unless called.
         pub const fn backoff_percent(mut self, percent: u32) -> Self {
             self.backoff.percent = percent;
             self

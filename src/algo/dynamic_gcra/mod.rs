@@ -66,7 +66,7 @@ const REACH_MAX: u64 = 1 << (PAYLOAD_BITS - 3);
 /// How far the clock may be set from where it was when states were last renewed.
 #[cfg(feature = "std")]
 const WORN_MAX: u64 = 1 << (PAYLOAD_BITS - 3);
-/// Where the clock was then is stored without this many low bits, above the base in its word.
+/// The clock at the last renewal is stored without this many low bits, above the base in the base's word.
 #[cfg(feature = "std")]
 const RENEWED_COARSE_BITS: u32 = 2 * PAYLOAD_BITS - u64::BITS;
 #[cfg(feature = "std")]
@@ -273,7 +273,7 @@ impl GcraEpoch {
         }
     }
 
-    /// What these parameters can be worked out from again, with their quota.
+    /// The words from which [`described`](Self::described) works out these parameters again, with their quota.
     #[cfg(feature = "shared-memory")]
     pub(crate) fn describe(&self, quota: &Quota) -> [u64; QUOTA_WORDS] {
         [

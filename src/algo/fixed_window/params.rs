@@ -9,7 +9,7 @@ use crate::algo::grid::Grid;
 use crate::algo::oracle::Window;
 use crate::algo::sealed::Sealed;
 use crate::algo::{Liveness, PAYLOAD_BITS, RefundVisitor, Ring, StateMachine, Step};
-use crate::decision::{Denied, NEVER, Permit, Reading};
+use crate::decision::{Denied, Measurements, NEVER, Permit};
 use crate::time::Tick;
 #[cfg(feature = "std")]
 use crate::time::{
@@ -35,7 +35,7 @@ pub struct FixedWindowParams {
     pub(super) limit: NonZeroU64,
     /// Units in a window.
     pub(super) length: u64,
-    /// In which aligned windows begin on the grid's units.
+    /// The offset to wall time, in which aligned windows begin on the grid's units.
     pub(super) wall_time: WallTime,
     pub(super) count: Field,
     pub(super) end: Field,
@@ -43,7 +43,7 @@ pub struct FixedWindowParams {
     /// Whole windows for which the present one is held, and has been, because the wall clock was set back.
     pub(super) held: u64,
     pub(super) held_for: u64,
-    /// `None`: anchored, or as it is at one instant.
+    /// `None`: windows are anchored, or these are the parameters of one instant.
     #[cfg(feature = "std")]
     pub(super) wall: Option<WallClock>,
 }
@@ -87,8 +87,8 @@ impl FixedWindowParams {
     }
 
     #[inline(always)]
-    fn reading(&self, view: &View, counted: u64, ahead: u64) -> Reading {
-        Reading {
+    fn measured(&self, view: &View, counted: u64, ahead: u64) -> Measurements {
+        Measurements {
             limit: self.limit.get(),
             room: self.limit.get().saturating_sub(counted),
             cell: NonZeroU64::MIN,
@@ -128,7 +128,7 @@ impl StateMachine for FixedWindowParams {
     #[inline(always)]
     fn still_at(&self, now: impl FnOnce() -> Tick, clock: &impl Clock) -> Option<Self> {
         let WallPosition { ahead_nanos, held, held_for } = self.wall.as_ref()?.place(now(), clock);
-        // So it can be added to any span of the grid.
+        // Within this bound, adding it to a span of the grid cannot overflow.
         let held = held.min(u64::MAX >> 2);
         let wall_time = WallTime::ahead_by(ahead_nanos);
         Some(Self { wall_time, held, held_for, wall: None, ..*self })
@@ -154,7 +154,7 @@ impl StateMachine for FixedWindowParams {
     fn permit_ahead(&self, word: u64, now: Tick, left: u64) -> Permit {
         let view = self.view(word, now);
         let counted = view.counted.saturating_sub(left);
-        Permit::new(self.reading(&view, counted, view.ahead))
+        Permit::new(self.measured(&view, counted, view.ahead))
     }
 
     #[inline(always)]
@@ -195,14 +195,14 @@ impl StateMachine for FixedWindowParams {
     fn permit(&self, word: u64, now: Tick, n: u64) -> Permit {
         let view = self.view(word, now);
         let counted = view.counted.saturating_add(n);
-        Permit::new(self.reading(&view, counted, self.ahead_after(&view)))
+        Permit::new(self.measured(&view, counted, self.ahead_after(&view)))
     }
 
     #[inline(always)]
     fn denied(&self, word: u64, now: Tick, n: u64) -> Denied {
         let view = self.view(word, now);
         let wait = if n > self.limit.get() { NEVER } else { view.ahead + self.held };
-        Denied::new(self.reading(&view, view.counted, view.ahead), wait)
+        Denied::new(self.measured(&view, view.counted, view.ahead), wait)
     }
 
     #[inline]
@@ -224,7 +224,7 @@ impl StateMachine for FixedWindowParams {
         let view = self.view(word, now);
         let wait = self.grid.until_behind_by(self.end.of(word), view.floor, skew);
         let wait = wait.saturating_add(self.held);
-        Denied::without_slot(self.reading(&view, self.limit.get(), view.ahead), wait)
+        Denied::without_slot(self.measured(&view, self.limit.get(), view.ahead), wait)
     }
 
     fn grid(&self) -> &Grid {

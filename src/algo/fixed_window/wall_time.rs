@@ -2,14 +2,17 @@
 
 use crate::time::Tick;
 
-/// Wall time is ahead of the clock, or behind it. It ends where instants end: neither wraps.
+/// The offset of wall time, which is ahead of the clock or behind it. Wall time saturates at both ends of the
+/// range of instants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WallTime {
-    /// The first instant that has a wall time, and which.
+    /// The first instant whose wall time is in range.
     first: u64,
+    /// The wall time of that instant.
     at_first: u64,
-    /// So long after it, the last one has; and the wall time of all others.
+    /// Nanoseconds from the first to the last such instant.
     span: u64,
+    /// The wall time of all other instants, which lie beyond one end.
     elsewhere: u64,
 }
 

@@ -54,7 +54,7 @@ use super::{
     Algorithm, COMPACT_BITS, Liveness, PAYLOAD_BITS, RefundVisitor, Ring, StateMachine, Step,
     sealed::Sealed,
 };
-use crate::decision::{Denied, NEVER, Permit, Reading};
+use crate::decision::{Denied, Measurements, NEVER, Permit};
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
 use crate::word::Field;
@@ -291,7 +291,7 @@ pub struct GcraParams {
     cell: NonZeroU64,
     /// Units that the bucket holds.
     capacity: u64,
-    /// The largest debt with which one cell is left, in units.
+    /// The largest debt to which one cell can be added, in units.
     room_for_one: u64,
     burst: NonZeroU64,
     /// The debt of a fresh key: the capacity if it starts empty, whatever is charged until then.
@@ -361,8 +361,8 @@ impl GcraParams {
         Self { capacity, room_for_one, burst, ..self }
     }
 
-    /// The step for `n` cells. `later` returns the TAT that they leave, for the one there is, the largest debt with
-    /// which they are left, and their cost in units; or `None`, if the debt is larger.
+    /// The step for `n` cells. `later` takes the TAT, the largest debt to which the cells can be added, and their
+    /// cost in units. It returns the next TAT, or `None` if the debt is larger.
     #[inline(always)]
     fn step_from(
         &self,
@@ -393,8 +393,8 @@ impl GcraParams {
 
     /// The measurements at `now`, whose floor is `floor`, with `debt` units to drain.
     #[inline(always)]
-    pub(super) fn reading(&self, now: Tick, floor: u64, debt: u64) -> Reading {
-        Reading {
+    pub(super) fn measured(&self, now: Tick, floor: u64, debt: u64) -> Measurements {
+        Measurements {
             limit: self.burst.get(),
             room: self.capacity.saturating_sub(debt),
             cell: self.cell,
@@ -425,7 +425,7 @@ impl StateMachine for GcraParams {
     fn permit_ahead(&self, word: u64, now: Tick, left: u64) -> Permit {
         let floor = self.grid.floor(now);
         let debt = self.debt(word, floor).saturating_sub(self.cost(left));
-        Permit::new(self.reading(now, floor, debt))
+        Permit::new(self.measured(now, floor, debt))
     }
 
     #[inline(always)]
@@ -456,7 +456,8 @@ impl StateMachine for GcraParams {
         })
     }
 
-    /// The next state of a bucket in debt does not wait for what places `now` on the grid.
+    /// For a bucket in debt, the next TAT does not depend on `now`. With a branch, it need not wait for the
+    /// multiplications that place `now` on the grid.
     #[inline(always)]
     fn step_by_branch(&self, word: u64, now: Tick, n: u64) -> Step {
         self.step_from(word, n, |tat, room, cost| {
@@ -473,7 +474,7 @@ impl StateMachine for GcraParams {
     fn permit(&self, word: u64, now: Tick, n: u64) -> Permit {
         let floor = self.grid.floor(now);
         let debt = self.debt(word, floor) + self.cost(n);
-        Permit::new(self.reading(now, floor, debt))
+        Permit::new(self.measured(now, floor, debt))
     }
 
     #[inline(always)]
@@ -484,7 +485,7 @@ impl StateMachine for GcraParams {
             true => NEVER,
             false => (debt + n * self.cell.get()).saturating_sub(self.capacity),
         };
-        Denied::new(self.reading(now, floor, debt), wait)
+        Denied::new(self.measured(now, floor, debt), wait)
     }
 
     #[inline]
@@ -503,7 +504,7 @@ impl StateMachine for GcraParams {
     fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
         let floor = self.grid.floor(now);
         let wait = self.grid.until_behind_by(TAT.of(word), floor, skew);
-        Denied::without_slot(self.reading(now, floor, self.capacity), wait)
+        Denied::without_slot(self.measured(now, floor, self.capacity), wait)
     }
 
     fn grid(&self) -> &Grid {

@@ -11,9 +11,9 @@ use crate::time::Tick;
 
 #[cfg(feature = "std")]
 impl GcraParams {
-    /// How long from `now` until these requests, one after the other, will have had their turn:
-    /// [`turn`](Refund::turn) if they were charged. Each has the bucket of its plan and its cells; all
-    /// plans count time in the same units.
+    /// How long from `now` until all of these requests will have had their turn, if they are charged
+    /// one after the other: see [`turn`](Refund::turn). Each has the bucket of its plan and its cells;
+    /// all plans count time in the same units.
     pub(crate) fn turn_behind<'p>(
         &self,
         word: u64,
@@ -48,8 +48,8 @@ impl GcraParams {
         }
     }
 
-    /// The state if `cells` of the cells charged before had been charged at `now`, last of all; and
-    /// the time by which it is worse for that.
+    /// The state as if `cells` of the cells that were charged before had been charged at `now`, after
+    /// all others. The second value is the debt that this adds, as a time.
     pub(crate) fn deferred(&self, word: u64, cells: u64, now: Tick) -> (u64, Duration) {
         let floor = self.grid.floor(now);
         let (debt, cost) = (self.debt(word, floor), self.cost(cells));

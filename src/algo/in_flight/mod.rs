@@ -30,11 +30,12 @@
 //!
 //! # Idle
 //!
-//! A word without cells in flight means the same as no word: another key may take the slot at once. A slot
-//! may so change hands within one unit of time, which an algorithm of time excludes. The stamp makes the
-//! word differ unless 1,024 changes fall into one microsecond, or an exact multiple of 36 minutes lies
-//! between them. With a longest hold, the period does so across periods; within one, a word recurs after a
-//! multiple of 1,024 changes of the slot between a thread's load and its swap.
+//! A word without cells in flight means the same as no word: another key may take the slot at once. So a
+//! slot may change hands within one unit of time, which cannot happen with the other algorithms. The stamp
+//! makes the words of two lives differ, unless 1,024 changes fall into one microsecond or an exact multiple
+//! of 36 minutes lies between them. With a longest hold, the period makes words of different periods differ.
+//! Within a period, a word recurs after a multiple of 1,024 changes of the slot between a thread's load and
+//! its swap.
 //!
 //! Source: nginx `ngx_http_limit_conn_module`, which counts the same under a lock; a counting semaphore
 //! (Dijkstra, 1965) without a queue.
@@ -49,7 +50,7 @@ use super::grid::Grid;
 use super::oracle::Entries;
 use super::sealed::Sealed;
 use super::{Liveness, PAYLOAD_BITS, Receipt, Refund, Ring, StateMachine, Step};
-use crate::decision::{Denied, NEVER, Permit, Reading, Scale};
+use crate::decision::{Denied, Measurements, NEVER, Permit, Scale};
 use crate::time::Tick;
 use crate::word::Field;
 
@@ -64,7 +65,7 @@ const PERIOD: Field = RECENT.above(PAYLOAD_BITS - 32);
 /// How a state counts: with or without a longest hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Holds {
-    /// Of stamps, or of periods.
+    /// The grid of the stamps, or of the periods.
     grid: Grid,
     expire: bool,
 }
@@ -183,17 +184,17 @@ impl InFlight<'_> {
 
     /// The permit that leaves so many cells in flight.
     pub(crate) fn permit_of(&self, in_flight: u64) -> Permit {
-        Permit::new(self.reading(in_flight))
+        Permit::new(self.measured(in_flight))
     }
 
-    /// The denial where so many cells are in flight. It holds them in place of the time until the key is
-    /// idle, which is not known.
+    /// The denial where so many cells are in flight. The time until the key is idle is not known, so that
+    /// field holds the cells in flight.
     pub(crate) fn denied_at(&self, in_flight: u64) -> Denied {
-        Denied::new(self.reading(in_flight), 1)
+        Denied::new(self.measured(in_flight), 1)
     }
 
-    fn reading(&self, in_flight: u64) -> Reading {
-        Reading {
+    fn measured(&self, in_flight: u64) -> Measurements {
+        Measurements {
             limit: self.limit,
             room: self.limit.saturating_sub(in_flight),
             cell: NonZeroU64::MIN,
@@ -235,7 +236,7 @@ impl StateMachine for InFlight<'_> {
 
     fn denied(&self, view: Counted, _: Tick, n: u64) -> Denied {
         match n > self.limit {
-            true => Denied::new(self.reading(view.all()), NEVER),
+            true => Denied::new(self.measured(view.all()), NEVER),
             false => self.denied_at(view.all()),
         }
     }

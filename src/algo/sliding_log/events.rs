@@ -128,7 +128,8 @@ impl SlidingLogParams {
         if content > TIME.max() { Entry::Latest } else { Entry::Older { time: content } }
     }
 
-    /// Whether a cell was written before the current life of the ring, 1,024 lives ago.
+    /// Whether a cell was written before the current life of the ring: in a life of the same generation, 1,024
+    /// lives ago.
     #[inline(always)]
     pub(super) fn before_birth<R: Ring>(&self, view: &View<R>, time: u64) -> bool {
         // The shift moves the sign to the top bit of the time.

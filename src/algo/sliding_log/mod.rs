@@ -64,7 +64,7 @@ use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::EventLog;
 use super::{Liveness, Ring, StateMachine, Step, sealed::Sealed};
-use crate::decision::{Denied, NEVER, Permit, Reading, Scale};
+use crate::decision::{Denied, Measurements, NEVER, Permit, Scale};
 use crate::time::Tick;
 use crate::word::Field;
 use events::{Entry, View};
@@ -397,12 +397,12 @@ impl StateMachine for SlidingLogParams {
 
     #[inline(always)]
     fn permit(&self, view: SlidingLogView, now: Tick, _: u64) -> Permit {
-        Permit::new(self.reading(&view, now))
+        Permit::new(self.measured(&view, now))
     }
 
     #[inline(always)]
     fn denied(&self, view: SlidingLogView, now: Tick, _: u64) -> Denied {
-        Denied::new(self.reading(&view, now), view.until_admitted)
+        Denied::new(self.measured(&view, now), view.until_admitted)
     }
 
     #[inline]
@@ -437,8 +437,8 @@ impl StateMachine for SlidingLogParams {
         let wait = self.grid.until_behind_by(self.grid.later(last, window), floor, skew);
         let scale = self.scale(now, floor);
         let limit = self.limit_min;
-        let reading = Reading { limit, room: 0, cell: NonZeroU64::MIN, until_idle: 0, scale };
-        Denied::without_slot(reading, wait)
+        let measured = Measurements { limit, room: 0, cell: NonZeroU64::MIN, until_idle: 0, scale };
+        Denied::without_slot(measured, wait)
     }
 
     fn grid(&self) -> &Grid {
@@ -486,8 +486,8 @@ impl SlidingLogParams {
     }
 
     #[inline(always)]
-    fn reading(&self, view: &SlidingLogView, now: Tick) -> Reading {
-        Reading {
+    fn measured(&self, view: &SlidingLogView, now: Tick) -> Measurements {
+        Measurements {
             limit: self.limit_min,
             room: view.remaining,
             cell: NonZeroU64::MIN,

@@ -1,4 +1,4 @@
-//! Decisions by one rate that does not count denials, for as many cells as its limit at most, and not 0.
+//! Decisions of a log with one rate that does not count denials, about at least one cell and at most the limit.
 
 use super::events::{Entry, View};
 use super::{SlidingLogParams, SlidingLogView, Step, has_unwritten};

@@ -1,4 +1,4 @@
-//! Decisions at once: within the word's own sub-window, by the word and the count of the oldest.
+//! Decisions within the word's own sub-window, from the word and the count of the oldest sub-window alone.
 
 use core::num::NonZeroU64;
 
@@ -11,10 +11,10 @@ use crate::time::Tick;
 #[derive(Clone, Copy)]
 pub(super) struct Current {
     word: u64,
-    /// Its sub-window, and what counts in it.
+    /// Its sub-window, and the cells that count in it.
     last: u64,
     total: u64,
-    /// The cells asked for, and what may count before them.
+    /// The cells asked for, and the most that may count before them.
     n: u64,
     before: u64,
     now: Tick,
@@ -22,7 +22,7 @@ pub(super) struct Current {
 }
 
 impl Current {
-    /// `None`: another sub-window is the current one, or no number of cells is asked for that can ever fit.
+    /// `None`: another sub-window is the current one, or `n` is 0 or above the limit.
     #[inline(always)]
     pub(super) fn of<const WEIGHED: bool>(
         params: &SubWindowParams<WEIGHED>,
@@ -39,7 +39,7 @@ impl Current {
 }
 
 impl<const WEIGHED: bool> SubWindowParams<WEIGHED> {
-    /// The decision where all sub-windows count whole. `None`: no decision has left the word.
+    /// The decision where all sub-windows count whole. `None` for a word that no decision can have left.
     #[inline(always)]
     pub(super) fn evaluate_whole<R: Ring>(
         &self,
@@ -69,7 +69,8 @@ impl<const WEIGHED: bool> SubWindowParams<WEIGHED> {
         Some(SubWindowView { waits: Waits { idle: self.older + 1, wait, scale }, ..view })
     }
 
-    /// The decision where the oldest weighs by its overlap. `None`: no decision has left the word and the ring.
+    /// The decision where the oldest weighs by its overlap. `None` for a word and a ring that no decision can have
+    /// left.
     #[inline(always)]
     pub(super) fn evaluate_weighed<R: Ring>(
         &self,
@@ -113,7 +114,8 @@ impl<const WEIGHED: bool> SubWindowParams<WEIGHED> {
         Some(SubWindowView { whole, oldest, overlap, waits, ..self.view_of(current, admits) })
     }
 
-    /// Until so little of the oldest count is left that it is less than `room`. `None`: not while it is the oldest.
+    /// The waits until less than `room` is left of the weighed oldest count. `None`: that takes longer than it stays
+    /// the oldest, or a product overflows.
     #[inline(always)]
     fn until_room(&self, room: u64, oldest: u64, scale: Scale) -> Option<Waits> {
         let Scale { units, nanos, phase } = scale;
@@ -159,7 +161,8 @@ impl<const WEIGHED: bool> SubWindowParams<WEIGHED> {
     /// the ring has none.
     #[inline(always)]
     fn oldest<R: Ring>(&self, ring: R, last: u64) -> u64 {
-        // The current sub-window is not before the first of all that counts, so the places do not wrap between.
+        // The current index is at least `older`, since `ahead_nanos` includes a period; and where indexes wrap
+        // around, the places do so with them.
         let index = self.before(last, self.older);
         let place = self.place(index);
         debug_assert_eq!(place, self.place_before(self.place(last), self.older));

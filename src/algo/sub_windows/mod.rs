@@ -50,7 +50,7 @@ use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::SubWindowCounts;
 use super::{Liveness, Ring, StateMachine, Step, sealed::Sealed};
-use crate::decision::{Denied, Permit, Reading};
+use crate::decision::{Denied, Measurements, Permit};
 use crate::time::Tick;
 use crate::word::Field;
 use at_once::Current;
@@ -121,8 +121,8 @@ impl<const WEIGHED: bool> SubWindowParams<WEIGHED> {
         remainder(index, self.cells, self.reciprocal)
     }
 
-    /// The room that is left after `n` more cells, and the parts of a cell in which it is measured: shares of
-    /// a sub-window, so that the division by them is left to who asks for whole cells.
+    /// The room that is left after `n` more cells, and the parts of a cell in which it is measured. They are
+    /// shares of a sub-window, so that only a caller that asks for whole cells divides.
     #[inline(always)]
     fn room(&self, view: &SubWindowView, n: u64) -> (u64, NonZeroU64) {
         let SubWindowView { whole, oldest, overlap, .. } = *view;
@@ -158,7 +158,7 @@ impl<const WEIGHED: bool> SubWindowParams<WEIGHED> {
         };
         // For a clock behind the word's sub-window, that sub-window has just begun.
         let overlap = if view.ahead > 0 { nanos } else { nanos - view.phase };
-        // It is part of what counts, except in a word that no decision has left.
+        // It is part of what counts, except in a word that no decision can have left.
         let oldest = oldest.min(counted);
         let whole = counted - oldest;
         let admits = n == 0 || self.fits(whole, oldest, overlap, n);
@@ -214,7 +214,7 @@ impl<const WEIGHED: bool> StateMachine for SubWindowParams<WEIGHED> {
         let floor = self.grid.floor(now);
         let counted = self.count.of(word).saturating_sub(left);
         let ahead = self.grid.ahead(self.index.of(word), floor);
-        Permit::new(Reading {
+        Permit::new(Measurements {
             limit: self.limit.get(),
             room: self.limit.get().saturating_sub(counted),
             cell: NonZeroU64::MIN,
@@ -283,20 +283,20 @@ impl<const WEIGHED: bool> StateMachine for SubWindowParams<WEIGHED> {
         let (until_idle, scale) =
             if n == 0 { (view.waits.idle, view.waits.scale) } else { (view.until_idle, scale) };
         let (room, cell) = self.room(&view, n);
-        Permit::new(Reading { limit: self.limit.get(), room, cell, until_idle, scale })
+        Permit::new(Measurements { limit: self.limit.get(), room, cell, until_idle, scale })
     }
 
     #[inline(always)]
     fn denied(&self, view: SubWindowView, _: Tick, _: u64) -> Denied {
         let (room, cell) = self.room(&view, 0);
-        let reading = Reading {
+        let measured = Measurements {
             limit: self.limit.get(),
             room,
             cell,
             until_idle: view.waits.idle,
             scale: view.waits.scale,
         };
-        Denied::new(reading, view.waits.wait)
+        Denied::new(measured, view.waits.wait)
     }
 
     #[inline]
@@ -323,14 +323,14 @@ impl<const WEIGHED: bool> StateMachine for SubWindowParams<WEIGHED> {
         let floor = self.grid.floor(now);
         let end = self.grid.later(self.index.of(word), self.older + 1);
         let wait = self.grid.until_behind_by(end, floor, skew);
-        let reading = Reading {
+        let measured = Measurements {
             limit: self.limit.get(),
             room: 0,
             cell: NonZeroU64::MIN,
             until_idle: 0,
             scale: self.grid.scale(now, floor),
         };
-        Denied::without_slot(reading, wait)
+        Denied::without_slot(measured, wait)
     }
 
     fn grid(&self) -> &Grid {

@@ -32,7 +32,7 @@ impl<const WEIGHED: bool> Rebase for SubWindowParams<WEIGHED> {
         ClockChange::on_wall_clock(&self.grid, self.period_nanos(), self.ahead_nanos, restart)
     }
 
-    /// Counts that no longer count are dropped from the ring and from the total.
+    /// Cells that no longer count are dropped from the ring and from the total.
     #[expect(clippy::cast_possible_truncation, reason = "below the number of cells")]
     fn rebase(&self, word: u64, ring: &mut [u64], change: &ClockChange) -> Option<u64> {
         let last = self.index.of(word);

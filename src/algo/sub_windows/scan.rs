@@ -7,7 +7,7 @@ use crate::algo::Ring;
 use crate::decision::{NEVER, OutOfLine, Scale};
 use crate::time::Tick;
 
-/// Until nothing counts any more, and until the cells fit.
+/// The units until nothing counts any more (`idle`), and until the cells fit (`wait`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
     pub(super) idle: u64,
@@ -23,10 +23,11 @@ impl Waits {
 #[derive(Clone, Copy)]
 pub(super) struct View<R> {
     pub(super) ring: R,
-    /// The word's sub-window, and what counts in it.
+    /// The word's sub-window.
     pub(super) last: u64,
     /// Its place, once computed: that takes a division.
     pub(super) place: usize,
+    /// The cells that count in it.
     pub(super) total: u64,
     pub(super) floor: u64,
     /// Units from the sub-window of `now` to the current one: 0, unless the clock is behind.
@@ -240,7 +241,7 @@ impl<const WEIGHED: bool> SubWindowParams<WEIGHED> {
         let (units, nanos) = self.grid.ratio();
         let (later, passed) = self.shares_until_room(view, counted, n);
         let until = view.ahead + later;
-        // From now on, in shares of which there are `units` in a nanosecond.
+        // The span from `now`, in shares of a sub-window. A nanosecond has `units` of them.
         let small = |units: u64, more: u64| {
             let shares = units.checked_mul(nanos)?.checked_add(more)?;
             Some(shares.saturating_sub(view.phase))

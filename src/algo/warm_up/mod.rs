@@ -8,10 +8,10 @@
 //!
 //! `w` depends on the period and the rate. The warmth is the part of the period that has been
 //! warmed up. The next request may go at *cold again* less the warmth; if none comes after that,
-//! the key cools down, one unit a unit. So idle time needs no write: past the time to go, the
-//! warmth is the distance to *cold again*, and past that instant the key is as if never seen. Zero
-//! is a key that was cold at the clock's origin. No value is out of range: a warmth beyond the
-//! period counts as the period.
+//! the key loses one unit of warmth in each unit of time. So idle time needs no write: past the time
+//! to go, the warmth is the distance to *cold again*, and past that instant the key is as if never
+//! seen. Zero is a key that was cold at the clock's origin. No value is out of range: a warmth
+//! beyond the period counts as the period.
 //!
 //! # Step
 //!
@@ -52,7 +52,7 @@ use crate::algo::{
     Algorithm, CONFIG_WORDS, ClockChange, Liveness, PAYLOAD_BITS, Rebase, Ring, StateMachine, Step,
     sealed::Sealed,
 };
-use crate::decision::{Denied, NEVER, Permit, Reading};
+use crate::decision::{Denied, Measurements, NEVER, Permit};
 use crate::quota::{Quota, QuotaError};
 use crate::time::{Tick, saturating_nanos};
 use crate::word::Field;
@@ -335,8 +335,8 @@ impl WarmUpParams {
     }
 
     #[inline(always)]
-    fn reading(&self, now: Tick, floor: u64, view: View) -> Reading {
-        Reading {
+    fn measured(&self, now: Tick, floor: u64, view: View) -> Measurements {
+        Measurements {
             limit: self.burst,
             room: if view.wait <= self.max_wait { self.burst } else { 0 },
             cell: NonZeroU64::MIN,
@@ -412,8 +412,8 @@ impl StateMachine for WarmUpParams {
         let floor = self.grid.floor(now);
         let view = self.view(word, floor);
         match n {
-            0 => Permit::new(self.reading(now, floor, view)),
-            n => Permit::delayed(self.reading(now, floor, self.charged(view, n)), view.wait),
+            0 => Permit::new(self.measured(now, floor, view)),
+            n => Permit::delayed(self.measured(now, floor, self.charged(view, n)), view.wait),
         }
     }
 
@@ -425,7 +425,7 @@ impl StateMachine for WarmUpParams {
             true => NEVER,
             false => view.wait.saturating_sub(self.max_wait),
         };
-        Denied::new(self.reading(now, floor, view), wait)
+        Denied::new(self.measured(now, floor, view), wait)
     }
 
     #[inline]
@@ -446,7 +446,7 @@ impl StateMachine for WarmUpParams {
         let floor = self.grid.floor(now);
         let wait = self.grid.until_behind_by(self.cold_at.of(word), floor, skew);
         let warm = View { wait: 0, warmth: self.period };
-        Denied::without_slot(Reading { room: 0, ..self.reading(now, floor, warm) }, wait)
+        Denied::without_slot(Measurements { room: 0, ..self.measured(now, floor, warm) }, wait)
     }
 
     fn grid(&self) -> &Grid {

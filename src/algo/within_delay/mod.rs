@@ -34,7 +34,7 @@ impl<'a, M: StateMachine> WithinDelay<'a, M> {
     }
 }
 
-/// Calls a visitor with the machine that it is given, bounded.
+/// Wraps each machine that it is given in a [`WithinDelay`], and passes that to a visitor.
 struct Bounded<V> {
     visit: V,
     max_delay: Duration,
