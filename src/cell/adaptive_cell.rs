@@ -4,8 +4,8 @@
 //!
 //! ```text
 //! window      the samples of the window that is open: algo::adaptive::WindowWord
-//! due_at      the window may end at this time, in nanoseconds
-//! needed      and if it has so many samples
+//! due_at      the time from which on the window may end, in nanoseconds
+//! needed      the samples that it needs to end
 //! begun_from  samples of requests that began before this time are left out, in nanoseconds
 //! state       the controller's state, in a StampedCell; the stamp counts the steps
 //! ```
@@ -29,9 +29,9 @@
 //!
 //! # Orderings
 //!
-//! Relaxed on `window`, since a sample is in the word itself; on `due_at`, `needed` and `begun_from`, since
-//! a thread that reads an old value steps one sample earlier or later, and the check under the right reads
-//! the latest: the Acquire and Release of `busy` order the steps.
+//! Relaxed on `window`, since a sample is in the word itself. Relaxed on `due_at`, `needed` and `begun_from`
+//! too: a thread that reads an old value at most tries to step too early or too late. The Acquire and Release
+//! of `busy` order the steps, so the check under the right to step reads the latest values.
 //!
 //! # Guarded by
 //!
@@ -48,13 +48,13 @@ use crate::time::{Tick, saturating_nanos};
 #[derive(Clone, Copy, Debug)]
 #[allow(unreachable_pub, clippy::exhaustive_structs, reason = "models see it")]
 pub struct AdaptivePlan {
-    /// What moves the limit.
+    /// The controller that moves the limit.
     pub controller: Controller,
-    /// Where it moves.
+    /// The limits between which it moves.
     pub range: LimitRange,
-    /// A window lasts at least so long.
+    /// The shortest time that a window lasts.
     pub interval: Duration,
-    /// And has at least so many samples.
+    /// The fewest samples that a window has.
     pub samples_min: u64,
 }
 

@@ -45,8 +45,7 @@ impl Head {
         (GENERATION.of(self.0) + 1) & GENERATION.max()
     }
 
-    /// Whether the generation is this one and the word is not provisional. A number above all
-    /// generations is none.
+    /// Whether the word is committed in this generation. No word is in one above the largest.
     #[inline(always)]
     pub(crate) fn is_committed_in(self, generation: u64) -> bool {
         generation <= Self::GENERATION_MAX && LIFE.of(self.0) == 2 * generation
@@ -54,14 +53,14 @@ impl Head {
 }
 
 impl HeadCell {
-    /// The word, if it is committed in this generation, which is one.
+    /// The word, if it is committed in this generation, which is at most the largest.
     #[inline(always)]
     pub(crate) fn see_in(&self, generation: u64) -> Option<Seen<Head>> {
         // The field is the topmost one.
         self.load_in_life(generation << (u64::BITS - GENERATION_BITS))
     }
 
-    /// The word, if it is committed in this generation. A number above all generations is none.
+    /// The word, if it is committed in this generation. No word is in one above the largest.
     pub(crate) fn load_in(&self, generation: u64) -> Option<Head> {
         let head = self.load();
         let is_any = planted(Fault::LifeUnchecked) && !head.is_provisional();

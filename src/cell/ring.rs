@@ -85,8 +85,8 @@ impl<'a> SlotRing<'a> {
         LiveRing { cells: self.0, life: GENERATION.set(0, generation) }
     }
 
-    /// Writes the note of an algorithm that has one. It is no part of any protocol: a reader proves
-    /// it before use.
+    /// Writes the note of an algorithm that has one. It is no part of any protocol: a reader verifies
+    /// it before it relies on it.
     #[inline(always)]
     pub(super) fn write_note(self, note: u64) {
         // Under loom it would only multiply the interleavings.

@@ -92,7 +92,7 @@ impl<V> Ruling<V> {
 
 /// How a request is answered: by a [whole decision](InFull), or by [yes or no](YesOrNo).
 pub(crate) trait Answer {
-    /// A first try reads only what decides, not what a decision tells.
+    /// Whether a first try reads only the data that decides, and not what a whole decision reports.
     const BRIEF: bool;
     /// Whether all requests ask for one state: then branches on it are predicted.
     const OF_ONE_STATE: bool = false;

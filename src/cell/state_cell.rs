@@ -114,8 +114,8 @@ impl<W: StateWord> StateCell<W> {
         Ok(answer)
     }
 
-    /// Answers by all of the ring that counts. Out of line: the usual decisions have the registers to
-    /// themselves.
+    /// Answers from all of the ring that counts. It is out of line, so that the usual decisions have the
+    /// registers to themselves.
     #[inline(never)]
     fn answer_out_of_line<M: StateMachine, A: Answer>(
         &self,
@@ -185,8 +185,8 @@ impl<W: StateWord> StateCell<W> {
         self.try_view::<M, A>(seen, machine, request, view)
     }
 
-    /// One try to decide as most requests are decided, by little or nothing of the ring. `None`: that does not
-    /// suffice.
+    /// One try to decide from the word and little or nothing of the ring, which suffices for most requests.
+    /// `None`: it does not suffice here.
     #[inline(always)]
     fn try_at_once<'r, M: StateMachine, A: Answer>(
         &self,
