@@ -31,7 +31,7 @@ use crate::decision::{Decision, OutOfLine, Permit};
 use crate::limiter::Limiter;
 use crate::limiter::ask::Ask;
 use crate::limiter::builder::BuildError;
-use crate::table::{Ahead, Attempt, Event, HotKeyLeases, LeaseRef, Probe};
+use crate::table::{Attempt, ChargedAhead, Event, HotKeyLeases, LeaseRef, Probe};
 use crate::time::{Clock, Tick};
 
 /// Room for the leases of a limiter.
@@ -153,7 +153,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         }
     }
 
-    /// The lease holds too little, or has ended.
+    /// Decides where the thread's lease of the key holds too little, or has ended.
     #[cold]
     #[inline(never)]
     fn beyond_lease<M: StateMachine>(
@@ -201,7 +201,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             let (taken, state) = self.table.charge_ahead(probe, machine, request, max)?;
             let left = taken - missing;
             let life = machine.lease_life(state, now);
-            place.hold(probe, Ahead { left, at: now, life, state });
+            place.hold(probe, ChargedAhead { left, at: now, life, state });
             if left > 0 {
                 self.table.counters().count(Event::Leased);
             }

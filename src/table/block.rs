@@ -4,7 +4,7 @@
 //! process can see them. The table's words follow. All of them are atomics, so every content of them is a
 //! valid value.
 //!
-//! This file and `memory.rs` hold the crate's unsafe code.
+//! This file, `memory.rs` and `placed.rs` hold the unsafe code of the table.
 
 use std::cell::Cell;
 use std::os::fd::AsFd;
@@ -76,8 +76,7 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: mapped by `anonymous` or `of_file`, and nothing borrows it any more. An error would leave
-        // it mapped.
+        // SAFETY: mapped by `of_file`, and nothing borrows it any more. An error would leave it mapped.
         let _ = unsafe { munmap(self.first.as_ptr().cast(), self.bytes) };
     }
 }

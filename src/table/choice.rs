@@ -13,7 +13,7 @@ use crate::time::Tick;
 
 /// Where an absent key can be put.
 pub(super) enum Choice<C> {
-    /// Here, and whether that evicts a live key.
+    /// In this slot. The flag says whether that evicts a live key.
     Take(C, bool),
     /// Scan again: the key has a slot, or a claim, by now, or other threads were changing the
     /// candidates.
@@ -59,7 +59,7 @@ impl<K: SlotKind> SlotTable<K> {
         {
             best = best.or(self.rank(bucket, machine, &ranking));
         }
-        // A slot with the key's fingerprint may be its own, which is not for another key to lose.
+        // A live slot with the key's fingerprint may be the key's own, which it must not evict.
         let is_unseen = planted(Fault::OwnSlotUnseen);
         match best.slot {
             Some(slot) if best.rank.is_reusable() || best.alike == 0 || is_unseen => {
@@ -98,9 +98,9 @@ impl<K: SlotKind> SlotTable<K> {
 
     /// Chooses where no slot was vacant or idle, and one may be the key's own, or none may be taken.
     ///
-    /// It reads each slot once more, and no more than once. If it looked for the key's own slot in one pass
-    /// and for the least debt in another, then a slot of the key that is reset between the two would be another
-    /// key's in the one pass and missing in the other, and the key would be denied for want of a place.
+    /// It reads each slot once more, and no more than once. Two passes, one for the key's own slot and one for
+    /// the least debt, could both miss a slot of the key that is reset between them: one pass would take it for
+    /// another key's, and the other would not find it. The key would then be denied for want of a place.
     #[cold]
     #[inline(never)]
     fn choose_with_care<M: StateMachine>(

@@ -102,14 +102,14 @@ use crate::sync::{Fault, Ordering, fence, planted, wait_for_others};
 /// state, which no thread writes, is neither displaced nor evicted, and would be scanned for without end.
 const RESCANS_MAX: u16 = 1_000;
 
-/// What a request has left to try.
-pub(super) struct Patience {
-    /// It has not displaced another key's claim.
+/// The retries that a request has left.
+pub(super) struct RetryBudget {
+    /// Whether it may displace another key's claim: it has displaced none so far.
     pub(super) may_displace: bool,
     pub(super) rescans_left: u16,
 }
 
-impl Patience {
+impl RetryBudget {
     pub(super) const fn new() -> Self {
         Self { may_displace: true, rescans_left: RESCANS_MAX }
     }
@@ -132,11 +132,11 @@ enum Scan<'a, W> {
     },
 }
 
-/// An answer, and the slot that was charged.
-type Answer<'a, W, V> = (Outcome<V>, Option<SlotRef<'a, W>>);
+/// An outcome, and the slot that was charged.
+type SlotOutcome<'a, W, V> = (Outcome<V>, Option<SlotRef<'a, W>>);
 
-/// The answer, or the claim that is to be scanned for, if there is one.
-type Attempt<'a, W, V> = ControlFlow<Answer<'a, W, V>, Option<SlotRef<'a, W>>>;
+/// The outcome, or the claim that is to be scanned for, if there is one.
+type ClaimFlow<'a, W, V> = ControlFlow<SlotOutcome<'a, W, V>, Option<SlotRef<'a, W>>>;
 
 impl<K: SlotKind> SlotTable<K> {
     /// Charges a key that has no committed slot where it was looked for. Returns the ruling, and
@@ -147,14 +147,14 @@ impl<K: SlotKind> SlotTable<K> {
         &'a self,
         asked: &KeyRequest<'_, M>,
         mut found: Option<SlotRef<'a, K::Word>>,
-    ) -> Answer<'a, K::Word, M::View> {
-        let mut patience = Patience::new();
+    ) -> SlotOutcome<'a, K::Word, M::View> {
+        let mut budget = RetryBudget::new();
         loop {
             // A lookup that found nothing serves as a first scan: whatever it missed, the scan
             // after the claim sees.
             let known = match found {
                 Some(_) => found.filter(|_| !planted(Fault::ClaimAwaited)),
-                None => match self.claim_and_commit(asked, &mut patience) {
+                None => match self.claim_and_commit(asked, &mut budget) {
                     ControlFlow::Break(answer) => return answer,
                     ControlFlow::Continue(known) => known,
                 },
@@ -166,14 +166,14 @@ impl<K: SlotKind> SlotTable<K> {
         }
     }
 
-    /// Gives an absent key a slot, where it has no other candidate by then. Otherwise the caller scans; it
-    /// gets the claim, if there is one.
+    /// Claims a slot for an absent key, and commits the claim if no other candidate has the key's fingerprint
+    /// by then. Otherwise the caller scans, with the claim if there is one.
     #[inline(always)]
     fn claim_and_commit<'a, M: StateMachine>(
         &'a self,
         asked: &KeyRequest<'_, M>,
-        patience: &mut Patience,
-    ) -> Attempt<'a, K::Word, M::View> {
+        budget: &mut RetryBudget,
+    ) -> ClaimFlow<'a, K::Word, M::View> {
         let &KeyRequest { probe, machine, request } = asked;
         let Request { now, cells } = request;
         let fresh = machine.fresh(now);
@@ -192,7 +192,7 @@ impl<K: SlotKind> SlotTable<K> {
             Step::DenyCounted { next } => (next, Ruling::Denied(view)),
             Step::Deny => (fresh, Ruling::Denied(view)),
         };
-        let claim = match self.claim(asked, fresh, patience) {
+        let claim = match self.claim(asked, fresh, budget) {
             Ok(Some(claim)) => claim,
             Ok(None) => return ControlFlow::Continue(None),
             Err(full) => return ControlFlow::Break((Err(full), None)),
@@ -218,7 +218,7 @@ impl<K: SlotKind> SlotTable<K> {
         asked: &KeyRequest<'_, M>,
         // A claim that this thread has written or read by now.
         mut known: Option<SlotRef<'a, K::Word>>,
-    ) -> Option<Answer<'a, K::Word, M::View>> {
+    ) -> Option<SlotOutcome<'a, K::Word, M::View>> {
         let &KeyRequest { machine, request, .. } = asked;
         loop {
             known = match self.rescan(asked, known) {
@@ -302,17 +302,17 @@ impl<K: SlotKind> SlotTable<K> {
         &self,
         asked: &KeyRequest<'_, M>,
         fresh: u64,
-        patience: &mut Patience,
+        budget: &mut RetryBudget,
     ) -> Result<Option<SlotRef<'_, K::Word>>, Full> {
         let probe = asked.probe;
         let may_evict = self.take_over.may_evict;
-        let (candidate, evicts) = match self.choose(asked, patience.may_displace, may_evict) {
+        let (candidate, evicts) = match self.choose(asked, budget.may_displace, may_evict) {
             Choice::Take(candidate, evicts) => (candidate, evicts),
-            Choice::Rescan if patience.rescans_left == 0 => {
+            Choice::Rescan if budget.rescans_left == 0 => {
                 return Err(Full { nearest_idle: fresh });
             }
             Choice::Rescan => {
-                patience.rescans_left -= 1;
+                budget.rescans_left -= 1;
                 return Ok(None);
             }
             Choice::Full(full) => return Err(full),
@@ -320,7 +320,7 @@ impl<K: SlotKind> SlotTable<K> {
         let Some(claim) = self.slots.take(candidate, probe, fresh, &self.counters) else {
             return Ok(None);
         };
-        patience.may_displace &= !candidate.is_claim() || planted(Fault::DisplacesAgain);
+        budget.may_displace &= !candidate.is_claim() || planted(Fault::DisplacesAgain);
         if evicts {
             self.counters.count(Event::Evicted);
         }

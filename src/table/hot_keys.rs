@@ -59,7 +59,7 @@ pub(crate) struct LeaseRef<'a> {
 
 /// Cells that a thread has charged ahead.
 #[derive(Clone, Copy)]
-pub(crate) struct Ahead {
+pub(crate) struct ChargedAhead {
     /// Cells that are not spent yet.
     pub(crate) left: u64,
     /// The time of the charge.
@@ -87,7 +87,7 @@ impl HotKeyLeases {
         self.cells
     }
 
-    /// The lease for such keys, of the thread with that slot.
+    /// The lease that the key's hash selects, of the thread with that slot.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "the low bits are meant")]
     #[allow(clippy::modulo_one, reason = "a model's thread has one lease")]
@@ -152,8 +152,8 @@ impl LeaseRef<'_> {
     }
 
     /// Holds cells of the key, and forgets what was held before.
-    pub(crate) fn hold(self, probe: Probe, ahead: Ahead) {
-        let Ahead { left, at, life, state } = ahead;
+    pub(crate) fn hold(self, probe: Probe, ahead: ChargedAhead) {
+        let ChargedAhead { left, at, life, state } = ahead;
         self.key.store(probe.hash(), Relaxed);
         self.lease.left.store(left, Relaxed);
         self.lease.left_then.store(0, Relaxed);

@@ -92,10 +92,10 @@ impl<T> Zeroed<T> {
     /// block, the block outlives this (a table's [counters](TableCounters) keep it).
     unsafe fn new(count: usize, source: &Source) -> Result<Self, OutOfMemory> {
         match source {
-            // SAFETY: as of this function.
+            // SAFETY: the caller has promised what this function asks for.
             Source::Own(huge_pages) => unsafe { Self::allocate(count, *huge_pages) },
             #[cfg(feature = "shared-memory")]
-            // SAFETY: as of this function.
+            // SAFETY: the caller has promised what this function asks for.
             Source::Block(pieces) => unsafe { Self::piece(count, pieces) },
         }
     }
@@ -104,7 +104,7 @@ impl<T> Zeroed<T> {
     ///
     /// # Safety
     ///
-    /// As of [`new`](Self::new).
+    /// As for [`new`](Self::new).
     #[cfg(feature = "shared-memory")]
     unsafe fn piece(count: usize, pieces: &Pieces) -> Result<Self, OutOfMemory> {
         let values = pieces.take::<T>(count).ok_or(OutOfMemory)?;

@@ -46,7 +46,7 @@ use core::time::Duration;
 pub(crate) use block_view::{BlockView, TableForm};
 use compact::CompactSlots;
 pub(crate) use counters::{Counters, Event, Tally};
-pub(crate) use hot_keys::{Ahead, HotKeyLeases, LeaseRef};
+pub(crate) use hot_keys::{ChargedAhead, HotKeyLeases, LeaseRef};
 use memory::TableCounters;
 pub(crate) use memory::{HugePages, OutOfMemory};
 pub(crate) use one_bucket::OneBucket;

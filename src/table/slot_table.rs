@@ -79,9 +79,9 @@ impl<K: SlotKind> SlotTable<K> {
         }
     }
 
-    /// A first look has not found the key, or its slot has changed hands.
+    /// Charges a key that a first look has not found, or whose slot has changed hands.
     ///
-    /// Its parameters fit registers: a [`KeyRequest`] would be in the hot path's memory for it.
+    /// Its parameters fit registers. A [`KeyRequest`] would have to be written to memory on the hot path.
     #[inline(never)]
     fn charge_elsewhere<M: StateMachine>(
         &self,

@@ -63,7 +63,7 @@ fn rivals(gate: &Gate) -> (u64, u64) {
     act_as_thread(0);
     let leases = gate.leases.as_ref().expect("chosen");
     let now = at(0);
-    let ahead = Ahead { left: 1, at: now, life: Duration::from_nanos(1), state: 0 };
+    let ahead = ChargedAhead { left: 1, at: now, life: Duration::from_nanos(1), state: 0 };
     leases.free(gate.probe(&0), now).expect("a place").hold(gate.probe(&0), ahead);
     let taken = |key: &u64| leases.free(gate.probe(key), now).is_none();
     let rival = (1..1_000).find(taken).expect("one in eight");

@@ -6,7 +6,7 @@ use super::*;
 use crate::algo::{Algorithm, NoRing, Step};
 use crate::cell::Request;
 use crate::table::choice::Choice;
-use crate::table::claim::Patience;
+use crate::table::claim::RetryBudget;
 use crate::table::memory::{HugePages, TableCounters};
 use crate::table::ranking::{Rank, Ranking};
 use crate::table::slot_table::{SlotTable, TakeOver};
@@ -148,23 +148,23 @@ fn where_nothing_is_free_the_least_debt_is_evicted() {
 #[test]
 fn a_request_displaces_one_claim_and_no_more() {
     let mut words = [[claim(); BUCKET]; 2];
-    let (machine, mut patience) = (bucket(), Patience::new());
+    let (machine, mut budget) = (bucket(), RetryBudget::new());
     let table = filled(words);
-    let taken = table.claim(&request(&machine), machine.fresh(NOW), &mut patience);
-    assert!(matches!(taken, Ok(Some(_))) && !patience.may_displace);
+    let taken = table.claim(&request(&machine), machine.fresh(NOW), &mut budget);
+    assert!(matches!(taken, Ok(Some(_))) && !budget.may_displace);
     assert!(matches!(table.choose(&request(&machine), false, true), Choice::Rescan));
     // A vacant slot is no claim.
     words[1][5] = CompactWord::VACANT;
-    let (table, mut patience) = (filled(words), Patience::new());
+    let (table, mut budget) = (filled(words), RetryBudget::new());
     assert!(matches!(
-        table.claim(&request(&machine), machine.fresh(NOW), &mut patience),
+        table.claim(&request(&machine), machine.fresh(NOW), &mut budget),
         Ok(Some(_))
     ));
-    assert!(patience.may_displace);
+    assert!(budget.may_displace);
     let full = filled([[claim(); BUCKET]; 2]);
-    patience.may_displace = false;
+    budget.may_displace = false;
     assert!(matches!(
-        full.claim(&request(&machine), machine.fresh(NOW), &mut patience),
+        full.claim(&request(&machine), machine.fresh(NOW), &mut budget),
         Err(Full { .. })
     ));
 }
@@ -174,19 +174,19 @@ fn a_request_that_may_not_rescan_again_finds_no_place() {
     let machine = bucket();
     let table = filled([[claim(); BUCKET]; 2]);
     assert!(matches!(
-        table.claim(&request(&machine), machine.fresh(NOW), &mut Patience::new()),
+        table.claim(&request(&machine), machine.fresh(NOW), &mut RetryBudget::new()),
         Ok(Some(_))
     ));
     // The key's own claim is there, so each choice asks for a scan.
-    let mut patience = Patience { rescans_left: 2, ..Patience::new() };
+    let mut budget = RetryBudget { rescans_left: 2, ..RetryBudget::new() };
     for _ in 0..2 {
         assert!(matches!(
-            table.claim(&request(&machine), machine.fresh(NOW), &mut patience),
+            table.claim(&request(&machine), machine.fresh(NOW), &mut budget),
             Ok(None)
         ));
     }
     assert!(matches!(
-        table.claim(&request(&machine), machine.fresh(NOW), &mut patience),
+        table.claim(&request(&machine), machine.fresh(NOW), &mut budget),
         Err(Full { .. })
     ));
 }

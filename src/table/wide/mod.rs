@@ -168,8 +168,8 @@ impl WideSlots {
 
 /// `left`, less one for each slot of the bucket that has the key's fingerprint, in whichever generation.
 ///
-/// Four instructions a slot, and no branch. Added up instead, the answers become a vector, which takes twice
-/// as many.
+/// Four instructions a slot, and no branch. If the answers were added up instead, the compiler would use vector
+/// instructions, twice as many.
 #[inline(always)]
 fn less_alike(left: usize, bucket: &[Slot; BUCKET], key: Owner) -> usize {
     bucket.iter().fold(left, |left, slot| left - usize::from(slot.owner().is(key)))
@@ -235,7 +235,7 @@ impl SlotKind for WideSlots {
         likely.committed_for(probe)
     }
 
-    /// The first slot in probing order, if the key has claims beside it. Nearly always there is none.
+    /// The first of the key's slot and its claims in probing order. Nearly always it has none.
     #[inline]
     fn find_elsewhere(&self, probe: Probe) -> Option<SlotRef<'_, Head>> {
         if self.has_alike(probe) { self.first_matching(probe) } else { None }

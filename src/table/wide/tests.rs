@@ -6,7 +6,7 @@ use super::*;
 use crate::algo::{Algorithm, NoRing, Step};
 use crate::cell::{InFull, Request, YesOrNo};
 use crate::table::choice::Choice;
-use crate::table::claim::Patience;
+use crate::table::claim::RetryBudget;
 use crate::table::memory::{HugePages, TableCounters};
 use crate::table::ranking::Rank;
 use crate::table::slot_kind::Candidate;
@@ -176,12 +176,12 @@ fn a_slot_without_an_owner_yet_is_taken_as_it_is() {
         let slot = &table.slots.slots.bucket(u32::from(index >= BUCKET))[index % BUCKET];
         assert_eq!(slot.head.swap(Head::committed(0, 0), claim), Ok(()));
     }
-    let (mut patience, machine) = (Patience::new(), bucket());
-    let taken = table.claim(&request(&machine, 1), machine.fresh(NOW), &mut patience);
+    let (mut budget, machine) = (RetryBudget::new(), bucket());
+    let taken = table.claim(&request(&machine, 1), machine.fresh(NOW), &mut budget);
     let Ok(Some(SlotRef { cell, word })) = taken else { panic!("no other slot can be taken") };
     assert_eq!((table.slots.index_of(cell), word), (0, claim));
     assert_eq!(words_at(&table, 0), (claim, owner(1)));
-    assert!(patience.may_displace, "no claim was displaced");
+    assert!(budget.may_displace, "no claim was displaced");
 }
 
 /// All slots but one are live keys', and that one holds `head` of another key, in generation 1.
@@ -206,14 +206,14 @@ fn owner(generation: u64) -> Owner {
 
 /// Claims that one slot, in the next generation. Returns whether a claim may still be displaced.
 fn claim_it(table: &Table) -> bool {
-    let (mut patience, machine) = (Patience::new(), bucket());
-    let taken = table.claim(&request(&machine, 1), machine.fresh(NOW), &mut patience);
+    let (mut budget, machine) = (RetryBudget::new(), bucket());
+    let taken = table.claim(&request(&machine, 1), machine.fresh(NOW), &mut budget);
     let Ok(Some(SlotRef { cell, word })) = taken else { panic!("it may be taken") };
     let index = table.slots.index_of(cell);
     assert_eq!(index, BUCKET + 4);
     assert_eq!(word, Head::provisional(2, bucket().fresh(NOW)));
     assert_eq!(words_at(table, index), (word, owner(2)));
-    patience.may_displace
+    budget.may_displace
 }
 
 #[test]
