@@ -368,7 +368,7 @@ pub(super) trait Memory<P> {
     /// The memory for a table of some shape. It may replace the parameters, too.
     fn find(&mut self, params: &mut P, shape: &TableShape<'_, P>) -> Result<Source, Self::Error>;
 
-    /// Moves what these parameters, or those of the shared overflow, keep themselves into that memory.
+    /// Moves into that memory the words that these parameters, or those of the shared overflow, keep themselves.
     fn move_in(&self, _: &mut P, _: &Source) -> Result<(), Self::Error> {
         Ok(())
     }
@@ -390,7 +390,7 @@ pub(super) struct TableShape<'a, P> {
     pub(super) buckets: u32,
     pub(super) ring: RingLayout,
     pub(super) counts_decisions: bool,
-    /// What keys without a slot share.
+    /// The parameters of the bucket that keys without a slot share.
     pub(super) overflow: Option<&'a P>,
 }
 

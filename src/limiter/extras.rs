@@ -22,7 +22,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         at: Option<Tick>,
     ) -> R::Out {
         if plan.is_none() && self.leases.is_some() {
-            // The end of a lease is judged by a time that is not behind.
+            // The precise time decides whether a lease has ended: a coarse one may be behind.
             let OutOfLine(decision) = self.answer_leasing(probe, n, || self.or_now(at));
             return R::of_decision(decision);
         }

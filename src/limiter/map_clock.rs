@@ -7,8 +7,8 @@ use crate::algo::Algorithm;
 use crate::time::Clock;
 
 impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
-    /// The same limiter with another clock, which `map` makes of its own. Limiters of different clocks get one
-    /// type by it.
+    /// The same limiter with another clock, which `map` makes from the present one. So limiters with
+    /// different clocks can have one type.
     ///
     /// **Not guaranteed.** The new clock must have the ticks and the origin of the old one. With others the
     /// limiter takes the debts of its keys for older or younger than they are.

@@ -79,7 +79,7 @@ pub enum SlotLayout {
 }
 
 impl SlotLayout {
-    /// Leaves `Auto` only where compact slots may be faster.
+    /// Replaces `Auto` by `Wide` where compact slots would be no faster.
     pub(super) fn for_capacity(self, capacity: u64) -> Self {
         match self {
             Self::Auto if capacity < COMPACT_CAPACITY_MIN => Self::Wide,

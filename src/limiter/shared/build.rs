@@ -36,7 +36,7 @@ pub(crate) trait Content<P> {
         Ok(())
     }
 
-    /// Moves what changes while windows follow the wall clock into the block, behind the table.
+    /// Moves into the block, after the table, the words that change while windows follow the wall clock.
     fn move_in(_: &mut P, _: &Source) -> Result<(), SharedError> {
         Ok(())
     }

@@ -22,7 +22,7 @@ use crate::table::{BlockView, Counters, TableForm};
 /// Buckets of a table that are looked at.
 const BUCKETS_READ_MAX: u64 = 32_768;
 
-/// What a block is for, by the number of its kind.
+/// The limiter that a block holds and the kind of its slots, by the number of the block's kind.
 const KINDS: [(&str, Slots); 5] = [
     ("Limiter, wide slots", Slots::Wide),
     ("Limiter, compact slots", Slots::Compact),

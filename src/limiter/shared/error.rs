@@ -24,7 +24,7 @@ pub enum SharedError {
     Choice(Box<dyn core::error::Error + Send + Sync>),
     /// A concurrency limiter has no longest hold.
     NoMaxHold,
-    /// The system refused.
+    /// A call of the system failed.
     System {
         /// The operation that failed.
         call: &'static str,
@@ -51,7 +51,7 @@ pub enum SharedError {
     OtherHash,
     /// The file was spoilt: what it says cannot be.
     Spoilt {
-        /// What it says it of.
+        /// The part of the file that was spoilt.
         field: &'static str,
     },
     /// The process that created the file made another choice.

@@ -34,7 +34,7 @@ const SEEDS_AT: usize = 6;
 const PROOF_AT: usize = SEEDS_AT + Seeds::COUNT;
 const FIELDS_AT: usize = PROOF_AT + 3;
 
-/// What the words of a block are for.
+/// The kind of limiter that a block holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A limiter with wide slots.
