@@ -29,7 +29,7 @@ impl<'l, H: Deref<Target: Lender>> AskLease<'l, H> {
         Self { lease, cells: 1, at: None }
     }
 
-    /// Asks for so many cells, all of them or none, and not for one.
+    /// Sets how many cells are asked for, all of them or none. Without it, one cell is asked for.
     #[inline(always)]
     pub fn cells(self, cells: u64) -> Self {
         Self { cells, ..self }

@@ -60,7 +60,8 @@ pub(super) mod sealed {
         ) -> Duration;
         /// Gives the key `n` cells more.
         fn add(&self, algo: &Self::Params, spot: Self::Spot, n: u64, now: Tick);
-        /// If no time is given, the clock is read after the state that is replaced.
+        /// Refunds `n` cells of a charge. If no time is given, the clock is read after the state is loaded
+        /// that the refund replaces.
         fn refund(&self, algo: &Self::Params, taken: &RefundableCharge, n: u64, at: Option<Tick>);
     }
 }

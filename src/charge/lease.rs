@@ -260,7 +260,7 @@ impl<H: Deref<Target: Lender>> Lease<H> {
         Self { gate, spot, cells: 0, expires: Tick::ZERO, taken: None, take }
     }
 
-    /// By the clock, if no time is given.
+    /// Asks for `n` cells, by the limiter's clock if no time is given.
     #[inline(always)]
     pub(super) fn check(&mut self, n: u64, at: Option<Tick>) -> Result<(), Denied> {
         let now = self.gate.or_now(at);
@@ -277,15 +277,16 @@ impl<H: Deref<Target: Lender>> Lease<H> {
         held
     }
 
-    /// By the clock, if no time is given: see [`refund`](crate::charge::refund).
+    /// Refunds the cells held, by the limiter's clock if no time is given: see
+    /// [`refund`](crate::charge::refund).
     fn refund(&mut self, at: Option<Tick>) {
         let cells = core::mem::take(&mut self.cells);
         if let Some(taken) = self.taken.take() {
-            self.gate.take_back(&taken, cells, at);
+            self.gate.refund_lent(&taken, cells, at);
         }
     }
 
-    /// The cells held are too few, or too old.
+    /// Asks for `n` cells where those held are too few, or too old.
     #[cold]
     #[inline(never)]
     fn take_more(&mut self, n: u64, now: Tick, at: Option<Tick>) -> Result<(), Denied> {

@@ -42,8 +42,9 @@ pub(super) mod sealed {
         fn check_spot(&self, spot: Self::Spot, n: u64, now: Tick) -> Decision;
         /// Charges `n` cells, at least one, for a lease.
         fn lend(&self, spot: Self::Spot, n: u64, now: Tick) -> LentResult;
-        /// If no time is given, the clock is read after the state that is replaced.
-        fn take_back(&self, taken: &RefundableCharge, n: u64, at: Option<Tick>);
+        /// Refunds `n` cells of what was charged for a lease. If no time is given, the clock is read after
+        /// the state is loaded that the refund replaces.
+        fn refund_lent(&self, taken: &RefundableCharge, n: u64, at: Option<Tick>);
     }
 }
 
@@ -62,7 +63,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> sealed::Lend for Limiter<K, A, C>
         lent.unwrap_or_else(|| algo.dispatch(LendSlot { limiter: self, probe, n, now }))
     }
 
-    fn take_back(&self, taken: &RefundableCharge, n: u64, at: Option<Tick>) {
+    fn refund_lent(&self, taken: &RefundableCharge, n: u64, at: Option<Tick>) {
         self.refund(taken, n, || self.or_now(at));
     }
 }
@@ -82,12 +83,12 @@ impl<A: Algorithm, C: Clock> sealed::Lend for Direct<A, C> {
         lent.unwrap_or_else(|| algo.dispatch(LendBucket { cell: self.cell(), n, now }))
     }
 
-    fn take_back(&self, taken: &RefundableCharge, n: u64, at: Option<Tick>) {
+    fn refund_lent(&self, taken: &RefundableCharge, n: u64, at: Option<Tick>) {
         self.refund(taken, n, || self.or_now(at));
     }
 }
 
-/// Just these cells.
+/// Allows to charge these cells ahead, and no more.
 fn just(cells: u64) -> MaxAhead {
     MaxAhead { cells, or_just_those: true }
 }

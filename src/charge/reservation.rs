@@ -224,7 +224,7 @@ impl<H: Deref<Target: Chargeable>> Held<H> {
         Ok(Self { gate, spot, plan: ask.plan.cloned(), taken: Some(taken), cells: ask.cells })
     }
 
-    /// By the clock, if no time is given.
+    /// Settles for `actual` cells, by the limiter's clock if no time is given.
     fn settle(&mut self, actual: u64, at: Option<Tick>) {
         let Some(taken) = self.taken.take() else { return };
         let algo = self.gate.or_own(self.plan.as_ref());
