@@ -1,4 +1,4 @@
-//! What both limiters of requests in flight count by: the longest hold, the limit, the clock.
+//! The parts that both limiters of requests in flight have in common: the longest hold, the limit, the clock.
 
 use crate::algo::Refund;
 use crate::algo::in_flight::{Holds, InFlight};
@@ -99,8 +99,8 @@ impl<C: Clock> Counting<C> {
         at.unwrap_or_else(|| self.clock.now())
     }
 
-    /// The same where an answer depends on the time, since requests expire. Else only a key that takes a slot
-    /// needs it.
+    /// The time where answers depend on it, because requests expire; else any time. Without expiry, only a key
+    /// that takes a slot needs the time.
     #[inline]
     pub(super) fn if_needed(&self, at: Option<Tick>) -> Tick {
         match at {

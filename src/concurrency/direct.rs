@@ -18,9 +18,9 @@ use crate::time::{Clock, Tick};
 /// that it has read, under any interleaving of threads. Entering is one compare-and-swap of one word, and
 /// so is leaving. Lock-free, not wait-free. A denial writes nothing.
 ///
-/// **Not guaranteed.** What [`ConcurrencyLimiter`](super::ConcurrencyLimiter) says of order and of lost
-/// guards. A guard that was alive at a [reset](Self::reset) refunds nothing, unless exactly a multiple
-/// of 1,024 resets lies between the two.
+/// **Not guaranteed.** Order, and guards that are never dropped: see
+/// [`ConcurrencyLimiter`](super::ConcurrencyLimiter). A guard that was alive at a [reset](Self::reset)
+/// refunds nothing, unless exactly a multiple of 1,024 resets lies between the two.
 ///
 /// ```
 /// use tollgate::concurrency::DirectConcurrency;

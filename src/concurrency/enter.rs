@@ -32,7 +32,7 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
         let machine = self.counting.machine();
         let now = self.counting.if_needed(at);
         let asked = KeyRequest { probe, machine: &machine, request: Request { now, cells } };
-        // Each way makes its answer by itself, so that it is not copied through memory.
+        // Each branch makes its own answer, so that it is not copied through memory.
         match self.table.charge_found(asked) {
             Some(Ok(paid)) => {
                 self.count(true);
@@ -59,7 +59,7 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
         });
     }
 
-    /// Enters a key that a first look does not find, or has lost a race for.
+    /// Enters a key that a first look has not found, or whose first try has lost a race.
     #[cold]
     #[inline(never)]
     fn enter_elsewhere(

@@ -26,7 +26,7 @@ pub(crate) mod sealed {
     use super::{Askable, ConcurrencyDenied, Entry, Tick};
 
     pub trait Enter: Askable<Time = Option<Tick>> + Sized {
-        /// What leaves again when the guard is dropped.
+        /// The cells that leave when the guard is dropped.
         type Entry: Send + Sync + Unpin;
         type Denied;
 
@@ -36,7 +36,7 @@ pub(crate) mod sealed {
             cells: u64,
             at: Option<Tick>,
         ) -> Result<Self::Entry, Self::Denied>;
-        /// Gives back the cells of an entry.
+        /// Refunds the cells of an entry.
         fn leave(&self, entry: &Self::Entry);
     }
 
@@ -66,7 +66,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// No slot is there.
+    /// The place of cells that are in no slot of a table.
     const SHARED: usize = usize::MAX;
 
     /// Cells that no count holds.

@@ -1,5 +1,5 @@
-//! What a composite needs of a limit of requests in flight: answers of one request, as other limits give
-//! them, and charges without a guard.
+//! The operations that a composite needs of a limit of requests in flight: answers to one request, as other
+//! limits give them, and charges without a guard.
 
 use core::hash::Hash;
 
@@ -18,7 +18,7 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
         self.counting.taken(self.enter_probe(probe, 1, Some(now)), probe)
     }
 
-    pub(crate) fn give_back(&self, charge: &RefundableCharge) {
+    pub(crate) fn refund(&self, charge: &RefundableCharge) {
         self.leave(&Entry::of_charge(charge));
     }
 
@@ -87,7 +87,7 @@ impl<C: Clock> DirectConcurrency<C> {
         self.counting().taken(self.enter_cells(&(), 1, Some(now)), Probe::default())
     }
 
-    pub(crate) fn give_back(&self, charge: &RefundableCharge) {
+    pub(crate) fn refund(&self, charge: &RefundableCharge) {
         self.leave(&Entry::of_charge(charge));
     }
 

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-use super::{AdaptiveLimit, Controller, ToldTime};
+use super::{AdaptiveLimit, Controller, NeverRead};
 use crate::algo::adaptive::LimitRange;
 use crate::cell::{AdaptiveCell, AdaptivePlan};
 use crate::concurrency::direct::DirectConcurrency;
@@ -134,7 +134,7 @@ impl<C: Clock> AdaptiveBuilder<C> {
             return Err(AdaptiveError::Setting(advice));
         }
         // The largest limit is checked before the first is set: the limit may get there.
-        let builder = DirectConcurrency::builder(max).clock(ToldTime);
+        let builder = DirectConcurrency::builder(max).clock(NeverRead);
         let gate = match max_hold {
             Some(hold) => builder.max_hold(hold).build()?,
             None => builder.build()?,

@@ -75,21 +75,21 @@ pub use guard::{AdaptiveGuard, OwnedAdaptiveGuard};
 /// # Ok::<(), tollgate::concurrency::adaptive::AdaptiveError>(())
 /// ```
 pub struct AdaptiveLimit<C = QuantaClock> {
-    gate: DirectConcurrency<ToldTime>,
+    gate: DirectConcurrency<NeverRead>,
     cell: CachePadded<AdaptiveCell>,
     clock: C,
 }
 
-/// The clock of the count within, which is told the time with every call.
-pub(super) struct ToldTime;
+/// The clock of the inner count, which is never read: every call passes the time.
+pub(super) struct NeverRead;
 
-impl Clock for ToldTime {
+impl Clock for NeverRead {
     fn now(&self) -> Tick {
         Tick::ZERO
     }
 }
 
-/// What an [`AdaptiveLimit`] has found. See [`AdaptiveLimit::reading`].
+/// The state of an [`AdaptiveLimit`]. See [`AdaptiveLimit::reading`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdaptiveReading {
@@ -197,7 +197,7 @@ impl<C> AdaptiveLimit<C> {
         range.min..=range.max
     }
 
-    /// What has been found; `None` while a thread steps, which takes less than a microsecond.
+    /// The state after the last window; `None` while a thread steps, which takes less than a microsecond.
     ///
     /// ```
     /// use tollgate::concurrency::adaptive::{AdaptiveLimit, MinLatency};

@@ -57,7 +57,7 @@ where
     }
 
     fn refund(&self, _: Option<&PlanParams>, taken: &RefundableCharge, _: Option<Tick>) {
-        self.limiter.borrow().give_back(taken);
+        self.limiter.borrow().refund(taken);
     }
 
     fn count_admitted(&self) {}
@@ -106,7 +106,7 @@ where
     }
 
     fn refund(&self, _: Option<&PlanParams>, taken: &RefundableCharge, _: Option<Tick>) {
-        self.limiter.borrow().give_back(taken);
+        self.limiter.borrow().refund(taken);
     }
 
     fn count_admitted(&self) {}
