@@ -17,8 +17,9 @@ pub(super) struct Shape {
     config: [u64; CONFIG_WORDS],
     /// 1 if keys without a slot share a bucket.
     has_overflow: u64,
-    /// The configuration of that bucket.
+    /// Words of that bucket's ring that are saved.
     pub(super) overflow_ring_cells: u64,
+    /// The configuration of that bucket.
     overflow_config: [u64; CONFIG_WORDS],
 }
 
