@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::WaitQueue;
-use super::queue::Request;
+use super::queue::WaitRequest;
 use super::source::{Bookable, KeyProbe, Waitable, sealed::LimiterOps};
 use crate::algo::gcra::{Gcra, GcraParams};
 use crate::limiter::ask::{Ask, sealed::Askable};
@@ -131,8 +131,8 @@ pub(super) struct Unqueued {
 
 impl Unqueued {
     /// The request of a caller that starts to wait at `now`.
-    pub(super) fn start(self, now: Tick) -> Request {
+    pub(super) fn start(self, now: Tick) -> WaitRequest {
         let Self { probe, n, plan, max_delay, deadline } = self;
-        Request { probe, n, plan, deadline: now.saturating_add(max_delay).min(deadline) }
+        WaitRequest { probe, n, plan, deadline: now.saturating_add(max_delay).min(deadline) }
     }
 }

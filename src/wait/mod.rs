@@ -35,13 +35,14 @@ const MAX_WAITERS_DEFAULT: usize = 1_024;
 /// A FIFO queue in front of a limiter: a caller that cannot have its cells now waits for its turn.
 ///
 /// The queue takes a [`Limiter`](crate::Limiter) or a [`Direct`](crate::Direct) with any algorithm, by
-/// value, by reference or in an `Arc`. Each key has a queue of its own; the key of a `Direct` is `()`. A request is made by [`ask`](Self::ask): a thread ends it by
-/// [`wait`](crate::Ask::wait), and a task awaits [`wait_async`](crate::Ask::wait_async) on any
-/// executor. The queue starts no thread and needs no runtime. With the feature `tokio`, a task of that runtime
-/// awaits `queue.ready(&key)`.
+/// value, by reference or in an `Arc`. Each key has a queue of its own; the key of a `Direct` is `()`. A
+/// request is made by [`ask`](Self::ask): a thread ends it by [`wait`](crate::Ask::wait), and a task awaits
+/// [`wait_async`](crate::Ask::wait_async) on any executor. The queue starts no thread and needs no runtime.
+/// With the feature `tokio`, a task of that runtime awaits `queue.ready(&key)`.
 ///
-/// With a token bucket ([`Gcra`](crate::Gcra)) the first waiter of a key is *booked*: its cells are charged now, ahead of time, and it goes
-/// ahead when its turn comes. Until then the key owes more than its burst, so no other caller can
+/// With a token bucket ([`Gcra`](crate::Gcra)) the first waiter of a key is *booked*: its cells are charged
+/// now, ahead of time, and it goes ahead when its turn comes. Until then the key owes more than its burst, so
+/// no other caller can
 /// take cells. The other waiters are charged nothing until they are first. (A state can owe a
 /// limited amount, in most cases sixteen times the burst. If other callers have overdrawn the key
 /// by so much that the first waiter's turn lies beyond that limit, the first waiter is not booked

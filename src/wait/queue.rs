@@ -45,7 +45,7 @@ use crate::time::Tick;
 
 /// The request of a waiter.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
+pub(super) struct WaitRequest {
     pub(super) probe: KeyProbe,
     pub(super) n: u64,
     /// `None`: the limiter's own quota.
@@ -54,7 +54,7 @@ pub(super) struct Request {
     pub(super) deadline: Tick,
 }
 
-impl Request {
+impl WaitRequest {
     pub(super) fn target(&self) -> Target<'_> {
         Target { probe: self.probe, plan: self.plan.as_ref() }
     }
@@ -130,7 +130,7 @@ impl Stage {
 #[derive(Debug)]
 struct Waiter {
     ticket: u64,
-    request: Request,
+    request: WaitRequest,
     stage: Stage,
     /// The queue's [delay](KeyQueue::delay) when it joined: the turn that it was given includes it.
     joined_at_delay: Duration,
@@ -141,10 +141,10 @@ struct Waiter {
 
 impl Waiter {
     /// The request, its deadline moved back by as much as the queue was delayed since it joined.
-    fn request_after(&self, delay: Duration) -> Request {
+    fn request_after(&self, delay: Duration) -> WaitRequest {
         let delayed = delay.saturating_sub(self.joined_at_delay);
         let deadline = self.request.deadline.saturating_add(delayed);
-        Request { deadline, ..self.request }
+        WaitRequest { deadline, ..self.request }
     }
 
     /// Wakes the waiter to poll at `at`, unless it polls by then anyway.
@@ -182,7 +182,7 @@ impl KeyQueue {
         &self,
         call: &Call<'_, impl LimiterOps>,
         ahead: usize,
-        request: &Request,
+        request: &WaitRequest,
     ) -> Duration {
         // The cells of a booked waiter are charged already.
         let asked = self.waiting.range(..ahead).map(|Waiter { stage, request, .. }| {
@@ -202,7 +202,7 @@ impl KeyQueue {
     pub(super) fn join(
         &mut self,
         call: &Call<'_, impl LimiterOps>,
-        request: Request,
+        request: WaitRequest,
         ticket: u64,
     ) -> Result<Option<Tick>, WaitError> {
         let (stage, polls_at) = if self.has_waiters() {
@@ -350,9 +350,9 @@ enum Booking {
 }
 
 /// Charges what is asked for if the turn comes in time, and returns the turn.
-fn book(call: &Call<'_, impl LimiterOps>, request: Request) -> Result<Booking, WaitError> {
+fn book(call: &Call<'_, impl LimiterOps>, request: WaitRequest) -> Result<Booking, WaitError> {
     let Call { ops, now, .. } = *call;
-    let Request { probe, n, deadline, .. } = request;
+    let WaitRequest { probe, n, deadline, .. } = request;
     match ops.book(request.target(), n, now, deadline.since(now)) {
         Ok((paid, wait)) if wait.is_zero() => Ok(Booking::Due(paid)),
         Ok((paid, wait)) => Ok(Booking::Ahead(paid, now.saturating_add(wait))),

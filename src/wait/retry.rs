@@ -23,11 +23,11 @@ use crate::limiter::direct::Direct;
 use crate::table::Probe;
 use crate::time::{Clock, Tick};
 
-/// What was charged for a request that was admitted at once.
-type Charged = Result<(ChargeReceipt, Duration), Option<Denied>>;
+/// The result of [`book`](sealed::LimiterOps::book).
+type BookResult = Result<(ChargeReceipt, Duration), Option<Denied>>;
 
 /// An admission has nothing to refund, and is due.
-fn due(decision: Decision) -> Charged {
+fn due(decision: Decision) -> BookResult {
     decision.map(|_| (ChargeReceipt::NOTHING, Duration::ZERO)).map_err(Some)
 }
 
@@ -36,7 +36,7 @@ fn never_fits(answer: &Decision) -> Option<u64> {
     answer.as_ref().err().filter(|denied| denied.is_final()).map(Denied::limit)
 }
 
-/// How long until as many of the cells are there as can be at once.
+/// How long until the cells are there, or as many of them as can be at once.
 fn wait_for(cells: u64, peek: impl Fn(u64) -> Decision) -> Duration {
     match peek(cells) {
         Ok(_) => Duration::ZERO,
@@ -65,7 +65,7 @@ macro_rules! by_retry {
             Duration::ZERO
         }
 
-        fn book(&self, target: Target<'_>, n: u64, now: Tick, _: Duration) -> Charged {
+        fn book(&self, target: Target<'_>, n: u64, now: Tick, _: Duration) -> BookResult {
             due(sealed::LimiterOps::ask(self, target.probe, n, now))
         }
 

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use std::task::Waker;
 
 use super::error::{WaitError, Waited};
-use super::queue::{Call, KeyQueue, Progress, Request, Wakers};
+use super::queue::{Call, KeyQueue, Progress, WaitRequest, Wakers};
 use super::source::{Waitable, sealed::LimiterOps};
 use super::{Queues, WaitQueue};
 use crate::sync::MutexGuard;
@@ -15,7 +15,7 @@ use crate::time::Tick;
 #[derive(Debug)]
 pub(super) struct Ticket<'a, S: Waitable> {
     queue: &'a WaitQueue<S>,
-    request: Request,
+    request: WaitRequest,
     number: u64,
     joined: Tick,
     nap: Option<Nap>,
@@ -50,7 +50,7 @@ const NAP_AGAIN_MIN: Duration = Duration::from_micros(50);
 
 impl<S: Waitable> WaitQueue<S> {
     /// Asks for cells, and joins the queue if they are not available.
-    pub(super) fn enter(&self, request: Request) -> Result<Entry<'_, S>, WaitError> {
+    pub(super) fn enter(&self, request: WaitRequest) -> Result<Entry<'_, S>, WaitError> {
         let ops = self.limiter.ops();
         if request.n == 0 {
             return Ok(Entry::Admitted(Waited { waited: Duration::ZERO }));
@@ -103,7 +103,7 @@ impl Queues {
     fn join(
         &mut self,
         call: &mut Call<'_, impl LimiterOps>,
-        request: Request,
+        request: WaitRequest,
         max_waiters: usize,
     ) -> Result<Option<u64>, WaitError> {
         let (key, now) = (request.probe.hash(), call.now);
@@ -113,7 +113,7 @@ impl Queues {
         let joined = if self.waiters < max_waiters {
             queue.join(call, request, number)
         } else {
-            let at_once = Request { deadline: now.min(request.deadline), ..request };
+            let at_once = WaitRequest { deadline: now.min(request.deadline), ..request };
             queue.join(call, at_once, number).map_err(|error| match error {
                 WaitError::TooLate { wait } if now.saturating_add(wait) <= request.deadline => {
                     WaitError::Crowded { waiters: self.waiters }
@@ -138,7 +138,7 @@ impl Queues {
     fn poll(
         &mut self,
         call: &mut Call<'_, impl LimiterOps>,
-        request: Request,
+        request: WaitRequest,
         number: u64,
         waker: Waker,
     ) -> Progress {
@@ -153,7 +153,7 @@ impl Queues {
         progress
     }
 
-    fn leave(&mut self, call: &mut Call<'_, impl LimiterOps>, request: Request, number: u64) {
+    fn leave(&mut self, call: &mut Call<'_, impl LimiterOps>, request: WaitRequest, number: u64) {
         let key = request.probe.hash();
         if let Some(queue) = self.by_key.get_mut(&key) {
             queue.leave(call, number);
