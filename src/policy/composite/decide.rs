@@ -1,5 +1,5 @@
-//! The decision: every limit is looked at, then charged; a limit that denies after all has the charges
-//! before it refunded.
+//! The decision: the composite pre-checks all limits, then charges them. If a limit denies after all, the
+//! charges of the limits before it are refunded.
 //!
 //! The model `loom-tests/tests/composite.rs` guards this protocol:
 //! `RUSTFLAGS='--cfg tollgate_loom' cargo test -p loom-tests --release --test composite`.
@@ -79,7 +79,7 @@ impl<'a, R: ?Sized> Composite<'a, R> {
         Ok(CompositeEntry { permit, charges })
     }
 
-    /// Gives back what is in flight of an entry.
+    /// Refunds the cells of an entry that are in flight.
     pub(super) fn leave_all(&self, entry: &CompositeEntry) {
         for (named, taken) in self.all().zip(&entry.charges) {
             if named.member.counts_in_flight() {

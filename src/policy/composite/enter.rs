@@ -1,11 +1,11 @@
-//! Guards of requests in flight: what a composite gives back when a request has left.
+//! Guards of requests in flight: a composite refunds their cells when the request has left.
 
 use super::{Composite, CompositeDenied, CompositePermit, MEMBERS_MAX};
 use crate::charge::refund::RefundableCharge;
 use crate::concurrency::{Guard, OwnedGuard, sealed};
 use crate::time::Tick;
 
-/// The permit of a request, and the charges that a guard gives back.
+/// The permit of a request, and the charges that a guard refunds.
 #[derive(Clone, Copy, Debug)]
 pub struct CompositeEntry {
     pub(super) permit: CompositePermit,

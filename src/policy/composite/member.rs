@@ -37,7 +37,7 @@ pub(super) trait Member<R: ?Sized>: Send + Sync {
     /// Whether charges can be refunded.
     fn is_refundable(&self) -> bool;
 
-    /// Whether its charge is a request in flight, which a guard gives back.
+    /// Whether its charge is a request in flight, which a guard refunds.
     fn counts_in_flight(&self) -> bool {
         false
     }
@@ -64,8 +64,8 @@ pub(super) trait Member<R: ?Sized>: Send + Sync {
     /// Charges `n` cells in a form that can be refunded. The limit must be refundable.
     fn take(&self, target: Target<'_>, n: u64) -> Taken;
 
-    /// Decides as the limiter itself does, as the last of the limits: nothing is refunded later, but a guard
-    /// may give back a request in flight.
+    /// Decides as the limiter itself does, as the last of the limits: nothing is refunded later, except that a
+    /// guard refunds a request in flight.
     fn take_last(&self, target: Target<'_>, n: u64, given: Option<Tick>) -> Taken {
         let _ = given;
         self.take(target, n)

@@ -79,7 +79,7 @@ impl LiveQuota {
 }
 
 impl Change<'_> {
-    /// Checks the change, and renews the states if it is due. Returns by which quota they were renewed.
+    /// Checks the change, and renews the states if that is due. Returns the quota by which they were renewed.
     pub(super) fn prepare(
         self,
         before: GcraEpoch,
@@ -92,7 +92,7 @@ impl Change<'_> {
         Ok(is_worn.then_some(before))
     }
 
-    /// The parameters after the change, if states were renewed by a quota before.
+    /// The parameters after the change. `renewed` is the quota by which states were renewed before it.
     pub(super) fn after(
         self,
         current: GcraEpoch,

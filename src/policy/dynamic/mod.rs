@@ -162,7 +162,7 @@ impl DynamicGcraParams {
         }
     }
 
-    /// The same, and how a state is seen by it.
+    /// The quota in force, and the view of a state by it.
     fn seen(&self, word: u64, now: Tick, n: u64) -> (GcraEpoch, u64) {
         let algo = self.now();
         (algo, algo.read(word, NoRing, now, n))

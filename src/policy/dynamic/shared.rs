@@ -1,8 +1,8 @@
 //! A changing quota in a block that several processes map.
 //!
-//! The block holds what a quota and its inheritance are worked out from. A process checks these words when it
-//! sees a new version, and keeps the parameters that it has worked out for itself. So no word that another
-//! process may have spoilt is ever a divisor.
+//! The block holds the words from which the parameters of a quota are worked out. A process checks these words
+//! when it sees a new version, and keeps the parameters in its own memory. So no word that another process may
+//! have spoilt is ever a divisor.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ const WAIT_MAX: Duration = Duration::from_millis(100);
 /// A quota in a block.
 type PlacedQuota = Placed<VersionedCell<QUOTA_WORDS>>;
 
-/// A quota in a block, and what this process has worked out from it.
+/// A quota in a block, and the parameters that this process has worked out from it.
 #[derive(Debug)]
 pub(super) struct SharedQuota {
     current: PlacedQuota,
