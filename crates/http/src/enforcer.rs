@@ -16,7 +16,7 @@ use crate::jitter::Jitter;
 use crate::key;
 use crate::pending::{GateDecision, PendingVerdict};
 use crate::report::Report;
-use crate::stats::{Counters, Event, Place, Queue};
+use crate::stats::{Counters, Event, Queue, QueueGuard};
 
 type Write = dyn Fn(&Denial<'_>) -> Response<Bytes> + Send + Sync;
 type Skip = dyn Fn(&request::Parts) -> bool + Send + Sync;
@@ -60,7 +60,7 @@ pub(crate) enum Handling {
 /// A wait for a turn.
 pub(crate) struct Wait {
     pub(crate) sleeping: Sleeping,
-    pub(crate) place: Place,
+    pub(crate) place: QueueGuard,
 }
 
 /// Whether the gate knew that the queue had a free place when it decided.

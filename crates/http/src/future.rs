@@ -13,7 +13,7 @@ use crate::body::Body;
 use crate::enforcer::{Action, Sleeping, Wait};
 use crate::gate::Charge;
 use crate::headers::Fields;
-use crate::stats::Place;
+use crate::stats::QueueGuard;
 
 pin_project! {
     /// The future of a [`RateLimit`](crate::RateLimit)'s response.
@@ -66,7 +66,7 @@ struct Waiting<S, B> {
     /// `None` once the turn has come; the request then waits for the service only.
     sleeping: Option<Sleeping>,
     /// Held until the request is forwarded.
-    _place: Option<Place>,
+    _place: Option<QueueGuard>,
     service: S,
     request: Option<Request<B>>,
 }

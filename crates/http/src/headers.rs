@@ -180,12 +180,12 @@ fn printable(text: String) -> HeaderValue {
     HeaderValue::try_from(text).expect("policies are printable ASCII")
 }
 
-/// Rounded up.
+/// A span in seconds, rounded up.
 fn whole_secs(span: Duration) -> u64 {
     span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0))
 }
 
-/// Rounded up, and at least 1: a `Retry-After` of 0 would invite clients to retry at once.
+/// A span in seconds, rounded up and at least 1: a `Retry-After` of 0 would invite clients to retry at once.
 pub(crate) fn whole_secs_from_1(span: Duration) -> u64 {
     whole_secs(span).max(1)
 }

@@ -213,11 +213,8 @@ where
             Ok(permit) => {
                 report.note(Reading::of(self.policy.clone(), &Ok(permit)));
                 let (penalties, is_failure) = (Arc::clone(&self.penalties), &self.is_failure);
-                let attempt = Attempt { penalties, key, is_failure: Arc::clone(is_failure) };
-                Verdict::Admit(GatePermit {
-                    delay: permit.delay(),
-                    charge: Some(Box::new(attempt)),
-                })
+                let strike = PendingStrike { penalties, key, is_failure: Arc::clone(is_failure) };
+                Verdict::Admit(GatePermit { delay: permit.delay(), charge: Some(Box::new(strike)) })
             }
             Err(PenaltyDenied::Limited(denied)) => {
                 report.note(self.denied(&denied));
@@ -258,13 +255,13 @@ where
 }
 
 /// A request that was admitted, until its response is known to be a failure or not.
-struct Attempt<K, Q: ?Sized, A: Algorithm, C> {
+struct PendingStrike<K, Q: ?Sized, A: Algorithm, C> {
     penalties: Arc<Penalties<Q, A, C>>,
     key: K,
     is_failure: Arc<IsFailure>,
 }
 
-impl<K, Q, A, C> Charge for Attempt<K, Q, A, C>
+impl<K, Q, A, C> Charge for PendingStrike<K, Q, A, C>
 where
     K: Borrow<Q> + Send + 'static,
     Q: Hash + ?Sized + 'static,
@@ -284,8 +281,8 @@ where
     fn sent(self: Box<Self>, _: u64) {}
 }
 
-impl<K, Q: ?Sized, A: Algorithm, C> fmt::Debug for Attempt<K, Q, A, C> {
+impl<K, Q: ?Sized, A: Algorithm, C> fmt::Debug for PendingStrike<K, Q, A, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Attempt").finish_non_exhaustive()
+        f.debug_struct("PendingStrike").finish_non_exhaustive()
     }
 }

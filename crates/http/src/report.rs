@@ -31,7 +31,7 @@ pub struct Reading {
     pub reset_after: Duration,
     /// Whether it denied.
     pub denied: bool,
-    /// Whether it denied because the key is banned. Responses then tell of abnormal usage.
+    /// Whether it denied because the key is banned. A denial response then reports abnormal usage.
     pub banned: bool,
     /// If it denied: the time until it would admit the request; `None` if it never would.
     pub retry_after: Option<Duration>,

@@ -88,8 +88,9 @@ where
 }
 
 impl<S: Clone, G> RateLimit<S, G> {
-    /// Frees what the inner service has reserved for this call, such as a place under a concurrency
-    /// limit. The call does not come, or comes later. A clone is not ready and has reserved nothing.
+    /// Frees what the inner service has reserved for this call, such as a permit of a concurrency limit, because
+    /// the call does not come, or comes later. It replaces the service by a clone, which is not ready and has
+    /// reserved nothing.
     fn release(&mut self) {
         self.inner = self.inner.clone();
     }

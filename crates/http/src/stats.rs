@@ -150,24 +150,24 @@ impl Queue {
 
     /// A place for a request that was charged when one was free. If other threads have taken it since,
     /// the queue is over its bound by one.
-    pub(crate) fn enter_even_if_full(&self) -> Place {
+    pub(crate) fn enter_even_if_full(&self) -> QueueGuard {
         self.waiting.fetch_add(1, Relaxed);
-        Place(Arc::clone(&self.waiting))
+        QueueGuard(Arc::clone(&self.waiting))
     }
 
     /// A place, unless all are taken.
-    pub(crate) fn enter(&self) -> Option<Place> {
+    pub(crate) fn enter(&self) -> Option<QueueGuard> {
         let next = |waiting| (waiting < self.max).then_some(waiting + 1);
         self.waiting.fetch_update(Relaxed, Relaxed, next).ok()?;
-        Some(Place(Arc::clone(&self.waiting)))
+        Some(QueueGuard(Arc::clone(&self.waiting)))
     }
 }
 
 /// A place in the queue, freed when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<AtomicUsize>);
+pub(crate) struct QueueGuard(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for QueueGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }

@@ -122,7 +122,7 @@ mod tests {
     use crate::policy::Policy;
     use crate::report::Reading;
 
-    /// What a client reads.
+    /// The status as a client reads it from the trailers.
     fn read(details: HeaderValue) -> Status {
         let mut headers = HeaderMap::new();
         headers.insert("grpc-status", HeaderValue::from_static("8"));

@@ -91,7 +91,7 @@ fn grpc_pushback_is_the_wait_in_milliseconds_or_minus_one() {
 }
 
 #[test]
-fn at_a_limit_of_requests_in_flight_every_client_is_told_a_second_or_a_longer_wait() {
+fn at_a_limit_of_requests_in_flight_every_client_gets_a_wait_of_a_second_or_longer() {
     let (request, ()) = http::Request::new(()).into_parts();
     let quota = Policy::new("rate", &Quota::per_second(1)).expect("a name");
     let in_flight = Policy::of_requests_in_flight("at once", 10).expect("a name");

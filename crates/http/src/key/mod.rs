@@ -1,4 +1,4 @@
-//! Keys: what requests are counted by.
+//! Extractors of keys. An extractor takes from a request the key by which a limiter counts it.
 //!
 //! | extractor | key | type |
 //! |---|---|---|
