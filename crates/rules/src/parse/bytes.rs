@@ -10,7 +10,7 @@ use crate::error::LimiterError;
 use crate::shared::Place;
 
 const NEEDED: &str = "a rate such as \"10MB/s\" or \"10MB/s burst 1MB\"";
-/// Less is not worth a chunk: see `tollgate-paced`.
+/// A smaller burst would send chunks that are too small to be worth it: see `tollgate-paced`.
 const BURST_MIN: u64 = 1_000;
 
 /// A rate in bytes: a quota whose numbers may have the unit B, kB, MB or GB.
@@ -105,7 +105,7 @@ fn column_in(text: &str, columns: &[usize], column: usize) -> usize {
     columns.get(column - 1).copied().unwrap_or_else(|| text.chars().count() + 1)
 }
 
-/// Reports what a rule with a bandwidth cannot have.
+/// Reports the keys that a rule with `bytes` cannot have.
 pub(super) fn check<'s>(reader: &mut Reader<'s>, value: &Value<'s>, rule: &DeTable<'s>) {
     if rule.get("shadow").and_then(|shadow| shadow.get_ref().as_bool()) == Some(true) {
         let message =

@@ -6,7 +6,7 @@ use super::fields::{Reader, Value};
 use super::limits::span;
 use crate::concurrency::Concurrency;
 
-/// As many as the library counts: see `tollgate::concurrency`.
+/// The most that the library can count: see `tollgate::concurrency`.
 const LIMIT_MAX: u64 = 4_194_303;
 const LIMIT_MAX_WITH_HOLD: u64 = 65_535;
 const HOLD_MIN_SECS: u64 = 1;

@@ -21,7 +21,7 @@ const NEEDED: &str =
 const NEEDED_ESTIMATE: &str = "a whole number such as 500, or a table such as { header = \"x-max-tokens\", max = \
                                4096, default = 500 },";
 
-/// Where the cost comes from.
+/// The part of the request or of its response that the cost comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Header,
@@ -128,7 +128,7 @@ fn header_estimate<'s>(
     Some(Estimate::Header { name, max, default })
 }
 
-/// `max`, which a client's number needs, and `default`; without it `usual`, or else `max`.
+/// `max` and `default`. A number that a client writes must have a `max`. Without `default`, it is `usual`, or else `max`.
 fn bounds<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
@@ -148,7 +148,7 @@ fn bounds<'s>(
     max.zip(default)
 }
 
-/// `estimate`: what a request is charged until the response settles it.
+/// `estimate`: the charge of a request until its response settles the cost.
 fn estimate<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
@@ -173,7 +173,7 @@ fn estimate<'s>(
     }
 }
 
-/// Reports what a rule with a cost cannot have.
+/// Reports the keys and limits that a rule with `cost` cannot have.
 pub(super) fn check<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,

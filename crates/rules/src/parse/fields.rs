@@ -160,6 +160,25 @@ impl<'s> Reader<'s> {
     }
 }
 
+/// The value of a key, or the default if the key is left out. `None`: the value is wrong, which `read` has reported.
+pub(super) fn or_default<'s, T: Default>(
+    table: &DeTable<'s>,
+    key: &str,
+    read: impl FnOnce(&Value<'s>) -> Option<T>,
+) -> Option<T> {
+    table.get(key).map_or_else(|| Some(T::default()), read)
+}
+
+/// The value of a key; `Some(None)` if the key is left out. `None`: the value is wrong, which `read` has reported.
+#[allow(clippy::option_option, reason = "left out, or wrong")]
+pub(super) fn optional<'s, T>(
+    table: &DeTable<'s>,
+    key: &str,
+    read: impl FnOnce(&Value<'s>) -> Option<T>,
+) -> Option<Option<T>> {
+    or_default(table, key, |value| read(value).map(Some))
+}
+
 /// `"a", "b" or "c"`.
 pub(super) fn quoted_list(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();

@@ -1,4 +1,4 @@
-//! `key`: what a rule counts requests by.
+//! `key`: the parts of a request by which a rule counts it.
 
 use super::fields::{Reader, Value, quoted_list};
 use crate::key::{FORMS, Form, Key, NamedForm, Part, PartSettings};
@@ -13,7 +13,7 @@ fn needed() -> String {
     quoted_list(&forms.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// One part or a list of them; `"none"` stands alone.
+/// One part or a list of them; or `"none"` by itself.
 pub(super) fn read<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,

@@ -161,7 +161,7 @@ pub(super) fn on_full<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<
     reader.quota(quota).map(OnFull::SharedOverflow)
 }
 
-/// Reports the algorithm that cannot keep the quota of the overflow.
+/// Reports the first limit whose algorithm cannot keep the quota of the overflow.
 pub(super) fn check_overflow<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
@@ -209,7 +209,7 @@ fn kept<'s>(reader: &mut Reader<'s>, value: &Value<'s>, penalty: Penalty) -> Opt
     }
 }
 
-/// A span of time such as "10 min": what a quota may have after "1 per".
+/// A span of time such as "10 min": any text that a quota may have after "1 per".
 pub(super) fn span<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Duration> {
     const NEEDED: &str = "a span of time such as \"30 s\", \"10 min\" or \"1 day\"";
     const BEFORE: &str = "1 per ";

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use toml::de::{DeTable, DeValue};
 
-use super::fields::{Reader, Value};
+use super::fields::{Reader, Value, or_default};
 use crate::matcher::{
     Conditions, EXCEPTIONS_MAX, Matcher, Network, Networks, ValueCondition, ValueTest,
 };
@@ -28,22 +28,22 @@ const NOT_ALIASES: &[(&str, &str)] =
     &[("not", "what is to hold belongs in match itself: leave this out")];
 
 /// The tables of conditions on named values.
-const NAMED: [Kind; 3] = [
-    Kind {
+const NAMED: [NamedTable; 3] = [
+    NamedTable {
         key: "header",
         needed: "a table is needed, as in header = { x-plan = \"free\", x-debug = true }",
         wrong_name: "not the name of a header: write one such as x-plan",
         is_name: named::is_token,
         named: |name| Named::Header(name.to_ascii_lowercase()),
     },
-    Kind {
+    NamedTable {
         key: "query",
         needed: "a table is needed, as in query = { page = true, format = \"json\" }",
         wrong_name: "not the name of a parameter: write one such as page, decoded",
         is_name: named::is_parameter,
         named: |name| Named::Query(name.to_owned()),
     },
-    Kind {
+    NamedTable {
         key: "cookie",
         needed: "a table is needed, as in cookie = { session = true, plan = \"free\" }",
         wrong_name: "not the name of a cookie: write one such as session",
@@ -53,7 +53,7 @@ const NAMED: [Kind; 3] = [
 ];
 
 /// A table of conditions on named values.
-struct Kind {
+struct NamedTable {
     key: &'static str,
     needed: &'static str,
     wrong_name: &'static str,
@@ -73,10 +73,7 @@ pub(super) fn read<'s>(
     };
     reader.only_keys(table, KEYS, ALIASES);
     let conditions = conditions(reader, table, spelling);
-    let exceptions = match table.get("not") {
-        Some(value) => exceptions(reader, value, spelling),
-        None => Some(Vec::new()),
-    };
+    let exceptions = or_default(table, "not", |given| exceptions(reader, given, spelling));
     Some(Matcher { conditions: conditions?, exceptions: exceptions?, spelling })
 }
 
@@ -127,18 +124,19 @@ fn conditions<'s>(
     spelling: Spelling,
 ) -> Option<Conditions> {
     let of_path = |text: &str| Pattern::of_path(text, spelling);
-    let paths = table.get("path").map(|value| patterns(reader, value, "a path", of_path));
-    let hosts = table.get("host").map(|value| patterns(reader, value, "a host", Pattern::of_host));
-    let methods = table.get("method").map(|value| methods(reader, value));
-    let networks = table.get("ip").map(|value| networks(reader, value));
+    let paths = or_default(table, "path", |given| patterns(reader, given, "a path", of_path));
+    let of_host = Pattern::of_host;
+    let hosts = or_default(table, "host", |given| patterns(reader, given, "a host", of_host));
+    let methods = or_default(table, "method", |given| methods(reader, given));
+    let networks = or_default(table, "ip", |given| networks(reader, given));
     let values = NAMED.iter().filter_map(|kind| Some((kind, table.get(kind.key)?)));
     let values: Vec<_> = values.map(|(kind, value)| conditions_on(reader, value, kind)).collect();
     let values: Option<Vec<_>> = values.into_iter().collect();
     Some(Conditions {
-        paths: paths.unwrap_or_else(|| Some(Vec::new()))?,
-        methods: methods.unwrap_or_else(|| Some(Vec::new()))?,
-        hosts: hosts.unwrap_or_else(|| Some(Vec::new()))?,
-        networks: networks.unwrap_or_else(|| Some(Networks::default()))?,
+        paths: paths?,
+        methods: methods?,
+        hosts: hosts?,
+        networks: networks?,
         values: values?.concat(),
     })
 }
@@ -203,7 +201,7 @@ fn networks<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Networks> 
 fn conditions_on<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
-    kind: &Kind,
+    kind: &NamedTable,
 ) -> Option<Vec<ValueCondition>> {
     let DeValue::Table(table) = value.get_ref() else {
         reader.wrong_type(value, kind.needed);

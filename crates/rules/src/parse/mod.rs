@@ -23,7 +23,7 @@ use crate::error::{RuleWarning, RulesError};
 use crate::path::{Separator, Spelling};
 use crate::reach::{self, Unreached};
 use crate::rule::{Action, Apply, RULES_MAX, Rule, Rules};
-use fields::{Reader, Value};
+use fields::{Reader, Value, optional, or_default};
 
 /// More warnings are left out.
 const WARNINGS_MAX: usize = 100;
@@ -43,7 +43,7 @@ pub(crate) fn rules(file: &str, text: &str) -> Result<Rules, RulesError> {
     let mut reader = Reader::new(text);
     let (root, wrong) = DeTable::parse_recoverable(text);
     if !wrong.is_empty() {
-        // The recovered part may be half of what was meant, so it is not checked.
+        // The recovered part may be incomplete, so it is not checked.
         for error in wrong {
             let span = error.span().unwrap_or(0..0);
             reader.error(span, format!("not TOML: {}", error.message()));
@@ -59,16 +59,11 @@ pub(crate) fn rules(file: &str, text: &str) -> Result<Rules, RulesError> {
 fn read<'s>(reader: &mut Reader<'s>, root: &Spanned<DeTable<'s>>) -> Option<Rules> {
     let table = root.get_ref();
     reader.only_keys(table, KEYS, ALIASES);
-    let apply = match table.get("apply") {
-        Some(value) => reader.one_of(value, &[("all", Apply::All), ("first", Apply::First)]),
-        None => Some(Apply::default()),
-    };
+    let words = [("all", Apply::All), ("first", Apply::First)];
+    let apply = or_default(table, "apply", |given| reader.one_of(given, &words));
     // The rules are checked even if this is wrong.
     let spelling = spelling(reader, table);
-    let shared = match table.get("shared") {
-        Some(value) => shared::name(reader, value).map(Some),
-        None => Some(None),
-    };
+    let shared = optional(table, "shared", |given| shared::name(reader, given));
     let Some(value) = table.get("rule") else {
         let none = "the file has no rules: begin each with a line [[rule]]";
         reader.error(0..0, none.to_owned());
@@ -122,7 +117,7 @@ fn all_rules<'s>(
     Some((rules, places))
 }
 
-/// Warnings about rules that no request reaches. `places` has the name of each rule.
+/// Warnings about rules that no request reaches. `places` are those of the rules' names.
 fn warnings(text: &str, apply: Apply, rules: &[Rule], places: &[Range<usize>]) -> Vec<RuleWarning> {
     let unreached = reach::unreached(apply, rules).into_iter().take(WARNINGS_MAX);
     let warning = |(index, why): (usize, Unreached)| {

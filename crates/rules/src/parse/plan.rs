@@ -62,7 +62,7 @@ pub(super) fn read<'s>(
     Some((PlanChoice { by: by? }, limits))
 }
 
-/// The algorithms that can settle are those whose states tell several quotas.
+/// Whether a limiter of this algorithm can have several plans. These are the algorithms that can settle.
 fn can_plan(algorithm: &RuleAlgorithm) -> bool {
     algorithm.can_settle()
 }

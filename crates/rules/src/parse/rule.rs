@@ -6,7 +6,7 @@ use std::ops::Range;
 use tollgate::OnFull;
 use toml::de::{DeTable, DeValue};
 
-use super::fields::{Reader, Value};
+use super::fields::{Reader, Value, optional, or_default};
 use super::{bytes, concurrency, cost, key, limits, matcher, plan, store};
 use crate::algorithm::ALGORITHMS;
 use crate::key::{Key, OnNoKey, Part, PartSettings};
@@ -85,79 +85,36 @@ pub(super) fn read<'s>(
     };
     reader.only_keys(table, KEYS, ALIASES);
     let name = name(reader, value, table, names);
-    let matcher = match table.get("match") {
-        Some(value) => matcher::read(reader, value, spelling),
-        None => Some(Matcher::default()),
-    };
-    let action = match table.get("action") {
-        Some(value) => reader.one_of(value, &ACTIONS.map(|action| (action.name(), action))),
-        None => Some(Action::default()),
-    };
+    let matcher = or_default(table, "match", |given| matcher::read(reader, given, spelling));
+    let actions = ACTIONS.map(|action| (action.name(), action));
+    let action = or_default(table, "action", |given| reader.one_of(given, &actions));
     if let Some(action @ (Action::Exempt | Action::Deny)) = action {
         return without_limits(reader, table, name, matcher, action);
     }
     let key = read_key(reader, table, spelling);
     let words = [("shared", OnNoKey::Shared), ("skip", OnNoKey::Skip), ("deny", OnNoKey::Deny)];
-    let on_no_key = match table.get("on_no_key") {
-        Some(value) => reader.one_of(value, &words),
-        None => Some(OnNoKey::default()),
-    };
-    let on_full = match table.get("on_full") {
-        Some(value) => limits::on_full(reader, value),
-        None => Some(OnFull::default()),
-    };
-    let concurrency = match table.get("concurrency") {
-        Some(value) => concurrency::read(reader, value).map(Some),
-        None => Some(None),
-    };
-    let (plan, limits) = match table.get("plan") {
-        Some(value) => read_plan(reader, value, table, on_full),
-        None if table.contains_key("limits") => {
-            (Some(None), read_limits(reader, value, table, on_full))
+    let on_no_key = or_default(table, "on_no_key", |given| reader.one_of(given, &words));
+    let on_full = or_default(table, "on_full", |given| limits::on_full(reader, given));
+    let concurrency = optional(table, "concurrency", |given| concurrency::read(reader, given));
+    let (plan, limits) = plan_and_limits(reader, value, table, action, on_full);
+    let bytes = optional(table, "bytes", |given| {
+        bytes::check(reader, given, table);
+        bytes::read(reader, given)
+    });
+    let cost = optional(table, "cost", |given| {
+        let cost = cost::read(reader, given);
+        if let (Some(cost), Some(limits)) = (&cost, &limits) {
+            cost::check(reader, given, cost, table, limits);
         }
-        // A rule whose action is misspelt may need none.
-        None if action.is_none() => (Some(None), None),
-        None if ["concurrency", "bytes"].iter().any(|key| table.contains_key(*key)) => {
-            (Some(None), without_quota(reader, table))
-        }
-        None => (Some(None), read_limits(reader, value, table, on_full)),
-    };
-    let bytes = match table.get("bytes") {
-        Some(value) => {
-            bytes::check(reader, value, table);
-            bytes::read(reader, value).map(Some)
-        }
-        None => Some(None),
-    };
-    let cost = match table.get("cost") {
-        Some(value) => {
-            let cost = cost::read(reader, value);
-            if let (Some(cost), Some(limits)) = (&cost, &limits) {
-                cost::check(reader, value, cost, table, limits);
-            }
-            cost.map(Some)
-        }
-        None => Some(None),
-    };
-    let capacity = match table.get("capacity") {
-        Some(value) => reader.number(value, 1, CAPACITY_MAX).map(Some),
-        None => Some(None),
-    };
-    let is_shadow = match table.get("shadow") {
-        Some(value) => reader.boolean(value),
-        None => Some(false),
-    };
-    let penalty = match table.get("penalty") {
-        Some(value) => limits::penalty(reader, value).map(Some),
-        None => Some(None),
-    };
-    let store = match table.get("store") {
-        Some(value) => {
-            store::check(reader, value, table, limits.as_deref().unwrap_or_default());
-            store::read(reader, value).map(Some)
-        }
-        None => Some(None),
-    };
+        cost
+    });
+    let capacity = optional(table, "capacity", |given| reader.number(given, 1, CAPACITY_MAX));
+    let is_shadow = or_default(table, "shadow", |given| reader.boolean(given));
+    let penalty = optional(table, "penalty", |given| limits::penalty(reader, given));
+    let store = optional(table, "store", |given| {
+        store::check(reader, given, table, limits.as_deref().unwrap_or_default());
+        store::read(reader, given)
+    });
     let key = key?;
     // One bucket for all requests takes one slot.
     let usual = if key.parts.is_empty() { 1 } else { CAPACITY_DEFAULT };
@@ -205,10 +162,7 @@ fn without_limits<'s>(
         };
         reader.error(key.span(), message);
     }
-    let is_shadow = match table.get("shadow") {
-        Some(value) => reader.boolean(value),
-        None => Some(false),
-    };
+    let is_shadow = or_default(table, "shadow", |given| reader.boolean(given));
     Some(Rule {
         name: name?,
         matcher: matcher?,
@@ -226,6 +180,29 @@ fn without_limits<'s>(
         penalty: None,
         store: None,
     })
+}
+
+/// The choice of a plan if the rule has one, and the limits: those of the plans, or else of `limits`.
+#[allow(clippy::option_option, reason = "left out, or wrong")]
+fn plan_and_limits<'s>(
+    reader: &mut Reader<'s>,
+    rule: &Value<'s>,
+    table: &DeTable<'s>,
+    action: Option<Action>,
+    on_full: Option<OnFull>,
+) -> (Option<Option<PlanChoice>>, Option<Vec<RuleLimit>>) {
+    if let Some(plan) = table.get("plan") {
+        return read_plan(reader, plan, table, on_full);
+    }
+    let may_lack_quota = ["concurrency", "bytes"].iter().any(|key| table.contains_key(*key));
+    let limits = match table.contains_key("limits") {
+        true => read_limits(reader, rule, table, on_full),
+        // The action is wrong. The right one may need no limits.
+        false if action.is_none() => None,
+        false if may_lack_quota => without_quota(reader, table),
+        false => read_limits(reader, rule, table, on_full),
+    };
+    (Some(None), limits)
 }
 
 /// The choice of a plan, and its limits.

@@ -6,7 +6,7 @@ use super::fields::{Reader, Value};
 use crate::rule::Rule;
 use crate::shared::{SharedName, unavailable};
 
-/// A name.
+/// The name, unless it is malformed or this program cannot share limits.
 pub(super) fn name<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<SharedName> {
     let text = reader.string(value, "a name such as \"api\"")?;
     let name = SharedName::new(text);
@@ -25,7 +25,7 @@ pub(super) fn name<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Sha
     name
 }
 
-/// Reports rules whose requests in flight cannot be shared. `places` has the name of each rule.
+/// Reports rules whose requests in flight cannot be shared. `places` are those of the rules' names.
 pub(super) fn check(reader: &mut Reader<'_>, rules: &[Rule], places: &[Range<usize>]) {
     for (rule, place) in rules.iter().zip(places) {
         if rule.store.is_some() {

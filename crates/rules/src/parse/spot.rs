@@ -6,8 +6,8 @@ use toml::de::DeValue;
 
 use super::fields::Value;
 
-/// Where the bytes `within` a string's content are in the file. If the string has escapes, it is the
-/// whole string.
+/// The place in the file of the bytes `within` a string's content. If the string has escapes, it is the
+/// place of the whole string.
 pub(super) fn spot(text: &str, value: &Value<'_>, within: Range<usize>) -> Range<usize> {
     let span = value.span();
     let DeValue::String(content) = value.get_ref() else { return span };

@@ -1,4 +1,4 @@
-//! `store`: which server keeps the limits.
+//! `store`: the server that keeps the limits.
 
 use std::net::Ipv6Addr;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tollgate::AnyAlgorithm;
 use toml::de::{DeTable, DeValue};
 
-use super::fields::{Reader, Value, quoted_list};
+use super::fields::{Reader, Value, optional, or_default, quoted_list};
 use super::limits::span;
 use crate::algorithm::ALGORITHMS;
 use crate::limit::RuleLimit;
@@ -50,37 +50,23 @@ pub(super) fn read<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Sto
     };
     let url = url(reader, given);
     let words = [("local", Fallback::Local), ("deny", Fallback::Deny), ("admit", Fallback::Admit)];
-    let fallback = match table.get("fallback") {
-        Some(value) => reader.one_of(value, &words),
-        None => Some(Fallback::default()),
-    };
+    let fallback = or_default(table, "fallback", |given| reader.one_of(given, &words));
     let nodes = match table.get("nodes") {
         Some(value) => reader.number(value, 1, NODES_MAX),
         None => Some(1),
     };
-    let asks_always = match table.get("ask") {
-        Some(value) => reader.one_of(value, &[("ahead", false), ("always", true)]),
-        None => Some(false),
-    };
-    let deadline = table.get("deadline").map(|value| deadline(reader, value));
-    let prefix = table.get("prefix").map(|value| prefix(reader, value));
+    let words = [("ahead", false), ("always", true)];
+    let asks_always = or_default(table, "ask", |given| reader.one_of(given, &words));
+    let deadline = optional(table, "deadline", |given| deadline(reader, given));
+    let prefix = optional(table, "prefix", |given| prefix(reader, given));
     Some(Store {
         url: url?,
         fallback: fallback?,
         nodes: nodes?,
         asks_always: asks_always?,
-        deadline: all_or_none(deadline)?,
-        prefix: all_or_none(prefix)?,
+        deadline: deadline?,
+        prefix: prefix?,
     })
-}
-
-/// The inner `None` is an error; the outer one means that the key is left out.
-#[allow(clippy::option_option, reason = "left out, or wrong")]
-fn all_or_none<T>(given: Option<Option<T>>) -> Option<Option<T>> {
-    match given {
-        None => Some(None),
-        Some(read) => read.map(Some),
-    }
 }
 
 fn deadline<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Duration> {
@@ -183,7 +169,7 @@ fn is_database(text: &str) -> bool {
     number.is_empty() || number.parse::<i64>().is_ok()
 }
 
-/// Reports what a rule with a store cannot have.
+/// Reports the keys and limits that a rule with a store cannot have.
 pub(super) fn check<'s>(
     reader: &mut Reader<'s>,
     store: &Value<'s>,
