@@ -1,4 +1,4 @@
-//! How fast the bodies of a key's responses pass: `bytes` in a rules file.
+//! The bandwidth of a key's response bodies: `bytes` in a rules file.
 
 use std::sync::Arc;
 

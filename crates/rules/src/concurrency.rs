@@ -1,4 +1,4 @@
-//! How many requests of a key may be in flight: `concurrency` in a rules file.
+//! The limit of requests in flight: `concurrency` in a rules file.
 
 use std::time::Duration;
 

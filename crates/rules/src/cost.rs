@@ -1,18 +1,18 @@
-//! What a request costs by a rule: `cost` in a rules file.
+//! The cost of a request by a rule: `cost` in a rules file.
 
 use std::fmt;
 
 use crate::request_view::RequestView;
 use crate::rule::Rule;
 
-/// The cost of a request, and what the response settles.
+/// The cost of a request: its estimate, and how the response settles it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RuleCost {
     pub(crate) estimate: Estimate,
     pub(crate) settle: Option<SettleBy>,
 }
 
-/// What a request costs before there is a response.
+/// The cost that a request is charged on arrival, before there is a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Estimate {
     Fixed(u64),
@@ -29,7 +29,7 @@ pub(crate) enum Estimate {
     },
 }
 
-/// What the final cost comes from.
+/// The part of the response that the final cost comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SettleBy {
     /// The number in a header of the response, by its name in lower case.
@@ -64,22 +64,22 @@ impl Estimate {
     }
 }
 
-/// The largest of the values of a header, so that a client cannot put a smaller one before it. A value that is
-/// no number counts as `default`.
+/// The largest of the values of a header. A client that repeats the header with a smaller value gains nothing by it.
+/// A value that is no number counts as `default`.
 fn largest(request: &impl RequestView, name: &str, max: u64, default: u64) -> u64 {
     let values = (0..).map_while(|nth| request.header(name, nth));
     let cells = values.map(|value| number(value).map_or(default, |cells| cells.clamp(1, max)));
     cells.max().unwrap_or(default)
 }
 
-/// Whether a request without a length has no body, as far as the server sees and its head tells.
+/// Whether a request without a `Content-Length` has no body, as far as its head and the server tell.
 fn has_no_body(request: &impl RequestView) -> bool {
     !request.has_open_body()
         && matches!(request.method(), "GET" | "HEAD" | "OPTIONS" | "DELETE" | "TRACE")
         && request.header("transfer-encoding", 0).is_none()
 }
 
-/// A number in decimal digits. One that is too large is the largest.
+/// A number in decimal digits; `u64::MAX` if it is larger than that.
 fn number(value: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(value.trim_ascii()).ok()?;
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -87,7 +87,8 @@ fn number(value: &[u8]) -> Option<u64> {
 }
 
 impl SettleBy {
-    /// The final cost by the head of a response; `None` if that does not tell.
+    /// The final cost by the head of a response; `None` if the cost is not settled by a header, or the header holds
+    /// no number.
     pub(crate) fn by_header<'h>(&self, header: impl Fn(&str) -> Option<&'h [u8]>) -> Option<u64> {
         match self {
             Self::Header { name, max } => Some(number(header(name)?)?.min(*max)),
@@ -95,7 +96,7 @@ impl SettleBy {
         }
     }
 
-    /// The final cost by the bytes of the body; `None` if they do not tell.
+    /// The final cost by the bytes of the body; `None` if the cost is not settled by bytes.
     pub(crate) fn by_bytes(&self, bytes: u64) -> Option<u64> {
         match self {
             Self::Header { .. } => None,
@@ -131,7 +132,7 @@ impl Rule {
         self.cost.as_ref().is_some_and(|cost| cost.settle.is_some())
     }
 
-    /// What settles the cost of a request. A response to `HEAD` or `CONNECT` has no body to count.
+    /// Whether the response to this request settles its cost. A response to `HEAD` or `CONNECT` has no body to count.
     pub(crate) fn settles(&self, request: &impl RequestView) -> bool {
         match self.cost.as_ref().and_then(|cost| cost.settle.as_ref()) {
             None => false,

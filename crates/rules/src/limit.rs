@@ -88,10 +88,10 @@ impl RuleLimit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Penalty {
-    /// The number of the denial with which the ban begins, at least 1.
+    /// The number of denials that begin a ban, at least 1.
     pub after: u64,
-    /// The time, from the first denial that counts, within which they must happen. It is the length
-    /// of the ban unless the file gives another.
+    /// The time from the first of these denials within which the others must happen. It is the length of the
+    /// ban unless the file gives another.
     pub within: Duration,
     /// How long the key is denied.
     pub ban: Duration,

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::path;
 use crate::request_view::RequestView;
 
-/// What a value is looked up by.
+/// The kind and the name that a value is looked up by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
     /// A header, by its name in lower case.

@@ -110,8 +110,7 @@ impl Pattern {
     /// Whether the pattern fits all that another one fits. Each piece of the other one must be covered: a
     /// `**` by a `**`, and a `*` by a `*` or a `**`.
     ///
-    /// The answer is `None` if that takes more comparisons of pieces than `left`, which it lowers by those that were
-    /// made.
+    /// It subtracts the comparisons of pieces from `left`, and returns `None` if it would take more.
     pub(crate) fn includes(
         &self,
         other: &Self,
@@ -122,8 +121,8 @@ impl Pattern {
             true => one == other,
             false => one.eq_ignore_ascii_case(other),
         };
-        // Whether the pieces before the current one cover the first pieces of the other pattern, for each
-        // number of those.
+        // Dynamic programming over prefixes: `covered[count]` is whether the pieces before the current one cover the
+        // first `count` pieces of the other pattern.
         let width = other.pieces.len() + 1;
         *left = left.checked_sub(width)?;
         let mut covered = vec![false; width];

@@ -5,7 +5,7 @@ use crate::named::Named;
 use crate::request_view::RequestView;
 use crate::rule::Rule;
 
-/// What chooses one of a rule's limits: a value that the request carries. The last limit is the default.
+/// The choice of one of a rule's limits by a value that the request carries. The last limit is the default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PlanChoice {
     pub(crate) by: Named,

@@ -146,7 +146,7 @@ pub enum Apply {
     First,
 }
 
-/// What a rule does with the requests that it applies to: `action` in a rules file.
+/// The action of a rule on the requests that it applies to: `action` in a rules file.
 ///
 /// ```
 /// use tollgate_rules::{Action, Request, Rules, RulesLimiter};
@@ -194,7 +194,7 @@ impl Action {
     }
 }
 
-/// One rule: which requests it applies to, what it counts them by, and how many it admits.
+/// One rule: the requests that it applies to, the key by which it counts them, and how many it admits.
 ///
 /// ```
 /// use tollgate_rules::{OnNoKey, Rules};
@@ -235,7 +235,7 @@ impl Rule {
         &self.name
     }
 
-    /// What the rule does with the requests that it applies to.
+    /// The action on the requests that the rule applies to.
     #[must_use]
     pub fn action(&self) -> Action {
         self.action

@@ -8,7 +8,7 @@ use tollgate::concurrency::ConcurrencyDenied;
 use crate::limit::RuleLimit;
 use crate::rule::Rule;
 
-/// A denial: by which rule, why, and for how long.
+/// A denial: the rule that denies, the reason, and the time until the request would be admitted.
 ///
 /// ```
 /// use tollgate_rules::{RulesLimiter, Request, Rules, DenyReason};
@@ -25,7 +25,7 @@ use crate::rule::Rule;
 pub struct RuleDenial<'g> {
     rule: &'g Rule,
     reason: DenyReason<'g>,
-    /// The wait for what else would deny the same request; `None`: no wait helps.
+    /// The wait for every other limit or ban that would deny the same request; `None`: no wait helps.
     min_wait: Option<Duration>,
 }
 
@@ -65,7 +65,7 @@ impl<'g> RuleDenial<'g> {
         Self { rule, reason, min_wait: Some(Duration::ZERO) }
     }
 
-    /// The same denial, where something else would deny the request until `wait` has passed, or for ever.
+    /// The same denial, if another limit or ban would deny the request until `wait` has passed; `None`: for ever.
     pub(crate) fn no_sooner(self, wait: Option<Duration>) -> Self {
         let min_wait = self.min_wait.and_then(|longest| Some(longest.max(wait?)));
         Self { min_wait, ..self }
@@ -127,8 +127,8 @@ impl<'g> RuleDenial<'g> {
         self.denied().map_or(0, Denied::remaining)
     }
 
-    /// The shortest time after which the same request would be admitted; `None` if no wait helps. It is zero
-    /// if too many requests are in flight, since when one of them ends is not known.
+    /// The shortest time after which the same request would be admitted; `None` if no wait helps. If too many
+    /// requests are in flight, it is zero, because nothing tells when one of them ends.
     ///
     /// A denial by a ban also waits for the limits that would deny when the ban has ended, and a denial that
     /// begins a ban waits for its end.

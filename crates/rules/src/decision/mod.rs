@@ -135,14 +135,14 @@ impl<'g, C: Clock> RulesDecision<'g, C> {
         &self.in_flight
     }
 
-    /// Takes out what the request holds until its response has ended. If it is left in, the request is in
-    /// flight no longer than the decision lives.
+    /// Takes out the guards and charges that the request holds until its response has ended. If they are left in, the
+    /// request ends when the decision is dropped.
     pub fn take_held(&mut self) -> Held<C> {
         std::mem::take(&mut self.held)
     }
 
-    /// Takes out the buckets that the bytes of the response's body are charged to, all of them for each byte: those
-    /// of rules with `bytes`. A server that does not pace the body by them ignores these rules.
+    /// Takes out the buckets of the rules with `bytes`. Each byte of the response's body is charged to all of them.
+    /// A server that does not pace the body by them ignores these rules.
     pub fn take_paces(&mut self) -> Vec<BytePace<C>> {
         std::mem::take(&mut self.paces)
     }

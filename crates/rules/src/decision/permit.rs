@@ -7,7 +7,7 @@ use tollgate::Permit;
 use crate::limit::RuleLimit;
 use crate::rule::Rule;
 
-/// An admission: by which limit, and what is left of it.
+/// An admission: the tightest limit that admits, and the cells that are left of it.
 ///
 /// ```
 /// use tollgate_rules::{RulesLimiter, Request, Rules};

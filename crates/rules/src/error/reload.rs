@@ -33,7 +33,7 @@ pub struct RulesBuildError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LimiterError {
     Build(BuildError),
-    /// What is wrong with its block, or with the folder of blocks.
+    /// The fault of its block of shared memory, or of the folder of blocks, in plain words.
     Shared(String),
 }
 

@@ -52,7 +52,7 @@ impl Rules {
         Some(format!("{slashes}; {rest}"))
     }
 
-    /// Who shares the limits, in plain words; `None`: the process alone has them.
+    /// The processes that share the limits, in plain words; `None`: this process shares them with no other.
     #[must_use]
     pub fn explain_sharing(&self) -> Option<String> {
         let folder = self.shared.as_ref()?.folder();

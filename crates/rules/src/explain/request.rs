@@ -73,7 +73,7 @@ fn explain_path(path: &str, spelling: Spelling, text: &mut String) {
 }
 
 impl Rule {
-    /// Why later rules are not tried, if the rule is the last one for a request that it fits so.
+    /// Why later rules are not tried, if the rule ends the evaluation of a request that it has this fit for.
     fn ends_evaluation(
         &self,
         apply: Apply,

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use super::KeyBytes;
 use crate::host;
 use crate::named;
-use crate::path::{self, Reading, Segments, Spelling};
+use crate::path::{self, PathReading, Segments, Spelling};
 
 /// The value that a key part reads from a request, normalised: all spellings of one thing are one value.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +99,7 @@ impl<'v> Value<'v> {
 
 /// The segments of a path as keys count them: resolved, so that no spelling has its own key.
 fn segments(path: &str, spelling: Spelling) -> Segments<'_> {
-    Reading::of_keys(spelling).of(path)
+    PathReading::of_keys(spelling).of(path)
 }
 
 /// The bytes as text, in which bytes that are no UTF-8 and these characters of ASCII are written as `%XX`.

@@ -9,8 +9,8 @@ use crate::error::LimiterError;
 use crate::limit::Penalty;
 use crate::shared::{Place, build_at};
 
-/// The bans of a rule: a window of one cell that opens with the ban, and a window that counts the
-/// denials before it.
+/// The bans of a rule, kept in two fixed windows for each key. One has a single cell, which a ban takes for its
+/// length. The other counts the denials before the ban.
 #[derive(Debug)]
 pub(crate) struct Ban<C: Clock> {
     banned: Limiter<[u8], FixedWindow, RulesClock<C>>,
@@ -37,13 +37,13 @@ impl<C: Clock> Ban<C> {
         Ok(Self { banned: window(1, penalty.ban, places[0])?, strikes: strikes.transpose()? })
     }
 
-    /// The key's ban, if it is banned.
+    /// The key's ban, as the denial of its window; `None` if the key is not banned.
     pub(super) fn get(&self, key: &[u8], now: Tick) -> Option<Denied> {
         self.banned.ask(key).at(now).peek().err()
     }
 
-    /// Counts a denial of the key, and begins a ban if there were enough. Returns for how long the key is
-    /// banned.
+    /// Counts a denial of the key, and begins a ban if there were enough. Returns how long the key is banned from
+    /// now; zero if it is not.
     pub(super) fn strike(&self, key: &[u8], now: Tick) -> Duration {
         if let Some(strikes) = &self.strikes
             && strikes.ask(key).at(now).check().is_ok()
@@ -52,7 +52,7 @@ impl<C: Clock> Ban<C> {
         }
         match self.banned.ask(key).at(now).check() {
             Ok(begun) => {
-                // The next ban takes as many denials again.
+                // The next ban takes as many denials as this one.
                 if let Some(strikes) = &self.strikes {
                     strikes.reset(key);
                 }

@@ -18,7 +18,8 @@ use crate::error::LimiterError;
 use crate::limit::RuleLimit;
 use crate::shared::{Place, build_at};
 
-/// Tries to change a quota. In a block, each waits for the change of another process for a while.
+/// How often a change of a quota is tried. In shared memory, each attempt waits a while for the change that another
+/// process has under way.
 const CHANGE_TRIES: usize = 10;
 
 /// The limiter of one limit.
@@ -212,10 +213,10 @@ impl<C: Clock> Bucket<C> {
         }
     }
 
-    /// Replaces the quota; returns `false` if the limiter cannot, or the new quota is too far from the
+    /// Replaces the quota. Returns `false` if the limiter cannot, or the new quota is too far from the
     /// one that it was built with. Each key keeps its spent cells: see [`Inherit::Spent`].
     ///
-    /// An error: other processes have been changing it all the time.
+    /// It fails if other processes were changing the quota at every attempt.
     pub(crate) fn set_quota(&self, quota: Quota) -> Result<bool, LimiterError> {
         let Self::Gcra(gate) = self else { return Ok(false) };
         for _ in 0..CHANGE_TRIES {

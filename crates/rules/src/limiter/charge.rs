@@ -1,4 +1,4 @@
-//! All limits of the rules that apply are charged, or none.
+//! Charges all limits of the rules that apply to a request, or none.
 //!
 //! One limit is charged directly. Of several, a decision first peeks at all, so that a denial costs
 //! nothing and names the limit that denies for the longest time. It then charges them one after the
@@ -19,23 +19,23 @@ use crate::decision::{DenyReason, RuleDenial, RuleInFlight, RulePermit};
 use crate::inline_vec::InlineVec;
 use crate::limit::RuleLimit;
 
-/// A rule that applies, by its index, and where its key is among the keys.
+/// A rule that applies, by its index, and the range of bytes of its key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Hit {
     pub(super) rule: usize,
     pub(super) key: (usize, usize),
     /// The index of the limit of the request's plan; 0 if the rule has no plans.
     pub(super) plan: usize,
-    /// What the request costs by the rule.
+    /// The cost of the request by the rule.
     pub(super) cells: u64,
-    /// Whether the response settles that.
+    /// Whether the response settles the cost.
     pub(super) settles: bool,
 }
 
 /// A limit of a rule that applies: the index of the hit, and that of the limit in its rule.
 type LimitIndex = (usize, usize);
 
-/// The charges of a request.
+/// The data that the charges of a request have in common.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingCharge<'k> {
     pub(super) keys: &'k [u8],
@@ -53,7 +53,7 @@ impl PendingCharge<'_> {
         Cost::queued(hit.cells, self.max_waiting, &limit.quota()).by_plan(hit.plan)
     }
 
-    /// Whether a denial is a strike. A turn that comes too late is none.
+    /// Whether a denial is a strike. The denial of a turn that would come too late is none.
     fn is_strike(&self, hit: Hit, denied: &Denied) -> bool {
         self.max_waiting.is_none() || denied.remaining() < hit.cells
     }
@@ -161,7 +161,7 @@ impl<C: Clock> RulesLimiter<C> {
         Ok(())
     }
 
-    /// The decision that all limits would make. A denial is a strike for the bans of its rule.
+    /// The decision that all limits would make together. A denial counts as a strike by its rule.
     fn peek_all<'g>(
         &'g self,
         hits: &[Hit],
@@ -261,8 +261,8 @@ fn longest_of<'g>(denial: Option<RuleDenial<'g>>, other: RuleDenial<'g>) -> Opti
     Some(denial.map_or(other, |denial| denial.longer(other)))
 }
 
-/// A denial of a key. It is a strike by the rule's bans, if there are any, and lasts as long as the ban that
-/// it begins.
+/// Counts a denial of a key as a strike, if the rule has bans. If the strike begins a ban, the denial lasts as long
+/// as the ban.
 fn struck<'g, C: Clock>(
     denial: RuleDenial<'g>,
     ban: Option<&Arc<Ban<C>>>,

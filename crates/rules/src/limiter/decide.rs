@@ -14,7 +14,7 @@ use crate::request_view::RequestView;
 use crate::rule::{Action, Apply, Rule};
 
 impl<C: Clock> RulesLimiter<C> {
-    /// Decides a request that costs one cell, or what a rule's `cost` says.
+    /// Decides a request. It costs one cell, or by a rule with `cost` as many as that says.
     ///
     /// ```
     /// # use tollgate_rules::{RulesLimiter, Request, Rules};
@@ -27,7 +27,7 @@ impl<C: Clock> RulesLimiter<C> {
         self.decide_n(request, 1)
     }
 
-    /// Decides a request that costs `cells` of every limit; where a rule has a `cost`, so many times that.
+    /// Decides a request that costs `cells` of every limit. A rule with `cost` multiplies its cost by `cells`.
     ///
     /// ```
     /// # use tollgate_rules::{RulesLimiter, Request, Rules};
@@ -73,7 +73,7 @@ impl<C: Clock> RulesLimiter<C> {
     ///
     /// The limiter calls `include` for each rule, with its index in the file, before it tries the
     /// rule. So all rules are tried, without the index. With `apply = "first"`, it stops at the first
-    /// rule that applies. A replay uses this to leave out rules that require what its log does not have.
+    /// rule that applies. A replay uses this to leave out rules that need data which its log does not have.
     ///
     /// ```
     /// # use tollgate_rules::{RulesLimiter, Request, Rules};

@@ -1,4 +1,4 @@
-//! What a request holds until its response has ended.
+//! The guards and charges that a request holds until its response has ended.
 
 use std::sync::Arc;
 
@@ -53,11 +53,11 @@ impl<C: Clock> InFlight<C> {
         self.0.set_limit(limit).expect("the parser has checked the limit");
     }
 
-    /// Whether a request may enter. A denial is counted, as that of an entry is.
+    /// Whether a request may enter. A denial is counted in the stats, like the denial of an entry.
     pub(super) fn precheck(&self, key: &[u8], now: Tick) -> Result<(), ConcurrencyDenied> {
         let ask = self.0.ask(key).at(now);
-        // A peek counts nothing, so the entry is tried. If another request has ended meanwhile, it succeeds, and
-        // ends at once.
+        // A peek is not counted in the stats, so a denied request tries to enter. If another request has ended
+        // meanwhile, the entry succeeds, and its guard is dropped at once.
         ask.peek().inspect_err(|_| drop(ask.enter()))
     }
 
@@ -78,14 +78,14 @@ impl<C: Clock> InFlight<C> {
     }
 }
 
-/// What a request holds from its admission until its response has ended:
+/// The guards and charges that a request holds from its admission until its response has ended.
 /// [`RulesDecision::take_held`](crate::RulesDecision::take_held) returns it.
 ///
 /// - The request is in flight, for rules with `concurrency`, until this is dropped. Drop it when the body of the
 ///   response has been sent, has failed, or the client has left.
 /// - The response settles the `cost` of rules that say so: call [`answered`](Self::answered) with its head, and
-///   [`sent`](Self::sent) or [`cut_short`](Self::cut_short) with the bytes of its body. What is not settled when
-///   this is dropped stays charged by the estimate.
+///   [`sent`](Self::sent) or [`cut_short`](Self::cut_short) with the bytes of its body. A cost that is not settled
+///   when this is dropped stays charged by the estimate.
 ///
 /// It outlives a reload of the rules.
 ///
@@ -112,7 +112,7 @@ pub struct Held<C: Clock = QuantaClock> {
     charges: Vec<Charge<C>>,
 }
 
-/// Cells that the response settles. What is dropped stays charged by the estimate.
+/// Cells that the response settles. If the charge is dropped, they stay charged by the estimate.
 struct Charge<C: Clock> {
     reserved: Option<Reserved<C>>,
     by: SettleBy,
@@ -162,7 +162,7 @@ impl<C: Clock> Held<C> {
         }
     }
 
-    /// Settles costs by the body of the response, of which all was sent: `body_bytes`.
+    /// Settles costs by the body of the response, which was sent as a whole and has `body_bytes`.
     pub fn sent(&mut self, body_bytes: u64) {
         for charge in &mut self.charges {
             if let Some(actual) = charge.by.by_bytes(body_bytes) {
@@ -171,7 +171,7 @@ impl<C: Clock> Held<C> {
         }
     }
 
-    /// Settles costs by a body that failed or whose client left, after `body_bytes` of it were sent. Such a
+    /// Settles costs by a body of which `body_bytes` were sent before it failed or its client left. Such a
     /// request costs at least its estimate.
     pub fn cut_short(&mut self, body_bytes: u64) {
         for charge in &mut self.charges {
@@ -181,7 +181,7 @@ impl<C: Clock> Held<C> {
         }
     }
 
-    /// Refunds the costs that a response would settle, and ends the request: it is not served.
+    /// Refunds the costs that a response would settle, and ends the request. Call it for a request that is not served.
     pub fn cancel(mut self) {
         self.charges.iter_mut().for_each(|charge| charge.settle(0));
     }

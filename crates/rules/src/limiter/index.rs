@@ -1,4 +1,4 @@
-//! Which rules a request may match, without trying each.
+//! An index of the rules that a request may match, so that not every rule is tried.
 //!
 //! A rule with paths is listed under the literal segments that each of its patterns begins with, up to four of
 //! them. A rule without paths and with networks is listed under each of these. A request looks up the prefixes
@@ -20,7 +20,8 @@ use crate::rule::RULES_MAX;
 
 /// A path is looked up by at most so many of its first segments.
 const DEPTH_MAX: usize = 4;
-/// Rules are told apart by so many methods. For any other method, all rules are candidates.
+/// The index distinguishes so many methods. If the rules name more, all rules are candidates for a method beyond
+/// these.
 const METHODS_MAX: usize = 16;
 const WORDS: usize = RULES_MAX.div_ceil(64);
 
@@ -86,7 +87,7 @@ impl Iterator for RuleSet {
 #[derive(Debug)]
 pub(super) struct RuleIndex {
     count: usize,
-    /// Rules that may match whatever the path and the client are.
+    /// Rules that may match with any path and any client.
     everywhere: Vec<u64>,
     lists: HashMap<u64, Vec<u16>, BuildHasherDefault<Prehashed>>,
     /// The longest path prefix that has a list.
@@ -170,14 +171,14 @@ impl RuleIndex {
             words
         };
         let has_none = |matcher: &Matcher| matcher.conditions.methods.is_empty();
-        let is_told_apart = names.len() <= METHODS_MAX;
+        let has_all_names = names.len() <= METHODS_MAX;
         let for_method = |name: &str| words(&|its| has_none(its) || its.conditions.allows(name));
         let methods: Vec<_> = names
             .iter()
             .take(METHODS_MAX)
             .map(|name| ((*name).to_owned(), for_method(name)))
             .collect();
-        let other_methods = words(&|its| has_none(its) || !is_told_apart);
+        let other_methods = words(&|its| has_none(its) || !has_all_names);
         (self.methods, self.other_methods) = (methods, other_methods);
     }
 
@@ -220,9 +221,9 @@ impl RuleIndex {
     }
 }
 
-/// Where the hashes of path prefixes begin.
+/// The hash of the empty path prefix. Those of longer ones are mixed from it.
 const PATHS: u64 = 0x243f_6a88_85a3_08d3;
-/// Where the hashes of networks begin.
+/// The value that the hashes of networks are mixed from.
 const NETWORKS: u64 = 0x1319_8a2e_0370_7344;
 
 /// Bit 5 of each byte, in which letters of both cases differ.

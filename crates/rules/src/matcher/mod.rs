@@ -63,7 +63,7 @@ impl Matcher {
         if self.exceptions.is_empty() {
             return fit;
         }
-        // Exceptions of which only the path is open.
+        // The exceptions whose other conditions hold, so that the path decides.
         let mut open = InlineVec::<&Conditions, EXCEPTIONS_MAX>::new(&self.conditions);
         for exception in &self.exceptions {
             if exception.hold_besides_path(parts) {

@@ -56,7 +56,7 @@ impl Network {
         }
     }
 
-    /// The IPv4 network, if it is written as IPv6.
+    /// The IPv4 network that this one maps into IPv6, if it does.
     fn unmapped(self) -> Option<Self> {
         match self.address.to_canonical() {
             address @ IpAddr::V4(_) if self.address.is_ipv6() => {

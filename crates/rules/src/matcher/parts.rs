@@ -78,8 +78,8 @@ pub(crate) struct SplitRequest<'s, R> {
 }
 
 impl<'s, R: RequestView> SplitRequest<'s, R> {
-    /// Splits what the rules need. The caller provides the memory, because the lists are too large to
-    /// be moved.
+    /// Splits the parts that the rules need. The caller provides the memory of the lists, because they are too large
+    /// to be moved.
     #[inline]
     pub(crate) fn new<'r: 's>(
         request: &'r R,

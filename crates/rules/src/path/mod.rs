@@ -2,8 +2,8 @@
 //!
 //! Servers read some paths differently: is `%2F` a slash, does `..` go back, does `;v=1` count? If a
 //! rule applied by one reading only, a client could evade it at an upstream that has another. So
-//! [`split`] splits each path once, and [`Oddities`] records what servers read differently. Nearly
-//! all paths have no oddity, and are done. Every other path is read in each way that the file's
+//! [`split`] splits each path once, and [`Oddities`] records which parts servers read differently. Nearly
+//! all paths have no oddity, and one reading. Every other path is read in each way that the file's
 //! [`Spelling`] leaves open, and [`Oddities::fits`] returns in how many of these a pattern fits.
 
 mod oddities;
@@ -12,7 +12,7 @@ mod reading;
 use crate::inline_vec::InlineVec;
 use crate::request_view::RequestView;
 pub(crate) use oddities::{Fit, Oddities};
-pub(crate) use reading::Reading;
+pub(crate) use reading::PathReading;
 
 /// The segments of a path.
 pub(crate) type Segments<'a> = InlineVec<&'a str, 16>;

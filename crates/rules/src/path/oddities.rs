@@ -1,6 +1,6 @@
 //! The parts of a path that servers read differently, and the readings that follow.
 
-use super::reading::{Dots, Reading, dot_count};
+use super::reading::{Dots, PathReading, dot_count};
 use super::{Separator, Spelling, escaped};
 use crate::inline_vec::InlineVec;
 
@@ -41,7 +41,7 @@ impl Oddities {
         Self { spelling, ..Self::default() }
     }
 
-    /// Records what `rest` begins with.
+    /// Records the oddity that `rest` begins with, if it is one.
     #[cold]
     pub(super) fn note(&mut self, rest: &[u8]) {
         let Spelling { encoded_slash, backslash, keeps_params, .. } = self.spelling;
@@ -55,7 +55,7 @@ impl Oddities {
             _ => return,
         };
         *noted |= is_odd;
-        // The segments on both sides of it were not checked for dots.
+        // The text on either side of the oddity may be `.` or `..`. It was not checked.
         self.dots |= is_odd;
     }
 
@@ -104,14 +104,14 @@ impl Oddities {
     }
 
     /// All readings; `None` if there are too many.
-    pub(crate) fn readings(&self) -> Option<Vec<Reading>> {
+    pub(crate) fn readings(&self) -> Option<Vec<PathReading>> {
         let bases = self.bases()?;
         let all = bases.as_slice().iter().flat_map(|base| self.variants(*base).as_slice().to_vec());
         Some(all.collect())
     }
 
     /// How one of the readings reads the oddities, in plain words.
-    pub(crate) fn describe(&self, path: &str, reading: Reading) -> String {
+    pub(crate) fn describe(&self, path: &str, reading: PathReading) -> String {
         let separates = |is: bool, what: &str| match is {
             true => format!("{what} separates segments"),
             false => format!("{what} belongs to its segment"),
@@ -129,7 +129,7 @@ impl Oddities {
             Dots::ResolvedBeforeMerging => "\"..\" takes away an empty segment",
             Dots::Kept => "\"..\" is kept",
         };
-        let kept = Reading { dots: Dots::Kept, ..reading };
+        let kept = PathReading { dots: Dots::Kept, ..reading };
         let has_dots = kept.of(path).as_slice().iter().any(|segment| dot_count(segment) > 0);
         let said = [
             (self.encoded_slash, separates(reading.encoded_slash, "%2F")),
@@ -144,7 +144,7 @@ impl Oddities {
 
     /// The readings between which the file leaves the choice open: one or two. `None` if several
     /// oddities are unclear at once, or the path is too long: no honest client sends such a path.
-    fn bases(&self) -> Option<InlineVec<Reading, 2>> {
+    fn bases(&self) -> Option<InlineVec<PathReading, 2>> {
         let Spelling { encoded_slash, backslash, .. } = self.spelling;
         let slash_is_unclear = self.encoded_slash && encoded_slash == Separator::Unclear;
         let backslash_is_unclear = self.backslash && backslash == Separator::Unclear;
@@ -152,7 +152,7 @@ impl Oddities {
         if self.is_long || unclear.iter().filter(|is| **is).count() > 1 {
             return None;
         }
-        let first = Reading {
+        let first = PathReading {
             encoded_slash: encoded_slash != Separator::Never,
             backslash: backslash != Separator::Never,
             ends_at_nul: false,
@@ -162,7 +162,7 @@ impl Oddities {
         let mut bases = InlineVec::new(first);
         bases.push(first);
         if unclear.contains(&true) {
-            bases.push(Reading {
+            bases.push(PathReading {
                 encoded_slash: first.encoded_slash && !slash_is_unclear,
                 backslash: first.backslash && !backslash_is_unclear,
                 ends_at_nul: self.nul,
@@ -173,7 +173,7 @@ impl Oddities {
     }
 
     /// The readings of `base` that all count: with parameters and without, dots resolved and not.
-    fn variants(&self, base: Reading) -> InlineVec<Reading, 6> {
+    fn variants(&self, base: PathReading) -> InlineVec<PathReading, 6> {
         let mut variants = InlineVec::new(base);
         for drops_params in [false, true] {
             if drops_params && !self.params {
@@ -181,7 +181,7 @@ impl Oddities {
             }
             for dots in [Dots::Resolved, Dots::ResolvedBeforeMerging, Dots::Kept] {
                 if self.dots || dots == Dots::Resolved {
-                    variants.push(Reading { drops_params, dots, ..base });
+                    variants.push(PathReading { drops_params, dots, ..base });
                 }
             }
         }

@@ -4,7 +4,7 @@ use super::{Segments, Separator, Spelling, escaped};
 
 /// One way to read a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reading {
+pub(crate) struct PathReading {
     pub(super) encoded_slash: bool,
     pub(super) backslash: bool,
     pub(super) ends_at_nul: bool,
@@ -22,7 +22,7 @@ pub(super) enum Dots {
     Kept,
 }
 
-impl Reading {
+impl PathReading {
     /// The reading for keys: paths that may be the same have the same segments.
     pub(crate) fn of_keys(spelling: Spelling) -> Self {
         Self {

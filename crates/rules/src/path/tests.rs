@@ -19,7 +19,7 @@ fn plain(path: &str, spelling: Spelling) -> Option<Vec<&str>> {
 }
 
 fn in_keys(path: &str, spelling: Spelling) -> Vec<&str> {
-    Reading::of_keys(spelling).of(without_query(path)).as_slice().to_vec()
+    PathReading::of_keys(spelling).of(without_query(path)).as_slice().to_vec()
 }
 
 /// All readings with their segments joined, each once.

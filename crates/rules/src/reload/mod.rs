@@ -255,7 +255,7 @@ fn buckets<C: Clock>(
             Some((old, bucket)) if !is_shared || is_same(old, limit) => {
                 (Arc::clone(bucket), Some(old.quota))
             }
-            // The same block; the old limiter may have one of its own, since its quota was too far.
+            // The file has the same name. The old limiter may use another one, if its quota was once too far.
             Some((old, _)) => (build(rule, Block::Limit(index), limit, home)?, Some(old.quota)),
             None => {
                 // Warn only if this limit replaces an old one. An additional limit loses nothing.
@@ -309,7 +309,7 @@ fn change_quotas<C: Clock>(
     let mut done: Vec<(Arc<Bucket<C>>, Quota)> = Vec::new();
     let undo = |done: &[(Arc<Bucket<C>>, Quota)], failed| {
         for (bucket, before) in done.iter().rev() {
-            // If it fails, another process has the last word on the quota.
+            // If this fails, another process has changed the quota, and its change stays.
             let _ = bucket.set_quota(*before);
         }
         Err(failed)
@@ -382,7 +382,7 @@ fn in_flight<C: Clock>(
     Ok(CountedInFlight { counted: Some(counted), is_kept: false, warning })
 }
 
-/// The bandwidth of a rule, and whether it is that of before. Another rate is for responses that begin later.
+/// The bandwidth of a rule, and whether it is the old one. A new rate applies to responses that begin later.
 fn bandwidth<C: Clock>(
     rule: &Rule,
     before: Option<&ActiveRule<C>>,

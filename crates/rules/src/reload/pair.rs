@@ -1,4 +1,4 @@
-//! Which old limit each limit of a new rule continues.
+//! Pairs the limits of a new rule with the old ones that they continue.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(super) type Old<'o, C> = (&'o RuleLimit, &'o Arc<Bucket<C>>);
 /// Whether a new limit can continue with the limiter of an old one.
 type Fits<C> = fn(&RuleLimit, &Bucket<C>, &RuleLimit) -> bool;
 
-/// Which old limit each new one continues.
+/// The old limit that each new one continues.
 pub(super) struct Pairs<'o, C: Clock> {
     /// In the order of the new limits.
     pub(super) found: Vec<Option<Old<'o, C>>>,
@@ -53,8 +53,8 @@ pub(super) fn pair<'o, C: Clock>(rule: &Rule, before: Option<&'o ActiveRule<C>>)
     Pairs { found, left: left.into_iter() }
 }
 
-/// Pairs each limit with the old one that has the same block. An old limit that is left has a block that the
-/// new rule has not.
+/// Pairs each limit with the old one that has the same block. The old limits that are left have blocks that no limit
+/// of the new rule has.
 pub(super) fn pair_by_file<'o, C: Clock>(
     rule: &Rule,
     before: Option<&'o ActiveRule<C>>,

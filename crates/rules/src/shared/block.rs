@@ -64,7 +64,7 @@ impl Block<'_> {
     }
 }
 
-/// What a limit is known by.
+/// The data that identify a limit within its rule.
 fn limit_text(limits: &[RuleLimit], index: usize) -> String {
     let limit = &limits[index];
     let named =
@@ -85,7 +85,7 @@ fn quota(quota: Quota) -> String {
     format!("{}/{:?} burst {}", quota.limit(), quota.period(), quota.burst_cells())
 }
 
-/// A part of a file's name. It helps who reads it, and need not be unique.
+/// A readable part of a file's name. It need not be unique.
 fn word(text: &str) -> String {
     let is_kept = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     text.chars().map(|c| if is_kept(&c) { c } else { '_' }).take(WORD_CHARS).collect()

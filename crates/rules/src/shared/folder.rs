@@ -1,4 +1,5 @@
-//! The folder of the blocks of a rules file: this user's alone, or the blocks could be another user's.
+//! The folder of the blocks of a rules file. Only this user may write to it. Otherwise another user could put a block
+//! of its own there.
 
 use std::fs::{self, DirBuilder};
 use std::io;

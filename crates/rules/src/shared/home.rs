@@ -10,14 +10,14 @@ use crate::clock::RulesClock;
 use crate::error::RulesBuildError;
 use crate::rule::Rule;
 
-/// In this process, or in a folder of blocks.
+/// The place where the limiters of a set of rules keep their state: this process, or a folder of blocks.
 #[derive(Debug)]
 pub(crate) struct Home<C> {
     pub(crate) clock: RulesClock<C>,
     shared: Option<SharedName>,
 }
 
-/// Where one limiter keeps its state.
+/// The place where one limiter keeps its state.
 pub(crate) struct Place<'a, C> {
     pub(crate) clock: &'a RulesClock<C>,
     /// `None`: in this process.

@@ -1,8 +1,9 @@
 //! Limits that the processes of a machine share: `shared` in a rules file.
 //!
 //! Each limiter of a rule has a file of its own, in the folder of the name. The file's [name](block) is made
-//! of everything that must be equal in processes that share it. So a rule that is edited gets another file where
-//! its state cannot be kept, and two processes that read the edit at different times are both right.
+//! of everything that must be equal in processes that share it. So an edited rule whose state cannot be kept gets
+//! another file. Two processes that read the edit at different times then use two files, and neither spoils the
+//! state of the other.
 
 mod block;
 #[cfg(feature = "shared-memory")]
@@ -14,7 +15,7 @@ use std::path::PathBuf;
 pub(crate) use block::Block;
 pub(crate) use home::{Home, Place, build_at};
 
-/// Where files are that lie in memory.
+/// The folder of files that are in memory.
 const MEMORY: &str = "/dev/shm";
 
 /// The name by which processes find each other's limits.
@@ -24,7 +25,7 @@ pub(crate) struct SharedName(String);
 impl SharedName {
     pub(crate) const BYTES_MAX: usize = 64;
 
-    /// `None`: it is no name.
+    /// `None`: the name is malformed.
     pub(crate) fn new(name: &str) -> Option<Self> {
         let is_known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         let is_name = (1..=Self::BYTES_MAX).contains(&name.len())
