@@ -48,7 +48,7 @@ impl RelaxedCounter {
 pub enum PlantedFault {
     /// Cells are spent by a load and a store instead of a compare-and-swap.
     SpentByStore,
-    /// Cells are spent without a look at when they expire.
+    /// Cells are spent without a check of their expiry.
     EndUnchecked,
     /// A call begins without a check whether another call has begun meanwhile.
     CallByStore,

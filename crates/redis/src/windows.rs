@@ -14,8 +14,8 @@ use crate::{Charge, CounterStore, Unavailable, WindowCount};
 
 /// Keys in one call. The server does nothing else during the call.
 const KEYS_MAX: usize = 500;
-/// How often calls are halved, to find the keys that the server denies. If it denies all keys, a call is halved
-/// 499 times.
+/// The rate at which calls may be halved, to find the keys that the server denies. A call whose keys are all denied
+/// is halved 499 times.
 const HALVINGS: Quota = Quota::per_second(200).burst(KEYS_MAX as u64);
 
 /// The counts of keys in fixed windows, on a server: the [`CounterStore`] of a

@@ -13,7 +13,7 @@ use crate::redis_limiter::RedisLimiter;
 use crate::remote::Remote;
 use crate::stats::count;
 
-/// The retry time of a denial without the server, which cannot know the real one.
+/// The retry time of a denial by [`Fallback::Deny`]. Only the server knows the real one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Decides while the server gives no decision.
@@ -92,7 +92,7 @@ impl Fallback {
         }
     }
 
-    /// Charges what the server has admitted.
+    /// Charges the local limiter for cells that the server has admitted.
     fn note(&self, key: &[u8], n: u64) {
         if let Self::Local(limiter) = self {
             // If this process has spent its share, there is nothing left to charge.

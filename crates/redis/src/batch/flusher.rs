@@ -46,8 +46,8 @@ impl<L: CounterStore, C: Clock> Flusher<L, C> {
         }
     }
 
-    /// Sends keys that failed in a call of their own, after that of the others: their faults may fail a whole
-    /// call. If no key was counted, the store failed, and nothing is known about a key.
+    /// Sends the keys whose last charge failed in a second call, because one faulty key may fail a whole call. While
+    /// calls fail for all keys, the fault is the store's, and all keys are sent together.
     async fn flush_each(&self, mut keys: Vec<Arc<KeyCounts>>) {
         keys.sort_by_key(|counts| counts.is_failing());
         let failing = match self.shared.failures.read() {

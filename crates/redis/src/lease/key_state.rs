@@ -1,5 +1,5 @@
-//! One key: which requests are answered from its cells, when the source is called, and for how
-//! much.
+//! The state of one key. It decides which requests its cells answer, when the source is called, and for how many
+//! cells.
 //!
 //! Time is an argument, and no function waits.
 
@@ -229,7 +229,7 @@ impl KeyState {
     fn denied(&self, n: u64, until: Until, now: Tick) -> Answer {
         let limit = self.last_reply.limit.read();
         let wait = match until {
-            // A denial of fewer cells is remembered. More than the limit never fit.
+            // The remembered denial may be of fewer cells. More cells than the limit never fit.
             Until::Then(_) if limit > 0 && n > limit => None,
             Until::Then(then) => Some(then.since(now)),
             Until::Never => None,

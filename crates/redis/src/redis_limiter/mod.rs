@@ -193,8 +193,8 @@ impl RedisLimiter {
     }
 
     /// Takes at least `min` cells or none, and up to `max` (but no more than `min` or 1,048,576 a
-    /// call, whichever is larger). The cells are charged now, and may be spent until their lifetime is over, counted from when the call was
-    /// *sent*. With `max` = 0, nothing is charged: the call asks for the key's state.
+    /// call, whichever is larger). The cells are charged now. They may be spent until their lifetime ends, which is
+    /// counted from when the call was *sent*. With `max` = 0, nothing is charged: the call asks for the key's state.
     ///
     /// **Guarantee.** Over any number of processes, what is *spent* in any span keeps the quota,
     /// with [leases](RedisLimiterBuilder::leases) as long as the limiter was built for. A process

@@ -167,15 +167,15 @@ impl Membership for Listened {
 type Node = Share<Listened, Slowed>;
 
 /// Asks until the end of the episode.
-async fn load(node: Node, real: Local, seed: u64, most_starved: u64) -> Vec<Granted> {
+async fn load(node: Node, real: Local, seed: u64, max_starved: u64) -> Vec<Granted> {
     let rng = Mutex::new(Rng::new(seed));
     let mut granted = Vec::new();
     while real.nanos() < LASTS {
         let (now, asked) = (Slowed(real).now(), real.nanos() / MICRO);
         let round = asked / (ROUND / MICRO);
-        sleep(starved(&rng, most_starved)).await;
+        sleep(starved(&rng, max_starved)).await;
         if node.check_at(&round.to_be_bytes(), 1, now).decision.is_ok() {
-            sleep(starved(&rng, most_starved)).await;
+            sleep(starved(&rng, max_starved)).await;
             granted.push(Granted { round, asked, answered: real.nanos() / MICRO });
         }
         let pause = lock(&rng).within(20 * MICRO..200 * MICRO);

@@ -168,7 +168,7 @@ impl LeaseCell {
         self.denied.store(Word::new(instant, n).0, Ordering::Relaxed);
     }
 
-    /// Forgets a denial of `n` cells or more, because that many were granted.
+    /// Forgets the remembered denial if it covers `n` cells, because that many were granted.
     pub fn admit(&self, n: u64) {
         let denied = Word(self.denied.load(Ordering::Relaxed));
         if denied.0 != 0 && denied.count() <= n {
@@ -257,8 +257,9 @@ impl LeaseCell {
         }
     }
 
-    /// Whether the cell can be evicted with little loss: no cells are left, and the source may be
-    /// called. A denial that lasts beyond that was not asked for since.
+    /// Whether the lease cell can be evicted with little loss: no cells are left, no call is in flight, and no
+    /// pause is under way. A denial may still be remembered, but no request has met it since the pause: that would
+    /// have begun a call.
     pub fn is_idle(&self, now: Tick) -> bool {
         self.spendable(now) == 0 && self.call_state(now) == CallState::Free
     }
