@@ -20,7 +20,7 @@ pub struct ReplayOptions {
     pub files: Vec<String>,
     /// Limits to compare.
     pub rules: Vec<Quota>,
-    /// A rules file to enforce instead.
+    /// A rules file to enforce in place of `rules`.
     pub rules_file: Option<String>,
     /// Whether to suggest a rate and a burst.
     pub suggest: bool,
@@ -33,13 +33,13 @@ pub struct ReplayOptions {
     /// The HTML page that the caller will write. The replay computes its charts, and checks that the
     /// page overwrites no input.
     pub html: Option<String>,
-    /// Which fields of a line name its bucket.
+    /// The fields of a line that name its bucket.
     pub key: Key,
-    /// How many cells a request costs.
+    /// The cells that a request costs.
     pub cost: Cost,
     /// The algorithms that enforce each of `rules`.
     pub algorithms: Selection,
-    /// How the lines are written.
+    /// The format of the lines.
     pub format: Format,
     /// The field or column of the time in JSON and CSV; without it, one of the usual names.
     pub time_field: Option<String>,

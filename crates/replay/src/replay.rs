@@ -4,7 +4,7 @@ use std::io;
 
 use anyhow::{Context, Result, bail};
 
-use crate::log::charge::Request;
+use crate::log::charge::LogEntry;
 use crate::log::fields::{Malformed, Stamp};
 use crate::log::format::{self, Reader};
 use crate::log::lines::{Input, Line, Lines, Unrecognised};
@@ -35,7 +35,7 @@ pub fn run(plan: &ReplayPlan) -> Result<ReplayOutcome> {
         outcome,
         decisions,
         progress: Progress::new(is_size_known.then(|| sizes.iter().sum())),
-        request: Request::default(),
+        request: LogEntry::default(),
         trace: plan.analysis.as_ref().map(|_| Trace::new()),
     };
     for input in &plan.inputs {
@@ -57,7 +57,7 @@ struct Session<'p> {
     outcome: ReplayOutcome,
     decisions: Option<Decisions>,
     progress: Progress,
-    request: Request,
+    request: LogEntry,
     trace: Option<Trace>,
 }
 
@@ -88,8 +88,8 @@ impl<'p> Session<'p> {
                 Line::TooLong => Err(Malformed::new("the line is longer than 1 MiB")),
             };
             match read {
-                Ok(format::Line::Request) => self.decide()?,
-                Ok(format::Line::Nothing) => {}
+                Ok(format::LineKind::Request) => self.decide()?,
+                Ok(format::LineKind::Nothing) => {}
                 Err(why) => self.skip(input, number, &why),
             }
         }
@@ -102,7 +102,7 @@ impl<'p> Session<'p> {
         if let Some(reader) = Reader::new(self.plan.format, time_field) {
             return Ok(Ok(Some(reader)));
         }
-        Ok(match lines.look(|line| Reader::recognise(line, time_field)) {
+        Ok(match lines.peek(|line| Reader::recognise(line, time_field)) {
             Ok(Ok(reader)) => Ok(Some(reader)),
             Ok(Err(Unrecognised::Empty)) => Ok(None),
             Ok(Err(Unrecognised::Unknown)) => bail!(

@@ -44,8 +44,8 @@ impl Algorithm {
     ///
     /// # Errors
     ///
-    /// The algorithm cannot keep the rule, or there is no memory for its table. The error says
-    /// why, and no more.
+    /// The algorithm cannot keep the rule, or there is no memory for its table. The error names neither the rule nor
+    /// the algorithm.
     pub(crate) fn build_bare(&self, setup: &Setup) -> Result<Box<dyn Contender>> {
         (self.build)(setup)
     }

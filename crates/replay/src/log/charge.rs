@@ -8,9 +8,9 @@ use crate::log::logged_request::LoggedRequest;
 /// Separates the parts of a combined key; no log field contains it.
 pub(crate) const JOINT: char = '\u{1f}';
 
-/// One request, as far as a limiter needs it. Each line overwrites it.
+/// One request of a log, as far as a limiter needs it. The reader overwrites it with each line.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct LogEntry {
     pub(crate) stamp: Stamp,
     pub(crate) key: String,
     pub(crate) cost: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Request {
     pub(crate) logged: LoggedRequest,
 }
 
-impl Default for Request {
+impl Default for LogEntry {
     fn default() -> Self {
         let stamp = Stamp { unix_nanos: 0, offset_secs: 0 };
         Self { stamp, key: String::new(), cost: 0, logged: LoggedRequest::default() }
@@ -39,7 +39,7 @@ impl Charge {
     pub(crate) fn fill(
         &self,
         fields: &impl Fields,
-        request: &mut Request,
+        request: &mut LogEntry,
     ) -> Result<(), Malformed> {
         request.stamp = fields.stamp()?;
         request.cost = self.cost.of(fields)?;
@@ -227,10 +227,10 @@ mod tests {
         }
     }
 
-    fn filled(key: &str, cost: &str) -> Result<Request, Malformed> {
+    fn filled(key: &str, cost: &str) -> Result<LogEntry, Malformed> {
         let (key, cost) = (key.parse().unwrap(), cost.parse().unwrap());
         let charge = Charge { key, cost, headers: None };
-        let mut request = Request::default();
+        let mut request = LogEntry::default();
         charge.fill(&Line, &mut request).map(|()| request)
     }
 

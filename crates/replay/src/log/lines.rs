@@ -115,8 +115,8 @@ impl Lines {
         Ok(Some((self.number, Line::Text(text(&self.line, self.number == 1)))))
     }
 
-    /// Passes the first lines to `ask` until it answers, without consuming them.
-    pub(crate) fn look<T>(
+    /// Passes the first lines to `ask` until it returns `Some`, without consuming them.
+    pub(crate) fn peek<T>(
         &mut self,
         ask: impl Fn(&str) -> Option<T>,
     ) -> io::Result<Result<T, Unrecognised>> {
@@ -237,17 +237,17 @@ mod tests {
     }
 
     #[test]
-    fn looking_consumes_no_line() {
+    fn peeking_consumes_no_line() {
         let mut both = lines(b"a\nb\nc\n");
-        assert_eq!(both.look(|line| (line == "b").then_some(7)).unwrap(), Ok(7));
+        assert_eq!(both.peek(|line| (line == "b").then_some(7)).unwrap(), Ok(7));
         assert_eq!(all(both), ["a", "b", "c"]);
         let long = [vec![b'x'; LINE_BYTES_MAX + 1], b"\nb\nc".to_vec()].concat();
         let mut both = lines(&long);
-        assert_eq!(both.look(|line| (line == "b").then_some(7)).unwrap(), Ok(7));
+        assert_eq!(both.peek(|line| (line == "b").then_some(7)).unwrap(), Ok(7));
         assert_eq!(all(both), ["too long", "b", "c"], "the next line is not lost with it");
         let ask = |_: &str| None::<()>;
-        assert_eq!(lines(b"a").look(ask).unwrap(), Err(Unrecognised::Unknown));
-        assert_eq!(lines(b"\n\n").look(ask).unwrap(), Err(Unrecognised::Empty));
+        assert_eq!(lines(b"a").peek(ask).unwrap(), Err(Unrecognised::Unknown));
+        assert_eq!(lines(b"\n\n").peek(ask).unwrap(), Err(Unrecognised::Empty));
     }
 
     #[test]

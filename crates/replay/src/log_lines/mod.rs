@@ -13,7 +13,7 @@ use std::io::{Cursor, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::log::charge::{Charge, Request};
+use crate::log::charge::{Charge, LogEntry};
 use crate::log::format::{self, Format, Reader};
 use crate::log::lines::{Input, LINE_BYTES_MAX, Line};
 use mistake::{Mistake, planted};
@@ -86,7 +86,7 @@ pub(crate) fn log_lines(data: &[u8]) -> Printed {
 fn lines_of(log: &[u8]) -> std::io::Result<Vec<Option<String>>> {
     let log = Cursor::new(log.to_vec());
     let mut lines = Input::Stdin.open(|_| Box::new(log)).map_err(std::io::Error::other)?;
-    let _ = lines.look(|line| Reader::recognise(line, None).map(|_| ()))?;
+    let _ = lines.peek(|line| Reader::recognise(line, None).map(|_| ()))?;
     let mut texts = Vec::new();
     while let Some((number, line)) = lines.next()? {
         assert_eq!(number, texts.len() as u64 + 1);
@@ -136,14 +136,14 @@ fn requests<'l>(
     mut reader: Reader<'_>,
     lines: impl Iterator<Item = &'l str>,
     charge: &Charge,
-) -> Vec<Option<Request>> {
+) -> Vec<Option<LogEntry>> {
     let mut all = Vec::new();
     let mut is_fatal = reader.accepts(charge).is_err();
     for line in lines {
-        let mut request = Request::default();
+        let mut request = LogEntry::default();
         let read = (!is_fatal).then(|| reader.read(line, charge, &mut request));
         is_fatal |= matches!(read, Some(Err(_)));
-        let is_request = matches!(read, Some(Ok(Ok(format::Line::Request))));
+        let is_request = matches!(read, Some(Ok(Ok(format::LineKind::Request))));
         all.push(is_request.then_some(request));
     }
     all
@@ -155,7 +155,7 @@ fn seen(lines: &[&str], format: Format, time_field: Option<&str>) -> Vec<Seen> {
         let reader = Reader::new(format, time_field).expect("a format that is known");
         requests(reader, lines.iter().copied(), &charged(key, cost)).into_iter()
     };
-    let key = |request: Option<Request>| request.map(|request| request.key);
+    let key = |request: Option<LogEntry>| request.map(|request| request.key);
     let names = ["ip", "user", "path", "method"].map(|name| by(name, "1").map(key));
     let [mut ips, mut users, mut paths, mut methods] = names;
     let mut sizes = by("none", "bytes");
@@ -164,7 +164,7 @@ fn seen(lines: &[&str], format: Format, time_field: Option<&str>) -> Vec<Seen> {
         let mut next = || Some([ips.next()?, users.next()?, paths.next()?, methods.next()?]);
         let [ip, user, path, method] = next().expect("as many as there are lines");
         let bytes = sizes.next().flatten().map(|request| request.cost);
-        if let Some(Request { stamp, logged, .. }) = request {
+        if let Some(LogEntry { stamp, logged, .. }) = request {
             all.push(Seen { stamp, ip, user, path, method, bytes, logged });
         }
     }

@@ -9,7 +9,7 @@ use tollgate::Quota;
 use tollgate::internals::oracle::Verdict;
 
 use crate::algorithm::Algorithm;
-use crate::log::charge::{Request, readable};
+use crate::log::charge::{LogEntry, readable};
 use crate::words;
 
 /// The file of decisions.
@@ -51,7 +51,7 @@ impl Decisions {
     /// Writes the decision of one limiter on one request.
     pub(crate) fn write(
         &mut self,
-        request: &Request,
+        request: &LogEntry,
         decided_at: u64,
         (rule, algorithm): &(Quota, Algorithm),
         verdict: &Verdict,

@@ -113,11 +113,11 @@ struct OverTime {
 #[derive(Serialize)]
 struct Malformed<'r> {
     lines: u64,
-    first: Vec<Line<'r>>,
+    first: Vec<MalformedLine<'r>>,
 }
 
 #[derive(Serialize)]
-struct Line<'r> {
+struct MalformedLine<'r> {
     file: &'r str,
     line: u64,
     why: &'r str,
@@ -172,7 +172,7 @@ pub fn json_report(plan: &ReplayPlan, outcome: &ReplayOutcome) -> Result<String>
             first: skipped
                 .first
                 .iter()
-                .map(|line| Line { file: &line.file, line: line.line, why: &line.why })
+                .map(|line| MalformedLine { file: &line.file, line: line.line, why: &line.why })
                 .collect(),
         },
         back_in_time: BackInTime { lines: back.lines, max_nanos: back.max_nanos },

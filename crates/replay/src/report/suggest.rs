@@ -36,7 +36,7 @@ fn row(analysis: &Analysis, candidate: &Candidate) -> Vec<String> {
     row
 }
 
-/// Which keys count as well-behaved.
+/// The number of keys that count as well-behaved, and how they were chosen.
 pub(super) fn well_behaved(analysis: &Analysis) -> String {
     let well_behaved = &analysis.well_behaved;
     let left_out = analysis.keys.saturating_sub(well_behaved.count);

@@ -159,17 +159,35 @@ pub(super) fn notes(plan: &ReplayPlan, outcome: &ReplayOutcome) -> String {
 fn wrapped_notes(plan: &ReplayPlan, outcome: &ReplayOutcome, width: usize) -> String {
     let names = &names(plan);
     let mut notes = String::new();
+    back_in_time(&mut notes, outcome);
+    unkept_options(&mut notes, plan, width);
+    of_limiters(&mut notes, outcome, names, width);
+    let of_rules =
+        outcome.rules_replay.iter().flat_map(|rules_replay| rules::notes(rules_replay, outcome));
+    let of_analysis = outcome.analysis.iter().flat_map(suggest::notes);
+    for note in of_rules.chain(of_analysis) {
+        notes.push_str(&words::wrapped(&note, width));
+    }
+    verified(&mut notes, outcome, names);
+    unread(&mut notes, outcome);
+    notes
+}
+
+/// The lines that are older than a line before them.
+fn back_in_time(notes: &mut String, outcome: &ReplayOutcome) {
     let back = outcome.time.back();
     if back.lines > 0 {
         let lines = counted(back.lines, "line went", "lines went");
-        let most = words::span(back.max_nanos);
+        let max = words::span(back.max_nanos);
         add_line(
-            &mut notes,
-            format_args!(
-                "{lines} back in time, by at most {most}: decided at the latest time seen"
-            ),
+            notes,
+            format_args!("{lines} back in time, by at most {max}: decided at the latest time seen"),
         );
     }
+}
+
+/// The algorithms that cannot keep a rule, and those that ignore its burst.
+fn unkept_options(notes: &mut String, plan: &ReplayPlan, width: usize) {
     for left_out in &plan.left_out {
         let (rule, name, why) = (left_out.rule, left_out.algorithm.name, &left_out.why);
         notes.push_str(&words::wrapped(&format!("left out: {rule}, {name}: {why}"), width));
@@ -186,6 +204,10 @@ fn wrapped_notes(plan: &ReplayPlan, outcome: &ReplayOutcome, width: usize) -> St
         let names = without_burst.join(", ");
         notes.push_str(&words::wrapped(&format!("{names}: the burst is ignored"), width));
     }
+}
+
+/// The requests that each limiter delayed or could never admit, and how often its table was full.
+fn of_limiters(notes: &mut String, outcome: &ReplayOutcome, names: &[String], width: usize) {
     for (name, counts) in names.iter().zip(outcome.tally.limiters()) {
         if counts.delayed > 0 {
             let requests = counted(counts.delayed, "request was", "requests were");
@@ -195,7 +217,7 @@ fn wrapped_notes(plan: &ReplayPlan, outcome: &ReplayOutcome, width: usize) -> St
         }
         if counts.never_fit > 0 {
             let requests = counted(counts.never_fit, "request costs", "requests cost");
-            add_line(&mut notes, format_args!("{name}: {requests} more than it ever holds"));
+            add_line(notes, format_args!("{name}: {requests} more than it ever holds"));
         }
     }
     for (name, contender) in names.iter().zip(&outcome.contenders) {
@@ -203,21 +225,9 @@ fn wrapped_notes(plan: &ReplayPlan, outcome: &ReplayOutcome, width: usize) -> St
             let times = counted(contender.times_full(), "time", "times");
             let keys = counted(contender.capacity(), "key", "keys");
             let advice = "raise --capacity";
-            add_line(
-                &mut notes,
-                format_args!("{name}: full {times} with room for {keys}: {advice}"),
-            );
+            add_line(notes, format_args!("{name}: full {times} with room for {keys}: {advice}"));
         }
     }
-    let of_rules =
-        outcome.rules_replay.iter().flat_map(|rules_replay| rules::notes(rules_replay, outcome));
-    let of_study = outcome.analysis.iter().flat_map(suggest::notes);
-    for note in of_rules.chain(of_study) {
-        notes.push_str(&words::wrapped(&note, width));
-    }
-    verified(&mut notes, outcome, names);
-    unread(&mut notes, outcome);
-    notes
 }
 
 /// The lines and files that could not be read.

@@ -1,4 +1,4 @@
-//! Replays a log through a rules file: the gate of the proxy, at the time of the log.
+//! Replays a log through a rules file, with the limiter of the proxy and the time of the log.
 
 mod tally;
 
@@ -8,17 +8,17 @@ use anyhow::Result;
 use tollgate::{ManualClock, Tick};
 use tollgate_rules::{DenyReason, OnNoKey, Outcome, Rule, Rules, RulesLimiter};
 
-use crate::log::charge::{JOINT, Request};
+use crate::log::charge::{JOINT, LogEntry};
 use crate::log::logged_request::LoggedRequestView;
 pub(crate) use tally::{RuleCounts, RulesTally};
 
 /// The key of requests without a key, if they share a bucket.
 const NO_KEY: &str = "(no key)";
 
-/// A rules file and rule counts.
+/// The limiter of a rules file, and the counts of its rules.
 #[derive(Debug)]
 pub(crate) struct RulesReplay {
-    gate: RulesLimiter<ManualClock>,
+    limiter: RulesLimiter<ManualClock>,
     clock: Arc<ManualClock>,
     origin_unix_nanos: u64,
     /// The headers that the rules need.
@@ -38,13 +38,13 @@ struct AppliedRule {
 }
 
 impl RulesReplay {
-    /// Builds the gate. Time starts at the origin.
+    /// Builds the limiter. Time starts at the origin.
     pub(crate) fn new(rules: &Rules, origin_unix_nanos: u64, offset_secs: i32) -> Result<Self> {
         let clock = Arc::new(ManualClock::starting_at_unix_nanos(origin_unix_nanos));
         Ok(Self {
             headers: rules.required_headers().into_iter().map(str::to_owned).collect(),
             tally: RulesTally::new(rules.rules().len(), offset_secs),
-            gate: RulesLimiter::with_clock(rules.clone(), Arc::clone(&clock))?,
+            limiter: RulesLimiter::with_clock(rules.clone(), Arc::clone(&clock))?,
             clock,
             origin_unix_nanos,
             named_clients: 0,
@@ -53,33 +53,34 @@ impl RulesReplay {
     }
 
     /// Decides a request. Time never goes back.
-    pub(crate) fn decide(&mut self, request: &Request, unix_nanos: u64) {
+    pub(crate) fn decide(&mut self, request: &LogEntry, unix_nanos: u64) {
         self.clock.set(Tick::from_nanos(unix_nanos.saturating_sub(self.origin_unix_nanos)));
         self.named_clients += u64::from(request.logged.has_client_name());
         self.applied.clear();
         let view = LoggedRequestView::new(&request.logged, &self.headers);
         let (applied, tally) = (&mut self.applied, &mut self.tally);
-        let (gate, max_waiting) = (&self.gate, RulesLimiter::MAX_WAITING_PER_KEY);
-        let verdict = gate.decide_queued_among(&view, request.cost, max_waiting, |index, rule| {
-            // Discards what earlier rules noted: what follows concerns this rule alone.
-            let _ = view.take_missing();
-            let one = applied_rule(index, rule, &view);
-            if rule.matches_ip() {
-                view.need_address();
-            }
-            let missing = view.take_missing();
-            if !missing.is_empty() {
-                tally.leave_out(index, &missing);
-                return false;
-            }
-            let applies = one.is_some();
-            applied.extend(one);
-            applies
-        });
+        let (limiter, max_waiting) = (&self.limiter, RulesLimiter::MAX_WAITING_PER_KEY);
+        let verdict =
+            limiter.decide_queued_among(&view, request.cost, max_waiting, |index, rule| {
+                // Discard the parts that earlier rules missed, so that those noted from here on are of this rule.
+                let _ = view.take_missing();
+                let one = applied_rule(index, rule, &view);
+                if rule.matches_ip() {
+                    view.need_address();
+                }
+                let missing = view.take_missing();
+                if !missing.is_empty() {
+                    tally.leave_out(index, &missing);
+                    return false;
+                }
+                let applies = one.is_some();
+                applied.extend(one);
+                applies
+            });
         tally.request(&request.key, unix_nanos, !verdict.is_admitted());
         for one in &self.applied {
             let is_it = |denied: &&tollgate_rules::RuleDenial<'_>| {
-                self.gate
+                self.limiter
                     .rules()
                     .nth(one.rule)
                     .is_some_and(|rule| rule.name() == denied.rule().name())
@@ -101,7 +102,7 @@ impl RulesReplay {
 
     /// The rules, in the order of the file.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &Rule> {
-        self.gate.rules()
+        self.limiter.rules()
     }
 
     pub(crate) fn tally(&self) -> &RulesTally {
@@ -122,19 +123,19 @@ enum RuleOutcome {
     Denied,
     /// Denied by a ban of the rule.
     Banned,
-    /// Denied by the rule because the request has no key, or rule path is ambiguous.
+    /// Denied by the rule because the request has no key, or its path has several readings.
     WithoutKey,
     /// Another rule denied the request, so this rule did not charge it.
     DeniedByOthers,
 }
 
-/// The rule and rule key, if the rule applies. Meaningless if the rule needs something that the log
-/// does not record.
+/// The rule and the key that it counts, if the rule applies. The result is meaningless if the rule needs data that the
+/// log does not record; the view has then noted them.
 fn applied_rule(index: usize, rule: &Rule, view: &LoggedRequestView<'_>) -> Option<AppliedRule> {
     if !rule.matches(view) {
         return None;
     }
-    // The headers that choose the plan and the cost are read, so that they are missed where the log lacks them.
+    // These calls read the headers that choose the plan and the cost, so that the view notes those that the log lacks.
     let _ = (rule.limits_of(view), rule.cost_of(view));
     let values = rule.key().values(view, |address| view.address(address));
     let key = match (values, rule.on_no_key()) {

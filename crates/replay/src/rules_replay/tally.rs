@@ -20,7 +20,7 @@ pub(crate) struct RuleCounts {
     pub(crate) denied_by_others: u64,
     /// Requests of `denied` whose key was banned.
     pub(crate) banned: u64,
-    /// Requests of `denied` that have no key.
+    /// Requests of `denied` that have no key, or whose path has several readings.
     pub(crate) without_key: u64,
     /// Keys that the rule denied at least once.
     pub(crate) keys_denied: u64,

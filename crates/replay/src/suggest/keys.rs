@@ -11,13 +11,13 @@ pub(super) struct Keys {
     names: Vec<Box<str>>,
     /// The start of each key's range in `requests`, and the end of the last range.
     starts: Vec<usize>,
-    requests: Vec<Request>,
+    requests: Vec<Arrival>,
     kept: Kept,
 }
 
-/// One request of a key.
+/// The arrival of one request of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Request {
+pub(super) struct Arrival {
     /// Nanoseconds since the first request of the log.
     pub(super) nanos: u64,
     pub(super) cells: u64,
@@ -36,11 +36,11 @@ impl Keys {
         }
         let origin = recorded.first().map_or(0, |first| first.unix_nanos);
         let mut next = starts.clone();
-        let mut requests = vec![Request::default(); recorded.len()];
+        let mut requests = vec![Arrival::default(); recorded.len()];
         for request in recorded {
             let place = &mut next[request.key as usize];
             let nanos = request.unix_nanos.saturating_sub(origin);
-            requests[*place] = Request { nanos, cells: request.cells };
+            requests[*place] = Arrival { nanos, cells: request.cells };
             *place += 1;
         }
         Self { names, starts, requests, kept }
@@ -62,7 +62,7 @@ impl Keys {
     }
 
     /// The requests of each key, in the order of time.
-    pub(super) fn each(&self) -> impl Iterator<Item = &[Request]> {
+    pub(super) fn each(&self) -> impl Iterator<Item = &[Arrival]> {
         self.starts.windows(2).map(|pair| &self.requests[pair[0]..pair[1]])
     }
 
@@ -73,12 +73,12 @@ impl Keys {
 }
 
 /// The cells of all requests together.
-pub(super) fn volume(requests: &[Request]) -> u64 {
+pub(super) fn volume(requests: &[Arrival]) -> u64 {
     requests.iter().fold(0, |sum: u64, request| sum.saturating_add(request.cells))
 }
 
 /// The most cells within any minute.
-pub(super) fn busiest_minute(requests: &[Request]) -> u64 {
+pub(super) fn busiest_minute(requests: &[Arrival]) -> u64 {
     let mut first = 0;
     let mut cells = 0_u128;
     let mut max = 0;
@@ -110,7 +110,7 @@ pub(super) mod tests {
         let keys = keys(&[("a", 5, 1), ("b", 6, 2), ("a", 8, 3)]);
         assert_eq!((keys.count(), keys.requests()), (2, 3));
         assert!(keys.names().eq(["a", "b"]));
-        let of = |nanos, cells| Request { nanos, cells };
+        let of = |nanos, cells| Arrival { nanos, cells };
         let each: Vec<_> = keys.each().collect();
         assert_eq!(each, [&[of(0, 1), of(3, 3)][..], &[of(1, 2)]]);
         assert_eq!((volume(each[0]), busiest_minute(each[0])), (4, 4));
@@ -118,10 +118,10 @@ pub(super) mod tests {
 
     #[test]
     fn a_busiest_minute_is_exactly_one_minute() {
-        let at = |nanos| Request { nanos, cells: 1 };
+        let at = |nanos| Arrival { nanos, cells: 1 };
         assert_eq!(busiest_minute(&[at(0), at(MINUTE_NANOS - 1)]), 2);
         assert_eq!(busiest_minute(&[at(0), at(MINUTE_NANOS)]), 1);
-        let huge = Request { nanos: 0, cells: u64::MAX };
+        let huge = Arrival { nanos: 0, cells: u64::MAX };
         assert_eq!(busiest_minute(&[huge, huge]), u64::MAX);
         assert_eq!(busiest_minute(&[]), 0);
     }

@@ -4,7 +4,7 @@ use tollgate::algorithm::Algorithm;
 use tollgate::internals::{NoRing, StateMachine, Step};
 use tollgate::{Gcra, Quota, QuotaError, Tick};
 
-use super::keys::{Keys, Request};
+use super::keys::{Arrival, Keys};
 
 /// The smallest burst with which a token bucket of that rate never denies these requests.
 ///
@@ -12,7 +12,7 @@ use super::keys::{Keys, Request};
 /// plus the request's cells. The needed burst is the largest debt. The unit of time is a nanosecond
 /// times the limit, so one cell is a whole number (the period) and nothing is rounded. The limiter
 /// rounds an instant down to its own unit (usually 2.5 microseconds), so it never needs more than this.
-pub(super) fn burst_needed(rate: &Quota, requests: &[Request]) -> u64 {
+pub(super) fn burst_needed(rate: &Quota, requests: &[Arrival]) -> u64 {
     let limit = u128::from(rate.limit());
     let cell = rate.period().as_nanos().max(1);
     let (mut drained, mut max) = (0_u128, 0_u128);
@@ -76,7 +76,7 @@ mod tests {
 
     fn needed_burst(rate: &str, log: &[(u64, u64)]) -> u64 {
         let requests: Vec<_> =
-            log.iter().map(|(nanos, cells)| Request { nanos: *nanos, cells: *cells }).collect();
+            log.iter().map(|(nanos, cells)| Arrival { nanos: *nanos, cells: *cells }).collect();
         burst_needed(&rate.parse().unwrap(), &requests)
     }
 

@@ -7,7 +7,7 @@ mod time;
 
 use anyhow::{Error, Result, bail};
 
-use crate::log::charge::{Charge, Request};
+use crate::log::charge::{Charge, LogEntry};
 use crate::log::fields::Malformed;
 
 /// The usual names of the time in JSON and CSV logs, the likeliest first.
@@ -62,8 +62,8 @@ pub(crate) enum Reader<'p> {
 
 /// The kind of a line that was read.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Line {
-    /// A request, which is now in the [`Request`].
+pub(crate) enum LineKind {
+    /// A request, which is now in the [`LogEntry`].
     Request,
     /// A blank line or a header.
     Nothing,
@@ -98,10 +98,10 @@ impl<'p> Reader<'p> {
         &mut self,
         line: &str,
         charge: &Charge,
-        request: &mut Request,
-    ) -> Result<Result<Line, Malformed>> {
+        request: &mut LogEntry,
+    ) -> Result<Result<LineKind, Malformed>> {
         if line.trim().is_empty() {
-            return Ok(Ok(Line::Nothing));
+            return Ok(Ok(LineKind::Nothing));
         }
         let outcome = match self {
             Self::Clf => clf::parse(line).and_then(|fields| charge.fill(&fields, request)),
@@ -113,10 +113,10 @@ impl<'p> Reader<'p> {
                 let header = csv::Header::parse(line, *time_field).map_err(Error::msg)?;
                 charge.fields().try_for_each(|field| header.require(field)).map_err(Error::msg)?;
                 *self = Self::Csv(header);
-                return Ok(Ok(Line::Nothing));
+                return Ok(Ok(LineKind::Nothing));
             }
         };
-        Ok(outcome.map(|()| Line::Request))
+        Ok(outcome.map(|()| LineKind::Request))
     }
 
     /// Checks that lines of this format can have the fields that `charge` needs. JSON lines differ
@@ -161,7 +161,7 @@ mod tests {
             let (key, cost) = ("ip+path".parse().unwrap(), "bytes".parse().unwrap());
             let headers = Some(vec!["x-user".to_owned(), "referer".to_owned()]);
             let charge = Charge { key, cost, headers };
-            let mut request = Request::default();
+            let mut request = LogEntry::default();
             let formats = [Format::Clf, Format::Jsonl, Format::Csv];
             let readers = formats.iter().filter_map(|format| Reader::new(*format, None));
             for mut reader in readers.chain(Reader::recognise(&lines[0], Some("ip"))) {

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_is_escaped() {
+    fn texts_from_logs_and_rules_are_escaped() {
         let mut svg = Svg::new(10.0, 10.0);
         svg.text((1.0, 2.0), Anchor::End, "tick", "<a>");
         svg.upright((1.0, 2.0), "<b>");
