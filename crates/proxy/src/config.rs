@@ -12,9 +12,9 @@ use crate::upstream::{BodyRate, Upstream};
 /// The configuration of a proxy: the options of `tollgate proxy`.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where clients connect. Port 0 is any free port.
+    /// The address at which clients connect. Port 0 is any free port.
     pub listen: SocketAddr,
-    /// Where `/metrics`, `/healthz` and `/readyz` are.
+    /// The address of `/metrics`, `/healthz` and `/readyz`.
     pub admin: SocketAddr,
     /// The rules file; without it, built-in demonstration rules.
     pub rules: Option<PathBuf>,
@@ -22,9 +22,9 @@ pub struct Config {
     pub upstream: Option<Upstream>,
     /// Certificates (PEM) that an https upstream's may be signed by, besides the system's.
     pub upstream_ca: Option<PathBuf>,
-    /// Whether the upstream is spoken to in HTTP/2 only.
+    /// Whether the proxy uses only HTTP/2 with the upstream.
     pub upstream_http2: bool,
-    /// Whether the upstream is sent the client's Host instead of its own.
+    /// Whether the proxy sends the upstream the client's Host instead of the upstream's own.
     pub preserve_host: bool,
     /// Proxies in front whose `X-Forwarded-For` is trusted, by their networks.
     pub trusted_proxies: Option<Trust>,

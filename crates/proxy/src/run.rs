@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tokio::net::{TcpListener, TcpSocket};
-use tollgate_http::RateLimitLayer;
+use tokio::sync::Mutex;
+use tollgate_http::{RateLimit, RateLimitLayer};
 use tollgate_rules::RulesLimiter;
 use tower_layer::Layer;
 
@@ -25,8 +26,7 @@ use crate::process::descriptors::ConnectionBudget;
 use crate::process::signals::{HangupSignals, StopSignals};
 use crate::process::tasks;
 use crate::request::client::ClientFinder;
-use crate::rules;
-use crate::rules::RulesGate;
+use crate::rules::{self, RulesFollower, RulesGate};
 use crate::server::Server;
 use crate::server::service::ServiceContext;
 use crate::stores;
@@ -40,7 +40,7 @@ const CUT_OFF: u8 = 1;
 /// attempt of TCP. The system may lower it.
 const BACKLOG: u32 = 4_096;
 
-/// How long the process waits at exit until the log is written. Only a pipe that nobody reads takes so long.
+/// How long the process waits at exit until the log is written. It takes so long only if the pipe is not read.
 const LOG_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves until SIGINT or SIGTERM. `announce` prints the text for the start.
@@ -74,13 +74,7 @@ async fn serve(config: Config, announce: impl FnOnce(&str) -> Result<()>) -> Res
     let gate = Arc::new(gate);
     let listener = bind(config.listen)?;
     let admin_listener = bind(config.admin)?;
-    let upstream = match &config.upstream {
-        Some(upstream) => upstream.clone(),
-        None => {
-            let address = demo::serve_upstream().await;
-            Upstream::at(address.context("cannot start the built-in upstream")?)
-        }
-    };
+    let upstream = upstream(&config).await?;
     let forward = Forward::new(
         upstream.clone(),
         forward_options(&config, budget.upstream),
@@ -96,14 +90,7 @@ async fn serve(config: Config, announce: impl FnOnce(&str) -> Result<()>) -> Res
     announce(&banner.to_string())?;
     warn_if_lowered(budget, config.max_connections);
 
-    let layer = RateLimitLayer::builder(Arc::clone(&gate))
-        .wait(tokio::time::sleep)
-        .max_waiting(config.max_waiting)
-        .max_waiting_per_key(RulesLimiter::MAX_WAITING_PER_KEY);
-    let layer = match config.dialect {
-        Some(dialect) => layer.dialect(dialect).build(),
-        None => layer.build(),
-    };
+    let layer = rate_limit_layer(&config, &gate);
     let service = layer.layer(forward);
     let is_stopping = Arc::new(AtomicBool::new(false));
     let admin = Admin {
@@ -112,38 +99,9 @@ async fn serve(config: Config, announce: impl FnOnce(&str) -> Result<()>) -> Res
         metrics: Arc::clone(&metrics),
         is_stopping: Arc::clone(&is_stopping),
     };
-    let admin_listener = Arc::new(admin_listener);
-    tasks::keep(Task::Admin, Arc::clone(&metrics), move || {
-        admin.clone().serve(Arc::clone(&admin_listener))
-    });
-    let watched = Arc::clone(&gate);
-    tasks::keep(Task::Stores, Arc::clone(&metrics), move || {
-        let watched = Arc::clone(&watched);
-        stores::watch(move || watched.store_limits())
-    });
-    if let Some(file) = file {
-        let follower = rules::RulesFollower::new(file, gate, hangups);
-        tasks::keep(Task::Rules, Arc::clone(&metrics), move || {
-            rules::follow(Arc::clone(&follower))
-        });
-    }
-    let finder = Arc::new(ClientFinder::new(config.trust()));
-    let server = Server {
-        context: ServiceContext {
-            service,
-            finder,
-            metrics: Arc::clone(&metrics),
-            rest_timeout: config.timeouts.header,
-        },
-        header_timeout: config.timeouts.header,
-        drain_timeout: config.timeouts.drain,
-        timeouts: ClientTimeouts {
-            write: config.timeouts.body,
-            half_close: config.timeouts.half_close,
-        },
-        max_connections: budget.clients,
-        per_client: PerClient::new(config.max_connections_per_client, config.trust()),
-    };
+    let follower = file.map(|file| RulesFollower::new(file, gate, hangups));
+    start_tasks(admin, admin_listener, follower);
+    let server = server(&config, service, &metrics, budget.clients);
     let is_whole = server.run(listener, &mut stops, || {
         is_stopping.store(true, Ordering::Relaxed);
         log::info(format_args!("stopping; requests in flight: {}", in_flight_text(&metrics)));
@@ -153,6 +111,70 @@ async fn serve(config: Config, announce: impl FnOnce(&str) -> Result<()>) -> Res
     }
     log::warn(format_args!("requests cut off: {}", in_flight_text(&metrics)));
     Ok(ExitCode::from(CUT_OFF))
+}
+
+/// The upstream of the configuration, or the built-in one.
+async fn upstream(config: &Config) -> Result<Upstream> {
+    match &config.upstream {
+        Some(upstream) => Ok(upstream.clone()),
+        None => {
+            let address = demo::serve_upstream().await;
+            Ok(Upstream::at(address.context("cannot start the built-in upstream")?))
+        }
+    }
+}
+
+fn rate_limit_layer(config: &Config, gate: &Arc<RulesGate>) -> RateLimitLayer<Arc<RulesGate>> {
+    let layer = RateLimitLayer::builder(Arc::clone(gate))
+        .wait(tokio::time::sleep)
+        .max_waiting(config.max_waiting)
+        .max_waiting_per_key(RulesLimiter::MAX_WAITING_PER_KEY);
+    match config.dialect {
+        Some(dialect) => layer.dialect(dialect).build(),
+        None => layer.build(),
+    }
+}
+
+/// Starts the tasks that run as long as the proxy.
+fn start_tasks(
+    admin: Admin,
+    admin_listener: TcpListener,
+    follower: Option<Arc<Mutex<RulesFollower>>>,
+) {
+    let (gate, metrics) = (Arc::clone(&admin.gate), Arc::clone(&admin.metrics));
+    let admin_listener = Arc::new(admin_listener);
+    tasks::keep(Task::Admin, Arc::clone(&metrics), move || {
+        admin.clone().serve(Arc::clone(&admin_listener))
+    });
+    tasks::keep(Task::Stores, Arc::clone(&metrics), move || {
+        let gate = Arc::clone(&gate);
+        stores::watch(move || gate.store_limits())
+    });
+    if let Some(follower) = follower {
+        tasks::keep(Task::Rules, metrics, move || rules::follow(Arc::clone(&follower)));
+    }
+}
+
+fn server(
+    config: &Config,
+    service: RateLimit<Forward, Arc<RulesGate>>,
+    metrics: &Arc<Metrics>,
+    max_connections: u32,
+) -> Server {
+    let timeouts = config.timeouts;
+    Server {
+        context: ServiceContext {
+            service,
+            finder: Arc::new(ClientFinder::new(config.trust())),
+            metrics: Arc::clone(metrics),
+            rest_timeout: timeouts.header,
+        },
+        header_timeout: timeouts.header,
+        drain_timeout: timeouts.drain,
+        timeouts: ClientTimeouts { write: timeouts.body, half_close: timeouts.half_close },
+        max_connections,
+        per_client: PerClient::new(config.max_connections_per_client, config.trust()),
+    }
 }
 
 fn forward_options(config: &Config, connections_max: usize) -> ForwardOptions {

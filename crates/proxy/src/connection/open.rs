@@ -91,7 +91,7 @@ impl OpenConnection {
 
     /// Completes when another client waits for a slot, and this connection is asked to make room. One connection
     /// at a time is asked, among those that wait here.
-    pub(super) async fn is_asked_to_close(&self) {
+    pub(super) async fn asked_to_close(&self) {
         loop {
             self.held.slot.slots.wanted.notified().await;
             if self.is_wanted() {

@@ -81,7 +81,7 @@ impl Usage {
                 biased;
                 // The span begins anew.
                 () = self.ended.notified() => continue,
-                () = open.is_asked_to_close() => {}
+                () = open.asked_to_close() => {}
                 () = tokio::time::sleep(span) => {}
             }
             if self.is_idle() {

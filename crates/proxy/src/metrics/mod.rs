@@ -212,7 +212,7 @@ impl Metrics {
             page.labelled("task", task.word(), read(&self.task_restarts[task as usize]));
         }
         let name = "tollgate_log_messages_dropped_total";
-        let help = "Messages that were not logged because the queue was full.";
+        let help = "Messages that were not logged: the queue was full, or a write failed.";
         page.single(name, "counter", help, messages_dropped);
     }
 

@@ -25,7 +25,7 @@ use crate::metrics::{Decision, Metrics};
 use crate::rule_counters::RuleCounters;
 use crate::stores::{PendingDecision, PendingRule, StoreLimits};
 
-/// The number of rules that no request reaches that are logged.
+/// The largest number of warnings about unreachable rules that are logged.
 const WARNINGS_LOGGED: usize = 5;
 
 /// The gate of the proxy for the layer of `tollgate-http`.
@@ -231,7 +231,7 @@ impl RulesGate {
         if fits { Verdict::QueueFull } else { Verdict::Deny }
     }
 
-    /// Continues with the limits in stores: the limits of this process admit the request.
+    /// Asks the limits in stores, after the limits of this process have admitted the request.
     fn ask_stores(
         &self,
         counters: &RuleCounters,
@@ -296,7 +296,7 @@ impl Drop for RestoreOnDrop<'_> {
     }
 }
 
-/// An admission with the delay of the permit, if there is one, and what the request holds.
+/// An admission with the delay of the permit, if there is one, and the guards and charges that the request holds.
 fn admission(permit: Option<&RulePermit<'_>>, held: Held) -> GatePermit {
     let delay = permit.map_or(Duration::ZERO, RulePermit::delay);
     let charge: Option<Box<dyn Charge>> = match held.is_empty() {
@@ -306,7 +306,7 @@ fn admission(permit: Option<&RulePermit<'_>>, held: Held) -> GatePermit {
     GatePermit { delay, charge }
 }
 
-/// What a request holds until the body of its response has ended, failed, or was dropped.
+/// The guards and charges that a request holds until the body of its response has ended, failed, or was dropped.
 #[derive(Debug)]
 struct HeldByResponse(Held);
 

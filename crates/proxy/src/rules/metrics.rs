@@ -4,11 +4,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::gate::RulesGate;
 use crate::metrics::PrometheusText;
+use crate::rule_counters::Counters;
 
 /// Writes the metrics of the rules in force.
 pub(crate) fn write(page: &mut PrometheusText, gate: &RulesGate) {
     let counters = gate.counters();
     let counts = counters.counts();
+    write_limits(page, gate, &counts);
+    write_denials(page, &counts);
+    write_store_decisions(page, gate, &counts);
+    page.single("tollgate_rules", "gauge", "Rules in force.", counts.len());
+    let name = "tollgate_rules_memory_bytes";
+    let help = "Memory reserved for the tables of the rules.";
+    page.single(name, "gauge", help, gate.read(|gate| gate.memory_bytes()));
+    write_reloads(page, gate);
+}
+
+/// Writes the admissions of each rule, and the figures of its limits.
+fn write_limits(page: &mut PrometheusText, gate: &RulesGate, counts: &[(&str, &Counters)]) {
     let (mut evictions, mut live, mut capacity) = (Vec::new(), Vec::new(), Vec::new());
     let mut in_flight = Vec::new();
     let name = "tollgate_rule_admissions_total";
@@ -48,16 +61,26 @@ pub(crate) fn write(page: &mut PrometheusText, gate: &RulesGate) {
     for (rule, keys) in in_flight {
         page.labelled("rule", &rule, keys);
     }
+}
+
+fn write_denials(page: &mut PrometheusText, counts: &[(&str, &Counters)]) {
     let name = "tollgate_rule_denials_total";
     page.family(name, "counter", "Denials, counted for the rule that denies for longest.");
-    for (rule, counts) in &counts {
+    for (rule, counts) in counts {
         page.labelled("rule", rule, load(&counts.denied));
     }
     let name = "tollgate_rule_shadow_denials_total";
     page.family(name, "counter", "Denials of rules in shadow, which are not enforced.");
-    for (rule, counts) in &counts {
+    for (rule, counts) in counts {
         page.labelled("rule", rule, load(&counts.shadow_denied));
     }
+}
+
+fn write_store_decisions(
+    page: &mut PrometheusText,
+    gate: &RulesGate,
+    counts: &[(&str, &Counters)],
+) {
     let name = "tollgate_rule_store_decisions_total";
     page.family(name, "counter", "Decisions on limits in a store, by origin.");
     let has_store: Vec<String> = gate.read(|gate| {
@@ -70,14 +93,9 @@ pub(crate) fn write(page: &mut PrometheusText, gate: &RulesGate) {
             page.labelled_twice(("rule", rule), ("origin", origin), count);
         }
     }
-    page.single("tollgate_rules", "gauge", "Rules in force.", counts.len());
-    let bytes = gate.read(|gate| gate.memory_bytes());
-    page.single(
-        "tollgate_rules_memory_bytes",
-        "gauge",
-        "Memory reserved for the tables of the rules.",
-        bytes,
-    );
+}
+
+fn write_reloads(page: &mut PrometheusText, gate: &RulesGate) {
     let (reloads, failures) = gate.reloads();
     let name = "tollgate_rules_reloads_total";
     page.single(name, "counter", "Successful reloads of the rules file.", reloads);

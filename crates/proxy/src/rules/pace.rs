@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use tollgate_paced::Pace;
 use tollgate_rules::BytePace;
 
-/// Where the rules leave the pace of a response: an extension of its request.
+/// The slot in which the rules leave the pace of a response: an extension of its request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PaceSlot(Arc<OnceLock<Pace>>);
 

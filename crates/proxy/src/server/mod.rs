@@ -51,7 +51,8 @@ impl Server {
             () = self.accept(&listener, &stopped, alive) => {}
             () = stops.next() => {}
         }
-        // Before the first connection is refused: a balancer that asks for the health then learns why.
+        // The health endpoints report the stop before the first connection is refused, so that a load balancer
+        // learns the reason.
         on_stop();
         drop(listener);
         stop.send_replace(());

@@ -64,7 +64,7 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
         let (mut head, body) = request.into_parts();
         if let Err(failure) = check(&mut head) {
             metrics.count_failure(failure);
-            // The rest of the body is read.
+            // Dropping the body reads its rest.
             drop(RequestBody::new(&head, body, rest_timeout));
             let response = refusal(failure, &head).map(Either::Right);
             return Box::pin(std::future::ready(Ok(in_flight.answer(response, None))));

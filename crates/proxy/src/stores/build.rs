@@ -14,7 +14,7 @@ use crate::log;
 
 /// A lease of fewer cells saves almost no calls.
 const CELLS_WORTH_A_LEASE: u32 = 10;
-/// A shorter lease ends before it arrives; a longer one withholds cells from other processes.
+/// A shorter lease expires before it arrives. A longer one withholds cells from other processes.
 const LIFETIMES: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(1);
 const LIFETIME_DEFAULT: Duration = Duration::from_millis(50);

@@ -1,6 +1,6 @@
-//! Whether a path leaves the root by `..`.
+//! Finds paths that leave their root by `..`.
 //!
-//! The base path of the upstream stands before the client's path, and rules read only the client's path. If
+//! The proxy puts the base path of the upstream before the client's path, and rules read only the client's path. If
 //! `..` went above the root of the client's path, the upstream would serve another path than the rules read.
 
 /// How a server may split a path: at slashes, and at these too.
@@ -13,7 +13,7 @@ struct Separators {
 
 /// Whether `..` goes above the root in any reading of a path without its query.
 pub(super) fn is_above_root(path: &str) -> bool {
-    // Nearly all paths end here.
+    // Nearly all paths have no such segment.
     if !path.contains("..") && !path.contains("%2e") && !path.contains("%2E") {
         return false;
     }

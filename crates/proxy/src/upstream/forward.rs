@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Result;
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, UPGRADE};
-use http::{Extensions, HeaderMap, Method, Request, Response, StatusCode, Version, request};
+use http::{Extensions, HeaderMap, Method, Request, Response, StatusCode, Uri, Version, request};
 use http_body::Body as _;
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
@@ -41,7 +41,7 @@ use crate::request::{framing, max_forwards};
 #[derive(Clone, Debug)]
 pub(crate) struct Forward(Arc<Inner>);
 
-/// How requests are forwarded.
+/// The options of forwarding.
 #[derive(Clone, Debug)]
 pub(crate) struct ForwardOptions {
     pub(crate) pool: PoolOptions,
@@ -104,24 +104,7 @@ impl Inner {
         let target = self.upstream.target(&head.method, &head.uri)?;
         let is_head = head.method == Method::HEAD;
         let can_upgrade = self.pool.can_upgrade() && head.version == Version::HTTP_11;
-        let client: Client = *head.extensions.get().expect("the service has marked the request");
-        to_upstream(
-            &mut head.headers,
-            &client,
-            &head.uri,
-            head.version,
-            self.options.pool.preserve_host,
-        );
-        if let Some(upgrade) = &upgrade {
-            head.headers.insert(UPGRADE, upgrade.protocols.clone());
-        }
-        if upgrade.is_some() || self.pool.are_http1() {
-            name_connection_options(&mut head.headers);
-        }
-        head.uri = target;
-        // This does not prevent HTTP/2: the client chooses the version of the connection.
-        head.version = Version::HTTP_11;
-        head.extensions.clear();
+        self.rewrite(&mut head, target, upgrade.as_ref());
 
         let route = Route { is_upgrade: upgrade.is_some(), may_reuse: true };
         let again = may_be_repeated(&head, &body).then(|| head.clone());
@@ -136,28 +119,30 @@ impl Inner {
             // A 101 without a request for it is an error of the upstream.
             return self.switch(upgrade.ok_or(Failure::Protocol)?, response);
         }
-        let (mut head, body) = response.into_parts();
-        let required = match head.status {
-            StatusCode::UPGRADE_REQUIRED => upgrade::required(&head.headers, can_upgrade)?,
+        let required = match response.status() {
+            StatusCode::UPGRADE_REQUIRED => upgrade::required(response.headers(), can_upgrade)?,
             _ => None,
         };
-        to_client(&mut head.headers, head.version);
-        if head.status == StatusCode::NO_CONTENT {
-            // RFC 9110, 8.6. A client would wait for the bytes, or take the response for malformed.
-            head.headers.remove(CONTENT_LENGTH);
-        }
-        if let Some(protocols) = required {
-            name_protocols(&mut head.headers, protocols);
-        }
-        // hyper writes the version that the client speaks.
-        head.version = Version::HTTP_11;
-        if !has_body(head.status, is_head) {
-            // An upstream may send one over HTTP/2 nevertheless, and a client would reset the stream.
-            return Ok(Response::from_parts(head, Either::Right(Full::default())));
-        }
         let idle = IdleTimeout::new(activity, self.options.body_timeout);
-        let body = Download::new(body, idle, announced, Arc::clone(&self.metrics));
-        Ok(Response::from_parts(head, Either::Left(body)))
+        let wrap = |body| Download::new(body, idle, announced, Arc::clone(&self.metrics));
+        Ok(to_the_client(response, is_head, required, wrap))
+    }
+
+    /// Rewrites the head of a request for the upstream.
+    fn rewrite(&self, head: &mut request::Parts, target: Uri, upgrade: Option<&UpgradeRequest>) {
+        let client: Client = *head.extensions.get().expect("the service has marked the request");
+        let preserve_host = self.options.pool.preserve_host;
+        to_upstream(&mut head.headers, &client, &head.uri, head.version, preserve_host);
+        if let Some(upgrade) = upgrade {
+            head.headers.insert(UPGRADE, upgrade.protocols.clone());
+        }
+        if upgrade.is_some() || self.pool.are_http1() {
+            name_connection_options(&mut head.headers);
+        }
+        head.uri = target;
+        // This does not prevent HTTP/2: the HTTP client chooses the version of the connection.
+        head.version = Version::HTTP_11;
+        head.extensions.clear();
     }
 
     /// Sends a request, and checks the head of the response.
@@ -230,6 +215,32 @@ impl Inner {
             }
         }
     }
+}
+
+/// Rewrites a response for the client. `required` are the protocols of a 426, and `wrap` checks the body.
+fn to_the_client(
+    response: Response<Incoming>,
+    is_head: bool,
+    required: Option<HeaderValue>,
+    wrap: impl FnOnce(Incoming) -> Download,
+) -> Response<ResponseBody> {
+    let (mut head, body) = response.into_parts();
+    to_client(&mut head.headers, head.version);
+    if head.status == StatusCode::NO_CONTENT {
+        // RFC 9110, 8.6. A client would wait for the bytes, or take the response for malformed.
+        head.headers.remove(CONTENT_LENGTH);
+    }
+    if let Some(protocols) = required {
+        name_protocols(&mut head.headers, protocols);
+    }
+    // hyper writes the version that the client speaks.
+    head.version = Version::HTTP_11;
+    let body = match has_body(head.status, is_head) {
+        true => Either::Left(wrap(body)),
+        // An upstream may send one over HTTP/2 nevertheless, and a client would reset the stream.
+        false => Either::Right(Full::default()),
+    };
+    Response::from_parts(head, body)
 }
 
 /// Adds `Upgrade` to a response.

@@ -24,14 +24,14 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The interval of pings to an HTTP/2 upstream; a missing reply ends the connection.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How the upstream is connected to.
+/// The options of connections to the upstream.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolOptions {
     /// Certificates that an https upstream's may be signed by, besides the system's.
     pub(crate) ca: Option<PathBuf>,
     /// Whether HTTP/2 is the only version.
     pub(crate) is_http2: bool,
-    /// Whether the upstream is sent the client's Host.
+    /// Whether the proxy sends the upstream the client's Host.
     pub(crate) preserve_host: bool,
     pub(crate) connect_timeout: Duration,
     pub(crate) connections_max: usize,

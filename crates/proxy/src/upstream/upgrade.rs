@@ -45,8 +45,8 @@ impl UpgradeRequest {
 
 /// The protocols that a response with 426 requires, if the client can ask for them; `None` if it names none.
 ///
-/// A 426 has to name a protocol (RFC 9110, 15.5.22). The proxy cannot pass on one that it would not forward an
-/// upgrade to, so that the response is then an error of the upstream.
+/// A 426 has to name a protocol (RFC 9110, 15.5.22). The proxy leaves out those that it would not forward an upgrade
+/// to. If none remains, the response counts as an error of the upstream.
 pub(super) fn required(
     answer: &HeaderMap,
     can_upgrade: bool,
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_told_the_required_protocols_that_it_can_have() {
+    fn a_client_receives_the_required_protocols_that_it_can_have() {
         let told = |upgrade: &[&'static str], can_upgrade| {
             let mut headers = HeaderMap::new();
             for value in upgrade {
