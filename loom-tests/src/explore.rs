@@ -1,6 +1,6 @@
 //! How far a model is explored.
 //!
-//! `TOLLGATE_LOOM_DEPTH=full` (`ci/check.sh loom full`) explores what takes minutes, too.
+//! `TOLLGATE_LOOM_DEPTH=full` (`ci/check.sh loom full`) also explores models that take minutes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use Preemptions::{Any, To};
 impl core::fmt::Display for Preemptions {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            To(most) => write!(f, "at most {most} preemptions"),
+            To(max) => write!(f, "at most {max} preemptions"),
             Any => f.write_str("any number of preemptions"),
         }
     }
@@ -90,10 +90,10 @@ pub fn catch_two(name: &str, model: impl Fn() + Sync + Send + 'static) {
     catch_two_to(To(3), name, model);
 }
 
-/// The same with at most `most` preemptions.
-pub fn catch_two_to(most: Preemptions, name: &str, model: impl Fn() + Sync + Send + 'static) {
+/// The same with at most `max` preemptions.
+pub fn catch_two_to(max: Preemptions, name: &str, model: impl Fn() + Sync + Send + 'static) {
     let_loads_return(Loads::Any);
-    explore(name, most, model);
+    explore(name, max, model);
 }
 
 /// Looks for a planted fault as the ordinary run explores three threads.
@@ -108,7 +108,7 @@ pub fn catch_latest(name: &str, preemptions: usize, model: impl Fn() + Sync + Se
 }
 
 /// Explores two threads, one of which stops for ever: once for each number of steps that it takes before.
-/// The last time it does not stop. The model is told the number of steps, and returns whether the thread has
+/// The last time it does not stop. The model receives the number of steps, and returns whether the thread has
 /// stopped.
 ///
 /// Loads return the latest value, and interleavings have at most 3 preemptions. In the full run they have 4,

@@ -1,4 +1,4 @@
-//! A thread that stops for ever beside one that goes on.
+//! A thread that stops for ever beside one that continues.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use tollgate::internals::{StateMachine, stops_at};
 
 use crate::{Answer, Bucket, Story, answers, some_order_explains};
 
-/// What is known of a thread that may have stopped.
+/// The outcome of a thread that may have stopped.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Doomed {
     /// Whether it has stopped.
     pub has_stopped: bool,
-    /// What it had counted by then: cells that it was granted, or holds.
+    /// The cells that it had counted by then: those that it was granted, or holds.
     pub counted: u64,
 }
 

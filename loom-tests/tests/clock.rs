@@ -38,8 +38,8 @@ fn clock() -> Arc<Disciplined> {
     Arc::new(Disciplined::new(At(0).sample(), 1 << 32))
 }
 
-/// What the clock reads at `nanos` for a thread that may be slow: others have got as far as `latest`. It
-/// is a true time of that span to the tick, or at most [`AHEAD`] later.
+/// The time that a slow thread reads at `nanos`, while other threads have reached `latest`. It is between the two to
+/// the tick, or at most [`AHEAD`] later.
 fn read_slowly(clock: &Disciplined, nanos: u64, latest: u64) -> u64 {
     let read = clock.now(&At(nanos));
     let right = nanos - 1..=latest + AHEAD;
@@ -47,7 +47,7 @@ fn read_slowly(clock: &Disciplined, nanos: u64, latest: u64) -> u64 {
     read
 }
 
-/// The same for a thread that has no others beside it.
+/// The time that a thread reads at `nanos` without other threads.
 fn read(clock: &Disciplined, nanos: u64) -> u64 {
     read_slowly(clock, nanos, nanos)
 }

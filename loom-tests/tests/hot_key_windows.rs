@@ -58,8 +58,8 @@ fn two_threads_of_a_hot_key_spend_no_cell_of_a_counter_twice() {
     explore_two("hot-key lease: a counter, 2 threads", || in_one_window(&counter()));
 }
 
-/// One thread asks in the next sub-window, and the clock of the other is late. A thread that loses the race
-/// to a late one charges its lease into a word of the sub-window before, whose count it publishes first.
+/// One thread asks in the next sub-window, and the clock of the other is late. If the late thread wins the race, the
+/// other charges its lease to a word of the previous sub-window, and publishes that word's count first.
 fn beside_a_late_thread() {
     let gate = halves();
     let [first, second, third] = [at(1), at(1 + HALF_HOUR), at(1 + 2 * HALF_HOUR)];

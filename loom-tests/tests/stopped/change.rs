@@ -1,4 +1,4 @@
-//! A thread stops while it replaces a quota: `src/sync/versioned.rs`, `src/policy/dynamic.rs`.
+//! A thread stops while it replaces a quota: `src/sync/versioned.rs`, `src/policy/dynamic/mod.rs`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A thread stops that has leased cells of a hot key: `src/table/hot_keys.rs`.
+//! A thread that has leased cells of a hot key stops: `src/table/hot_keys.rs`.
 
 use loom_tests::hot_keys::{KEY, TAKE, asked, leasing};
 use loom_tests::stopped::beside_a_doomed;
