@@ -18,7 +18,7 @@ use tollgate::{
 /// Bytes of the header, before the table's words.
 const HEADER: u64 = 4096;
 
-/// What a case does. Bytes that run out read as zeros.
+/// The bytes from which a case is drawn. After their end, zeros are read.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {

@@ -76,42 +76,42 @@ fn replay_file(name: &str) {
 }
 
 #[test]
-fn throttled_and_redis_cell() {
+fn throttled_and_redis_cell_vectors_pass() {
     replay_file("02_throttled_redis_cell");
 }
 
 #[test]
-fn bucket4j() {
+fn bucket4j_vectors_pass() {
     replay_file("04_bucket4j");
 }
 
 #[test]
-fn folly_and_envoy() {
+fn folly_and_envoy_vectors_pass() {
     replay_file("05_folly_envoy_token_bucket");
 }
 
 #[test]
-fn guava() {
+fn guava_vectors_pass() {
     replay_file("06_guava_smooth");
 }
 
 #[test]
-fn nginx_limit_req() {
+fn nginx_limit_req_vectors_pass() {
     replay_file("10_nginx_limit_req");
 }
 
 #[test]
-fn the_sliding_window_counter() {
+fn sliding_window_counter_vectors_pass() {
     replay_file("07_sliding_window_counter");
 }
 
 #[test]
-fn classdojo_rolling_rate_limiter() {
+fn classdojo_rolling_rate_limiter_vectors_pass() {
     replay_file("08_sliding_log_classdojo");
 }
 
 #[test]
-fn the_generic_cell_rate_algorithm_as_standardised() {
+fn vectors_of_the_standardised_generic_cell_rate_algorithm_pass() {
     replay_file("11_gcra_rfc2697_derived");
 }
 

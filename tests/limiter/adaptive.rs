@@ -40,7 +40,7 @@ impl Upstream {
     }
 }
 
-/// What was seen in a span of the simulation.
+/// The measurements in a span of the simulation.
 #[derive(Debug, Default)]
 struct Seen {
     limit: f64,

@@ -287,7 +287,7 @@ fn a_guard_of_a_composite_may_own_it() {
     assert_eq!(upstream.in_flight(), 0);
 }
 
-/// What a script does with one of a few keys.
+/// A step of a script, which uses one of a few keys.
 #[derive(Clone, Debug)]
 enum Event {
     Enter(u64, u64),

@@ -38,7 +38,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec((0_u64..700, 0_u64..3, 0_usize..3, 0_u64..5), 1..60)
 }
 
-/// What two limits decide one after the other: the first with a plan, and the other if that admits.
+/// The decision of two limits one after the other: the first with a plan, and the other if that admits.
 fn one_after_the_other<A: Algorithm<Params: PerKey>>(
     (planned, other): (&Keyed<A>, &Direct<Gcra, ManualClock>),
     (key, plan): (u64, &Plan<A>),

@@ -92,7 +92,7 @@ fn play(tasks: &mut Vec<Task<'_>>, clock: &ManualClock, end: u64, grants: &mut V
     panic!("waiters poll again and again");
 }
 
-/// What happens: a gap in time, the cells of the waiter that joins then, and the one that leaves.
+/// One act: a gap in time, the cells of the waiter that joins then, and the waiter that leaves.
 type Act = (u64, u64, Option<prop::sample::Index>);
 
 fn acts(cells: u64) -> impl Strategy<Value = Vec<Act>> {

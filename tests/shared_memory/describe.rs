@@ -1,4 +1,4 @@
-//! What a block holds is told from its file alone.
+//! The description of a block is read from its file alone.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;

@@ -1,5 +1,5 @@
-//! What is shared beside the slots of a limiter: one bucket, requests in flight, the overflow, counts; and files
-//! that are passed as descriptors.
+//! Shared state beside the slots of a limiter: one bucket, requests in flight, the overflow and counts. Files that are
+//! passed as descriptors.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;

@@ -16,7 +16,7 @@ const STARTING: u64 = 0;
 const READY: u64 = 1;
 const OVER: u64 = 2;
 
-/// What a process asked for, and the cells that it was granted of each key.
+/// The cells that a process asked for and was granted, of each key.
 pub(crate) struct Tally {
     memory: OwnedFd,
     words: NonNull<AtomicU64>,

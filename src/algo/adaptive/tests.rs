@@ -462,7 +462,7 @@ fn a_measurement_begins_at_its_time_and_not_where_the_limit_cannot_move() {
 }
 
 #[test]
-fn what_is_too_large_saturates() {
+fn counts_limits_and_latencies_saturate() {
     let endless = LimitRange { min: 1, max: u64::MAX };
     let step = |controller: Controller, state, now| {
         controller.step(

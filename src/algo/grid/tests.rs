@@ -8,7 +8,7 @@ fn exact(units: u64, nanos: u64, now: u64) -> u128 {
 }
 
 #[test]
-fn whole_and_fractional_grids() {
+fn a_grid_floors_ticks_to_units_of_any_length() {
     let nano = Grid::new(1, 1, WIDE, 0);
     assert_eq!(nano.floor(Tick::from_nanos(77)), 77);
     assert_eq!(nano.floor(Tick::MAX), u64::MAX);

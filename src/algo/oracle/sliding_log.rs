@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn max_in_any_interval() {
+    fn no_interval_holds_more_than_the_limit() {
         let mut log = rolling(&[(2, 10)]);
         assert!(log.decide(ms(0), 1).admitted);
         assert!(peek(&log, ms(1), 1).admitted);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn denials_count_or_do_not() {
+    fn denials_count_only_if_asked_for() {
         for (count_denials, retry_after) in [(false, 2 * MS), (true, 10 * MS)] {
             let mut log = EventLog::new((1, MS), vec![(2, 10)], count_denials);
             assert!(log.decide(ms(0), 2).admitted);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_a_minute_and_two_per_three_seconds() {
+    fn both_of_two_rates_hold() {
         let mut log = EventLog::new((1, MS), vec![(10, 60_000), (2, 3_000)], false);
         assert_eq!(log.decide(ms(0), 3).retry_after, None, "never three at once");
         for pair in 0..5 {

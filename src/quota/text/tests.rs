@@ -7,7 +7,7 @@ fn parsed(text: &str) -> Quota {
 }
 
 #[test]
-fn every_way_to_write_it() {
+fn every_notation_of_a_quota_parses() {
     let day = Duration::from_secs(86_400);
     for (text, quota) in [
         ("100/s", Quota::per_second(100)),
@@ -42,7 +42,7 @@ fn every_way_to_write_it() {
 }
 
 #[test]
-fn errors_name_the_place() {
+fn errors_state_the_column_and_what_is_expected() {
     for (text, column, expected) in [
         ("", 1, A_LIMIT),
         ("fast", 1, A_LIMIT),

@@ -14,7 +14,7 @@ const HOUR: u64 = 60 * MINUTE;
 
 /// Ticks in a nanosecond, in 2^-32, of a counter that is sold as one of 3 GHz.
 const NOMINAL: u128 = 3 << 32;
-/// What the clock believes of such a counter when it begins.
+/// Nanoseconds in a tick, in 2^-32, that the clock assumes for such a counter when it begins.
 const FREQUENCY: u64 = (1 << 32) / 3;
 
 /// A system's clock, and a counter that runs faster by some parts in a million.
@@ -425,7 +425,7 @@ fn while_a_correction_is_halted_the_others_read_the_systems_time() {
     assert!(clock.now(&world).abs_diff(world.nanos.get()) <= MICRO);
 }
 
-/// What happens to a world.
+/// An event in a world.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// Calls at a distance, for a time.

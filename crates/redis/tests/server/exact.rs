@@ -359,7 +359,7 @@ fn sliding_counters_equal_the_oracle() {
 /// The weighing function is exact even if the product is beyond 2^53. It is tested alone, because a
 /// quota for which one rounding matters is hard to find.
 #[test]
-fn a_share_is_exact() {
+fn the_weighing_function_is_exact_beyond_53_bits() {
     let Some(server) = Server::start() else { return };
     let admin = std::cell::RefCell::new(server.admin());
     let script = include_str!("../../src/lua/counter.lua");
