@@ -129,7 +129,7 @@ fn read_head(stream: &mut TcpStream, unread: &mut Vec<u8>) -> io::Result<Option<
     }
 }
 
-/// What the server has to know of a request.
+/// The parts of a request that the server needs.
 struct Request {
     /// The response has content: the method is GET, not HEAD.
     has_content: bool,

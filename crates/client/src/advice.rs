@@ -1,4 +1,4 @@
-//! What the header fields of a response say about when to send the next request.
+//! Reads from the header fields of a response when to send the next request.
 
 #![allow(clippy::disallowed_types, reason = "Retry-After may be a date of the wall clock")]
 
@@ -22,7 +22,7 @@ const RESET_IS_A_TIME: u64 = 1_000_000_000;
 /// bounds what a pacer obeys.
 const SPAN_MAX: Duration = Duration::from_secs(365 * 86_400);
 
-/// What the header fields of a response say: `Retry-After` (seconds or a date), `RateLimit` and
+/// The advice in the header fields of a response: `Retry-After` (seconds or a date), `RateLimit` and
 /// `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-11), and `X-RateLimit-Remaining` and `-Reset`.
 ///
 /// A field that is malformed is ignored. A response from a cache (its `Age` is above 0) says what was left when it was

@@ -6,10 +6,10 @@ use tollgate::Tick;
 
 use crate::settings::Settings;
 
-/// What is left of the rate after a response that says that nothing is left.
+/// The share of the rate that remains after a response that states that no request is left.
 const EXHAUSTED_LEAVES: f64 = 0.95;
 
-/// What is left after a denial that follows another.
+/// The share that remains after a denial that follows another.
 const DENIED_AGAIN_LEAVES: f64 = 0.5;
 
 /// The least and the most that the rate grows in a second, as a share of the rate at which the server last

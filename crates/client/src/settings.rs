@@ -72,7 +72,7 @@ impl Settings {
         Self { increase: per_second, ..self }
     }
 
-    /// What is left of the rate after a denial, 1 to 99 percent; 90 unless called.
+    /// The share of the rate that a denial leaves, 1 to 99 percent; 90 unless called.
     /// After a denial that follows another, without an admission between them, it is a half.
     pub fn backoff_percent(self, percent: u32) -> Self {
         Self { backoff_percent: percent, ..self }

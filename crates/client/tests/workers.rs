@@ -18,7 +18,7 @@ const WORKERS: usize = 8;
 /// The rates settle in this time: in windows of ten seconds, a denial tells less often.
 const WARM_UP: Duration = Duration::from_secs(120);
 const WARM_UP_IN_LONG_WINDOWS: Duration = Duration::from_secs(400);
-/// What is measured.
+/// The span that is measured.
 const SPAN: Duration = Duration::from_secs(300);
 
 struct Paused(Instant);

@@ -1,7 +1,7 @@
 //! A gateway to a language model: each tenant has a budget of tokens by its plan, all tenants in one table.
 //!
-//! What an answer costs is known when it is written. So a request reserves the most that it may cost: its
-//! prompt and the longest answer that it allows. The response says what was used, and the rest is refunded.
+//! The cost of an answer is known when the answer has been written. So a request reserves the most that it may cost:
+//! its prompt and the longest answer that it allows. The response states the tokens used, and the rest is refunded.
 //!
 //! ```sh
 //! cargo run -p tollgate-http --example tokens --features axum             # some requests, and what came of them

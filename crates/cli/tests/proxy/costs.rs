@@ -1,4 +1,4 @@
-//! What requests cost: `cost` in a rule.
+//! The cost of requests: `cost` in a rule.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ fn proxy(name: &str, upstream: SocketAddr, cost: &str, limits: &str) -> Proxy {
     Proxy::start(name, &["--upstream", &url, "--rules", rules.to_str().expect("UTF-8")])
 }
 
-/// What is left, by the fields of a request that costs more than there is.
+/// The cells that are left, by the header fields of a request that costs more.
 fn left(proxy: &Proxy) -> String {
     let denied = get(proxy.listen, "/", "x-cost: 1000000\r\n");
     assert_eq!(denied.status, 429, "{}", denied.head);

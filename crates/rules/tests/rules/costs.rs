@@ -1,4 +1,4 @@
-//! What requests cost: `cost`.
+//! The cost of requests: `cost`.
 
 use std::sync::Arc;
 use std::time::Duration;
