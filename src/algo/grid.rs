@@ -24,10 +24,10 @@
 //!   clock may be off by any amount, in either direction.
 //! - *Wrapping*: the ring is shorter. An instant up to `ahead_max` units ahead is ahead; all others
 //!   are behind. `ahead_max` is what the algorithm itself may write ahead of its clock, plus the
-//!   *skew tolerance*: a year or more if the ring has 64 years, else 1/8192 of the ring and at most
-//!   an hour. A clock that is behind by more than that may read a live state as an old one. A state
-//!   that is older than the ring less `ahead_max` may be read as live, for at most `ahead_max`
-//!   units.
+//!   *skew tolerance*. The tolerance is a year or more if the ring has 64 years. Otherwise it is
+//!   1/8192 of the ring, and at most an hour. A clock that is behind by more than the tolerance may
+//!   read a live state as an old one. A state that is older than the ring less `ahead_max` may be
+//!   read as live, for at most `ahead_max` units.
 
 use core::num::NonZeroU64;
 use core::time::Duration;

@@ -11,17 +11,17 @@
 //! counted nothing yet: its end is only a stamp. A window that ends later than any that this clock
 //! could have opened was opened by a clock ahead: it is kept and counted into, never reset.
 //!
-//! The largest count stands for itself and every larger one. It is always above the limit, and only
-//! cells that have been spent already are charged up to it. No refund is taken from it, since the
-//! count that saturated is not known.
+//! A count saturates at its largest value, which is always above the limit. Only cells that have been
+//! spent already are charged up to it. No refund is taken from a saturated count, since the true
+//! count is not known.
 //!
 //! # Step
 //!
 //! `n` cells are admitted iff `counted + n <= limit`, in the window of `now`. An anchored window
 //! opens with the first event after the last one ended and lasts one period. An aligned window
-//! covers one period of the wall clock. A decision is made by parameters of one instant, which say how
-//! far wall time is ahead of the clock, and for how many windows more the present one is held
-//! ([`still`](super::StateMachine::still); the head of `src/time/wall/mod.rs` says how).
+//! covers one period of the wall clock. A decision is made by parameters of one instant. They state how
+//! far wall time is ahead of the clock, and for how many more windows the present one is held
+//! ([`still`](super::StateMachine::still); the head of `src/time/wall/mod.rs` explains it).
 //!
 //! # Units
 //!
@@ -30,8 +30,8 @@
 //! have no compact state.
 //!
 //! Aligned: one period. Anchored: the period divided into a whole number of units. The unit is the
-//! smallest (in steps of 1, 2, 5) that lets the ring outlast every [`Tick`](crate::time::Tick), but a window has at
-//! least 10,000 units (1,000 above 10^6 cells a second) if that leaves a nanosecond each.
+//! smallest (in steps of 1, 2, 5) that lets the ring outlast every [`Tick`](crate::time::Tick). But a window has
+//! at least 10,000 units (1,000 above 10^6 cells a second), as long as each has a nanosecond.
 
 mod params;
 mod refund;

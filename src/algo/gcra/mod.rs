@@ -18,10 +18,10 @@
 //!
 //! # Units
 //!
-//! A unit is an exact fraction of the emission interval (period / limit). It is the smallest such
-//! fraction of at least 2.5 microseconds, so that 53 bits outlast every [`Tick`], but no more than
-//! a thousandth of the time in which the whole burst comes back, and no more than the interval
-//! itself. It is never less than a nanosecond, since no clock is finer.
+//! A unit is an exact fraction of the emission interval (period / limit): the smallest of at least
+//! 2.5 microseconds, so that 53 bits outlast every [`Tick`]. It is at most a thousandth of the time
+//! in which the whole burst comes back, and at most the interval itself. It is at least a
+//! nanosecond, since no clock is finer.
 //!
 //! A [compact](super::COMPACT_BITS) state has units of at least 250 microseconds, chosen by the
 //! same rules, or at least 640 nanoseconds where those rules force a smaller unit: its ring then
@@ -32,10 +32,11 @@
 //!
 //! # Debt
 //!
-//! Cells that have been spent already are charged beyond the bucket, up to 16 bursts in all: on an
-//! endless grid as far as the field reaches beyond the last tick, on others as far as a quarter of
-//! a compact ring (1/64 if the unit is below a microsecond, so that a day is left), or 1/8 of
-//! another ring. All of that lies ahead of a clock and shortens the grid's horizon by as much.
+//! Cells that have been spent already are charged beyond the bucket, up to 16 bursts in all. On an
+//! endless grid the debt reaches as far as the field does beyond the last tick. On a compact ring it
+//! reaches a quarter of the ring (1/64 if the unit is below a microsecond, so that a day is left), on
+//! any other ring an eighth. All of that lies ahead of a clock and shortens the grid's horizon by as
+//! much.
 //!
 //! Source: ITU-T I.371 and ATM Forum TM 4.0, virtual scheduling form; n cells at once after
 //! Brandur Leach's redis-cell.

@@ -61,16 +61,19 @@ impl GcraParams {
 impl Refund for GcraParams {
     /// # Why a refund is never too large
     ///
-    /// Let `A` be the TAT, and `W` what it would be if no cell were charged that is refunded, now
-    /// or later. For every charge of `k` cells at `a`, of which `u` are not spent, let `r(t) =
-    /// min(u, k - (t - a))` in units, not below 0: what may be refunded at `t`. Then `max(A, t) >=
-    /// max(W, t) + sum of r(t)`, always. It holds after a charge, which moves `A` by `k`, `W` by `k
-    /// - u`, and adds `u` to the sum. It holds after `r(t)` is refunded, which leaves the sum. As
-    /// time passes, `A`, `W` and the sum do not change while `t` is before `W`, and that lasts at
-    /// least until the spent part of each charge, `a + k - u`, which is no later than `W`. From
-    /// then on every `r` that is not 0 yet shrinks as fast as time passes, so the sum shrinks at
-    /// least as fast as `t` grows towards `A`. So the state after all refunds is never better than
-    /// `W`.
+    /// Let `A` be the TAT, and `W` the TAT without all cells that are refunded, now or later. For a
+    /// charge of `k` cells at `a`, of which `u` are not spent, let `r(t)` be the units that may be
+    /// refunded at `t`: `min(u, k - (t - a))`, but not below 0. The invariant is
+    /// `max(A, t) >= max(W, t) + sum of r(t)`.
+    ///
+    /// - A charge moves `A` by `k` and `W` by `k - u`, and adds `u` to the sum.
+    /// - A refund of `r(t)` takes as much from `A` as from the sum.
+    /// - While `t` is before `W`, time moves neither `A` nor `W`, and the sum does not grow.
+    /// - From `W` on, `max(W, t)` grows with `t`. Every `r` that is not 0 shrinks as fast, because `t`
+    ///   is past `a + k - u`, the end of the charge's spent part, which is no later than `W`. So the
+    ///   right side does not grow while the sum is not 0, and once it is 0, the right side is `t`.
+    ///
+    /// So the state after all refunds is never better than `W`.
     ///
     /// A charge ahead of its turn counts as made when its turn comes. Until then the key owes more
     /// than the burst, so no other request can charge behind it. That turn is not after what the

@@ -160,9 +160,9 @@ pub trait Rebase: StateMachine {
         ClockChange::on(self.grid(), restart)
     }
 
-    /// The state that holds by the new clock the debt that `word` held by the old one, less what
-    /// time has restored; `None` if that is nothing. It never holds less, and at most one unit of
-    /// the grid more. Every word has an answer.
+    /// Expresses the debt of `word` by the new clock, less what time has restored; `None` if no debt is
+    /// left. The new state never holds less debt than that, and at most one unit of the grid more. Every
+    /// word has an answer.
     ///
     /// `ring` holds the [kept cells](Self::kept_cells) on entry, and those of the new state on
     /// return: all instants are moved by the same number of units. Every ring has an answer.

@@ -68,9 +68,11 @@ impl SlidingLogParams {
     pub(super) fn last(&self, word: u64, floor: u64) -> (u64, u64) {
         let distance = self.time.highest_of(word).wrapping_sub(floor) & self.time.max();
         let behind = self.time.max() - distance + 1;
-        // No event happened before the origin. (But an event that the grid does not read as ahead
-        // would count for nothing, however often it was charged.) Units of a nanosecond wrap around
-        // to 0 at the last tick.
+        // The word has only the low bits of the time, so the event is `distance` ahead or `behind` behind.
+        // Where the grid would say behind, the origin may tell otherwise: no event happened before it, so
+        // within the skew tolerance the event is ahead. (Else it would count for nothing, however often it
+        // was charged.) Times count from one window before the origin: a `floor` below that has come round,
+        // since units of a nanosecond wrap around to 0 at the last tick.
         let come_round = || floor < self.window_max;
         let origin_tells =
             || behind > floor && !come_round() && distance <= self.grid.tolerance_units();

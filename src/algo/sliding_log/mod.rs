@@ -9,8 +9,8 @@
 //! note    cells that the first rate counted at the latest decision
 //! ```
 //!
-//! The events fill the `L` places of the ring in order, round by round, where `L` is the largest
-//! limit: so the `L` latest are stored, and no rate needs more. *Filled* is the number of places
+//! The events fill the `L` places of the ring in order, round by round. `L` is the largest limit, so
+//! the `L` latest events are stored, and no rate needs more. *Filled* is the number of places
 //! that events of this round have; it is 0 only before the first event. *Lap* is 1 in the first
 //! round, 2 in the second, then 3 and 0 in turn. Its parity shows whether a place holds an event of
 //! this round or of the one before. A lap of 3 or 0 means that the current key has written every
@@ -18,10 +18,10 @@
 //!
 //! Only the latest event's time is in the word. Before the word advances, a thread writes that time
 //! to the place of every event that has it: one, or the `n` of a charge of `n` cells. Those places
-//! still hold the round before, which is how they are found. So a place that should hold an event
-//! of this round and does not belongs to the latest charge, and its time is the word's. The oldest
-//! is written first, since two threads may write at once: a thread that finds one of them written
-//! finds all before it written too.
+//! still hold events of the round before, and so a thread finds them: a place that should hold an event
+//! of this round, and does not, belongs to the latest charge, and its time is the word's. The oldest
+//! is written first, since two threads may write at once. A thread that finds one of the places
+//! written then finds all older ones written too.
 //!
 //! # Step
 //!
@@ -39,11 +39,11 @@
 //!
 //! # Units
 //!
-//! A unit is an exact fraction of the windows' greatest common divisor: 5 microseconds, or what
-//! lets the word's time span a year, but at least 10,000 units in the shortest window; and in every
-//! case coarse enough that the word can tell 1,024 of the longest windows apart. An event counts as
-//! the end of its unit, `now` as the beginning of its unit: so no event leaves early, and none is
-//! late by a unit or more. Times in cells have 52 bits, which outlast every tick at 5 microseconds.
+//! A unit is an exact fraction of the windows' greatest common divisor. It is 5 microseconds, or longer if
+//! the word's time would not span a year otherwise, as long as the shortest window has 10,000 units. In
+//! every case it is long enough that the word can tell 1,024 of the longest windows apart. An event
+//! counts as the end of its unit, `now` as the beginning of its unit. So no event leaves early, and none
+//! is late by a unit or more. Times in cells have 52 bits, which outlast every tick at 5 microseconds.
 //! They count from one longest window before the clock's origin, so that an event that counts at
 //! the origin (of a restored log) has a time too.
 //!

@@ -7,8 +7,8 @@
 //! cell  the same fields: index of an older sub-window | cells charged in it
 //! ```
 //!
-//! The *total* is what was charged in that sub-window and in the `older` ones before it, so that a
-//! decision within one sub-window needs only the word (and the oldest count, if that is weighed).
+//! The *total* is the number of cells charged in that sub-window and in the `older` ones before it. So a
+//! decision within one sub-window needs only the word, and the oldest count if that is weighed.
 //! `c` is the number of bits that the limit needs. The index of a sub-window determines the place
 //! of its count in the ring. Another index at that place means that nothing was charged in it.
 //!
@@ -29,8 +29,8 @@
 //!
 //! A unit is one sub-window; they begin where the wall clock's do. In ordinary cases the index
 //! outlasts every tick. If the limit takes bits from it, the index wraps around after a year or
-//! more: a count that stayed in the ring all that time, to the sub-window, would then count once
-//! more, and the sub-window before it would count as much less. (Clearing such counts when the word
+//! more. A count that has stayed in the ring for exactly that time, to the sub-window, then counts once
+//! more, and the sub-window before it counts for as much less. (Clearing such counts when the word
 //! advances was tried; it made every admission half as expensive again.)
 //!
 //! Sources: the sub-windows are those of Sentinel's LeapArray and of the "sliding window" of

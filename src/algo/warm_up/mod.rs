@@ -106,9 +106,9 @@ const RING_PER_REACH_MIN: u128 = 64;
 ///   by the formula. While it warms up, one such unit moves turns by up to `(5 + c)(c - 1) / (2 (1 + c))`
 ///   units, where `c` is the cold factor: by 2 for 3, by 6.1 for 10. With a factor above 3 a difference
 ///   can grow from one warm-up to the next, as it does in the formula itself.
-/// - Times may repeat, at the earliest after a span called the ring. A key that had no requests for as
-///   long as that, give or take what it may write ahead, may then read as one that was used a moment ago:
-///   it is denied as long as that one would be, or is warm. The ring has a year for periods up to
+/// - Times may repeat, at the earliest after a span called the ring. A key that had no request for about one
+///   ring may then read as one that was used a moment ago: it is denied as long as that one would be, or is
+///   warm. ("About" is the span that the key may write ahead.) The ring has a year for periods up to
 ///   `500,000 * s^2` seconds, with an emission interval of `s` seconds, a cold factor of 3 and a small
 ///   burst: that is 20,000 s at 5 a second. For longer periods it is shorter, such as 6 days for a minute
 ///   at 1,000 a second.
