@@ -16,12 +16,12 @@
 //! # Why a late write does no harm
 //!
 //! `publish_cell` loads the cell, then checks that the head is still current, then swaps the cell from the
-//! value that it loaded. That value was written for this head or an earlier one: if it had been
+//! value that it loaded. That value was written for this head or an earlier one. (If it had been
 //! written for a later head, the load would have synchronised with a thread that had seen that
-//! head, and the check would have failed. The head may advance between the check and the swap. Then
+//! head, and the check would have failed.) The head may advance between the check and the swap. Then
 //! either the advancing thread has written its own value to the cell, and the swap fails; or it
-//! needed nothing there, and no thread reads the cell before it is written again. The same holds
-//! for a thread of the slot's last key: its late word has that key's generation and reads as empty.
+//! needed nothing there, and no thread reads the cell before it is written again. A late write for
+//! the slot's last key does no harm either: its word has that key's generation and reads as empty.
 //!
 //! The cell cannot return to the loaded value either (ABA): every algorithm's words carry a time or
 //! an index that only increases. The exception is the [table](crate::table)'s recurrence: 1,024

@@ -34,8 +34,8 @@ impl Request {
 
     /// The next state of a word with the state `state`, and the ruling. `None`: nothing is to be written.
     ///
-    /// An admission that has cost something is written even if the state is the same, as it may be after a
-    /// whole ring of time: the swap is harmless, and the comparison would be in every decision's way.
+    /// An admission that costs something is written even if it leaves the same state, which may happen after a
+    /// whole ring of time. The swap is harmless, and a comparison would slow every decision.
     #[inline(always)]
     pub(super) fn rule<M: StateMachine>(
         self,

@@ -49,8 +49,8 @@ pub(crate) trait StateWord: Copy + Eq + core::fmt::Debug {
     }
 }
 
-/// A committed word that a lookup has found, as two numbers: its state, and the bits above that, which
-/// the lookup has compared with those it knew. So neither has to be masked out of the word.
+/// A committed word that a lookup has found, as two numbers: its state, and the bits above the state, which
+/// the lookup has compared with the expected ones. So neither has to be masked out of the word.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen<W> {
     life: u64,

@@ -1,4 +1,4 @@
-//! Words that are worked out from the words of a [`VersionedCell`], kept until these are replaced.
+//! Words that are derived from the words of a [`VersionedCell`], and kept until those are replaced.
 //!
 //! Another process may have spoilt the words of a shared block, so no decision uses them unchecked. Each
 //! process checks them, and works out a quota from them, once for each version.

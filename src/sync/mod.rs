@@ -85,8 +85,8 @@ mod imp {
     /// A loom atomic of which every access is a point where threads are interleaved.
     ///
     /// Loom 0.7 remembers only the last access to an atomic. If a thread loads a word and then swaps
-    /// it, loom compares the swap with the thread's own load, and does not notice a load by another
-    /// thread before that: of "load" against "load, then swap" it explores one interleaving. So each
+    /// it, loom compares the swap with the thread's own load, and misses an earlier load by another
+    /// thread: of "load" against "load, then swap" it explores one interleaving only. So each
     /// access here first modifies a second atomic, which makes all of them depend on one another.
     /// Loads of the word itself still return stale values too.
     ///

@@ -16,14 +16,15 @@
 //! A reader loads `closed`, the words, and `opened`. If both stamps are equal, the words are those of the
 //! stamp. If they differ, the reader has no words, and does without them: it waits for no other thread.
 //!
-//! No two versions may have one stamp. (A reader that has loaded some words before, and some after, the
-//! words were replaced by those of another stamp and again by others of the first stamp would not notice.)
+//! No two versions may have one stamp. Otherwise the words could be replaced under another stamp, and then again
+//! under the first one, while a reader loads them, and the reader would not notice.
 //!
 //! # Orderings
 //!
 //! Release on `closed` and Acquire on its load make the words visible with their stamp. The two fences are
-//! for words that are being replaced: a reader that reads one new word sees the new stamp in `opened`,
-//! which it loads after its Acquire fence, because the writer has stored it before its Release fence.
+//! for words that are being replaced. The writer stores the new stamp in `opened` before its Release fence, and
+//! the new words after it. So a reader that reads a new word sees the new stamp in `opened`, which it loads after
+//! its Acquire fence.
 //!
 //! # Guarded by
 //!

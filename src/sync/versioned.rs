@@ -34,10 +34,10 @@
 //! writes the next copy from its first word on, and publishes it.
 //!
 //! - No reader takes words of the dead writer for a version. The copy that it had begun was last current
-//!   `COPIES` versions before. A reader that is still in it and reads a word of either writer sees the odd
-//!   turn, or a later one, by the fences above: the successor, too, has read the odd turn before its fence.
-//!   Either turn is past the reader's last.
-//! - Hence the turn may not be given back: set to the even number before, it would tell that reader that no
+//!   `COPIES` versions before. A reader that still reads that copy, and reads a word of either writer, sees the
+//!   odd turn or a later one, by the fences above. (The successor, too, has read the odd turn before its
+//!   fence.) Both are later than the last turn that leaves the reader its copy.
+//! - So the successor must not set the turn back to the even number before: that reader would conclude that no
 //!   writer has begun. If the successor has nothing to write, it publishes the current words once more.
 //! - The successor may die, too. It leaves what it has found, an odd turn and a copy that is not current.
 //!
