@@ -98,8 +98,8 @@ impl<K: SlotKind> SlotTable<K> {
 
     /// Chooses where no slot was vacant or idle, and one may be the key's own, or none may be taken.
     ///
-    /// It reads each slot once more, and no more than once. Two passes, one for the key's own slot and one for
-    /// the least debt, could both miss a slot of the key that is reset between them: one pass would take it for
+    /// It reads each slot once more, in a single pass. Two passes, one for the key's own slot and one for the
+    /// least debt, could both miss a slot of the key that is reset between them: one pass would take it for
     /// another key's, and the other would not find it. The key would then be denied for want of a place.
     #[cold]
     #[inline(never)]

@@ -43,12 +43,12 @@
 //! - If it sees the committed state, it gives its own claim up.
 //! - If it sees what came after that, the first of the two slots is not live any more.
 //!
-//! In wide slots, what the two threads have written or read is the claim's owner, and a thread that
-//! has read an owner sees a state word at least as new as that owner (see [`cell`](crate::cell)).
+//! In wide slots, the word of the claim that the two threads have written or read is its owner. A thread
+//! that has read an owner sees a state word at least as new as that owner (see [`cell`](crate::cell)).
 //!
-//! A thread that commits a claim which it first saw in its scan has no such guarantee: it may
-//! have passed a slot that another thread claims and commits, without having seen that claim
-//! either. Hence the second scan.
+//! A thread that commits a claim which it first saw in its scan has no such guarantee. Its scan may
+//! already have passed a slot that another thread then claims and commits, and that thread need not
+//! have seen the first claim either. Hence the second scan.
 //!
 //! # Claims of other keys
 //!
@@ -63,18 +63,18 @@
 //! with the same state, to the unit of time, while a thread is between its load and its swap.
 //! Taking an idle slot always moves its time forward, so all of those changes would have to be
 //! forced evictions. The charge would then fall on the new owner. Likewise, a ring word of one life
-//! is taken for that of the life 1,024 later only if both are of one unit of time (one sub-window:
-//! those are cleared when a claim is committed).
+//! is taken for that of the life 1,024 later only if both are of one unit of time. (The unit of
+//! sub-windows is long, so their ring words are cleared when a claim is committed.)
 //!
-//! **Compact.** Vacant words, and those of idle keys, recur, and it does no harm: the word holds all
-//! that makes the slot free to take. (An idle word read long ago, whose time has come round, is
-//! beyond the clock skew that a limiter allows.) If a charged word recurs, the charge is as right
-//! as it was, since the word names the key. A claim must not recur: a thread that has scanned for
-//! one and then sleeps would commit a later claim of the key in the same slot, although the key has
-//! another slot by then. So each claim has a nonce: a count, striped over the threads, that comes
-//! round after 2^34 claims by the threads of one stripe. For a wrong commit all of those would have
-//! to fall between one thread's scan and its commit, and the claim with the same nonce would have
-//! to be of the same key and in the same slot.
+//! **Compact.** Vacant words and the words of idle keys recur, which does no harm: such a word holds
+//! everything that makes the slot free to take. (If an idle word's time has come round since a thread
+//! read it, the thread's time is beyond the clock skew that a limiter allows.) If a charged word recurs,
+//! the charge is still right, since the word names the key. A claim must not recur: a thread that has
+//! scanned for one and then sleeps would commit a later claim of the key in the same slot, although the
+//! key has another slot by then. So each claim has a nonce: a count, striped over the threads, that
+//! comes round after 2^34 claims by the threads of one stripe. A wrong commit takes all of those claims
+//! between one thread's scan and its commit, and the claim with the same nonce must be of the same key
+//! and in the same slot.
 //!
 //! # Guarded by
 //!

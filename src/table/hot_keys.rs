@@ -1,8 +1,8 @@
 //! Leases of hot keys: cells that a thread has charged ahead, on cache lines of its own.
 //!
-//! One thread alone reads and writes a lease, since no two threads have the same
-//! [slot](crate::sync::ThreadSlots). (A new thread may have the slot of one that has ended; it
-//! continues with that one's leases.) So there is no protocol here, and no locked instruction. The
+//! Only one thread reads and writes a lease, since no two threads have the same
+//! [slot](crate::sync::ThreadSlots). (A thread may take over the slot of one that has ended, and then
+//! continues with its leases.) So there is no protocol here, and no locked instruction. The
 //! words are atomic because a limiter is shared by reference.
 //!
 //! # Guarded by

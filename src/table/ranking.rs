@@ -98,8 +98,8 @@ impl<K: SlotKind> SlotTable<K> {
         order.slots(self.slots.bucket(bucket)).map(K::candidate)
     }
 
-    /// The first vacant slot of the preferred line (or half of one), if there is another vacant one in it:
-    /// so many places mean that the second bucket is not looked at, and no slot ranks above a vacant one.
+    /// The first vacant slot of the preferred line (or half of one), if that has another vacant one. With two
+    /// free places the second bucket is not looked at, and no slot ranks above a vacant one.
     ///
     /// A model's line is one slot, so models rank every slot: the protocol holds for any choice, and
     /// histories show a planted mistake sooner.
@@ -111,7 +111,7 @@ impl<K: SlotKind> SlotTable<K> {
         vacant.next().map(|_| first)
     }
 
-    /// Ranks all slots of a bucket, as far as possible without a branch: what they hold cannot be predicted.
+    /// Ranks all slots of a bucket, as far as possible without a branch: no branch predictor knows their content.
     ///
     /// Of equal slots, the first in probing order is the best. So keys have the slots they prefer, and of
     /// keys with equal debts any is as likely to be forgotten as any other, whenever it arrived.

@@ -20,10 +20,10 @@ pub(in crate::table) struct WideCandidate<'a> {
 impl<'a> WideCandidate<'a> {
     /// Reads both words, the head first. `None` if another thread was changing them.
     ///
-    /// A head changes before its owner does, so an owner that does not fit the head read before it
-    /// shows that the head has changed, and a swap of it will fail. (In the other order, the last
-    /// owner beside a head just committed for the next key looks like a vacant slot.) If the
-    /// owner is to be changed, and not the head, then the head must not have changed.
+    /// A head changes before its owner does. So if the owner does not fit the head that was read before
+    /// it, the head has changed, and a swap of it will fail. (In the other order, the last owner
+    /// beside a head just committed for the next key would look like a vacant slot.) If the slot has no
+    /// owner yet, the caller changes the owner and not the head, so the head is read once more.
     #[inline(always)]
     pub(super) fn of(slot: &'a Slot) -> Option<Self> {
         let head = slot.head.load();

@@ -86,8 +86,8 @@ impl WideSlots {
     }
 }
 
-/// The named buckets that are not after this one. In a small table each is returned once, since a
-/// thousand hashes name the same few; in a large table none is named often.
+/// The named buckets up to this one. In a small table each is returned once, since a thousand hashes
+/// name the same few. In a large table few are named twice, so none is remembered.
 fn not_after(bucket: u32, named: impl Iterator<Item = u32>) -> impl Iterator<Item = u32> {
     let is_small = bucket < u64::BITS;
     // A bit for each that has not been returned.
@@ -110,8 +110,9 @@ const KNOWN: u64 = u64::MAX >> GENERATION_BITS;
 
 /// The hashes with this fingerprint whose key may be in the bucket, some more than once.
 ///
-/// The topmost ten bits are to be found: for its first bucket they are those of the hash, for the
-/// second those of the product that chooses it, in which they are multiplied by an odd number.
+/// The fingerprint lacks the topmost ten bits of the hash. The hash chooses a key's first bucket, and its
+/// product with an odd factor the second. The topmost bits of the product are a known part plus the
+/// missing bits times the factor, so the inverse of the factor finds the missing bits.
 fn hashes_in(fingerprint: u64, bucket: u32, buckets: u32) -> impl Iterator<Item = u64> {
     let product = fingerprint.wrapping_mul(SECOND_BUCKET_FACTOR);
     let (base, low) = (product >> KNOWN_BITS, product & KNOWN);
