@@ -2,12 +2,12 @@
 //!
 //! # The time of a refund
 //!
-//! Of the cells charged, time restores one after the other, and only the others can be refunded. So a
-//! time that is behind refunds too much if another thread has charged the key by a later time: what
-//! time had restored would be granted twice. The clock is therefore read after the word is loaded that
-//! the refund replaces, and again after each lost race. If the word is unchanged when it is replaced,
-//! no thread has charged it by a later time, apart from the difference between clocks, and from a word
-//! that recurs while the thread is stopped between the two (see `composite/precheck.rs`).
+//! Time restores the cells of a charge one after the other, and only cells that it has not restored can be
+//! refunded. A time that is behind refunds too much if another thread has charged the key by a later time:
+//! restored cells are then granted twice. So the thread reads the clock after it has loaded the word that the
+//! refund replaces, and again after each lost race. If the word is unchanged when it is replaced, no
+//! thread has charged it by a later time. There are two exceptions: clocks differ, and a word may recur
+//! while the thread is stopped between load and swap (see `composite/precheck.rs`).
 
 use core::hash::Hash;
 

@@ -55,8 +55,9 @@ use crate::time::Tick;
 /// - An anchored window that a reservation has opened stays where it is as long as anything else is counted
 ///   in it, even if everything is refunded. A window whose count is at its maximum, because of charges
 ///   beyond the limit, is refunded nothing: see [`Ask::charge`].
-/// - A settlement by a time that is behind that of others by `s` (by the clock of another thread, or
-///   read before a pause) may refund `rate * s` cells too many, but no more than were charged.
+/// - If the time of a settlement is behind that of other requests by `s`, because another thread's clock is
+///   ahead or the time was read before a pause, up to `rate * s` cells too many are refunded, but no more
+///   than were charged.
 /// - A key that [finds no slot](crate::OnFull) is treated by the limiter's policy. If that admits
 ///   all, nothing is charged and nothing refunded. If such keys share a limiter, that one is charged and
 ///   refunded.

@@ -91,8 +91,9 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 /// - A thread may enter on another key's count if it has read the clock, or a word, and is then stopped
 ///   while its slot changes hands a multiple of 1,024 times within one tick. A tick is a microsecond, or
 ///   that of a coarser clock; with a longest hold, it is such a hold.
-/// - The guard of a key that was reset may refund a cell of another key, if the slot has changed hands so
-///   often within a tick of the clock from the entry on; with a longest hold, at any time since the entry.
+/// - The guard of a key that was reset may refund a cell of another key if the slot has changed hands as
+///   often within a tick of the clock from the entry on. With a longest hold, that may be at any time since
+///   the entry.
 /// - With a longest hold below 2.4 hours, times repeat after 2^21 holds: after 24 days, if the hold is a
 ///   second. A guard that is dropped then may refund a cell of another request of its key. A lost request
 ///   may count again then, if its key was not asked for since.

@@ -300,12 +300,12 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
 
     /// Lets threads that contend for a key take some of its cells ahead; not unless called.
     ///
-    /// It does what a [`LocalLease`](crate::lease::LocalLease) does, without a handle. A thread whose
-    /// charge of a key loses a race to another thread takes up to `k` cells at once (but at most a
-    /// quarter of those that are left), and decides its next requests for that key without touching
-    /// shared memory. Requests for a key without contention are decided as usual, and also
-    /// read a cache line of the thread's own. The algorithm says what `k` is, and the limiter must be built
-    /// with that: [`Gcra::leases`], [`FixedWindow::leases`](crate::FixedWindow::leases),
+    /// It does what a [`LocalLease`](crate::lease::LocalLease) does, without a handle. A thread that charges a
+    /// key and loses the race to another thread takes up to `k` cells at once, but at most a quarter of
+    /// those that are left. It decides its next requests for that key without touching shared memory.
+    /// Requests for a key without contention are decided as usual, and also read a cache line of the
+    /// thread's own. `k` is a setting of the algorithm, with which the limiter must be built:
+    /// [`Gcra::leases`], [`FixedWindow::leases`](crate::FixedWindow::leases),
     /// [`SubWindows::leases`](crate::SubWindows::leases) or
     /// [`SlidingCounter::leases`](crate::SlidingCounter::leases).
     ///
@@ -327,9 +327,9 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     ///   cells that threads hold already.
     /// - Up to 64 threads of the process at a time take part (those that asked first); others decide
     ///   as without leases. It takes 24 KB.
-    /// - If a thread's clock steps back by `s` (as it may when the thread moves to another core), it
-    ///   may spend `rate * s` cells too many, once for each such step; or those that it holds of a
-    ///   window up to `s` after its end.
+    /// - If a thread's clock steps back by `s` (as it may when the thread moves to another core), the thread
+    ///   may spend `rate * s` cells too many, once for each such step. Cells of a window it may spend up to
+    ///   `s` after the window's end.
     /// - With a [`TieredClock`](crate::clock::TieredClock) the precise time is read for each request.
     ///
     /// ```

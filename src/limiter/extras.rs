@@ -1,5 +1,6 @@
-//! Decisions off the straight line: of limiters that count decisions, lease hot keys or have a coarse
-//! clock; of requests that bound their delay; and of keys whose lookup has begun, in batches and composites.
+//! Decisions off the straight line: those of limiters that count decisions, lease hot keys or have a coarse
+//! clock; those of requests that bound their delay; and, in batches and composites, those of keys whose lookup
+//! has begun.
 
 use core::hash::Hash;
 use core::time::Duration;

@@ -29,8 +29,8 @@ use crate::time::Clock;
 ///
 /// - [Leases](crate::lease::LocalLease) go by the limiter's own quota, and so do keys that
 ///   [find no slot](crate::OnFull).
-/// - A rate above the limiter's own, or a burst that takes far longer to come back, may be an error when
-///   the plan is made: build the limiter with the fastest quota there is, and
+/// - A plan whose rate is above the limiter's own, or whose burst takes far longer to come back, may be an
+///   error when it is made. Build the limiter with the fastest quota of any key, and
 ///   [for plans](crate::Gcra::for_plans).
 ///
 /// ```

@@ -23,17 +23,17 @@ const HORIZON_MIN: Duration = Duration::from_secs(30 * 24 * 3_600);
 ///   another with a chance of about 16 * load / 2^26, which is 1.3 in 10 million at the stated
 ///   capacity (10^-13 in a table of a million wide slots). Two keys that share may be denied too
 ///   early, never too late.
-/// - A bucket keeps time in units of up to 250 microseconds (a thousandth of the time the whole
-///   burst takes to come back, where that is less), so that a span may be granted that much more;
-///   in wide slots the unit is 2.5 microseconds. An anchored window's end is kept to a
+/// - A bucket keeps time in units of up to 250 microseconds, or of a thousandth of the time the whole
+///   burst takes to come back if that is less. A span may be granted that much more. In wide slots
+///   the unit is 2.5 microseconds. An anchored window's end is kept to a
 ///   ten-thousandth of its length. The rate, or the limit, is as exact.
 /// - A clock may be behind the one that charged by no more than a tolerance: an hour or nearly where
 ///   the burst takes 0.2 s or longer to come back, 10 seconds at the least. In wide slots, with ordinary
 ///   quotas, it may be behind by any span.
 /// - A key may come back after longer than its horizon (about a year where the burst takes 0.2 s or
 ///   longer, a day at the least), to a slot that no other key has taken meanwhile. It may then be
-///   denied once more for what it did before: for no longer than sixteen times what its burst takes to
-///   come back (the largest debt that a state can hold) and the tolerance above together.
+///   denied once more for its earlier requests. That takes no longer than sixteen times what its burst
+///   takes to come back (the largest debt that a state can hold), plus the tolerance above.
 ///
 /// These need wide slots, whatever the quota: [`Gcra::leases`](crate::Gcra::leases), and with them
 /// [`lease_hot_keys`](crate::Builder::lease_hot_keys);

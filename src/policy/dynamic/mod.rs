@@ -40,15 +40,15 @@ use crate::wait::AsksAgain;
 /// **Guarantee.** Every decision is made by one quota, never by the rate of one and the burst of
 /// another. A decision that begins after a change has returned is made by the new quota. Between two
 /// changes a key is granted at most what it [inherits](Inherit) and `rate * (span + u)` cells, where
-/// `u` is the time of a unit; a unit is a share of a cell: a thousandth or less, where the rate that
-/// the limiter was built with is up to 31,250 a second, and a share of 32 nanoseconds above that. All
-/// charges are kept.
+/// `u` is the time of a unit. A unit is a share of a cell: a thousandth or less if the limiter was built
+/// with a rate of up to 31,250 a second, and the share of 32 nanoseconds above that. All charges are
+/// kept.
 ///
 /// **Not guaranteed.**
 ///
 /// - A decision that is under way when the quota changes may be made by the old quota. If the burst
-///   shrinks several times while a decision is under way, that decision may be a denial whose wait is
-///   too long by a cell's time for each cell that the burst shrank by.
+///   shrinks several times meanwhile, the decision may be a denial whose wait is too long, by a cell's
+///   time for each cell that the burst shrank by.
 /// - A key that had all its cells may have all of them afterwards, whatever the inheritance: an idle
 ///   state is the same as none.
 /// - A [reservation](crate::reservation::Reservation) from before the change refunds nothing. The old quota may

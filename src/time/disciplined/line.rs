@@ -109,9 +109,9 @@ impl Line {
         self.at + (self.span.wrapping_mul(self.rate) >> 32)
     }
 
-    /// Whether the line begins after the sample: the system's clock tells, or the counter is behind the
-    /// line's beginning by no more than the counters of two cores may differ. (A counter that is far behind
-    /// was reset.)
+    /// Whether the line begins after the sample. It does if the sample's system time is earlier than the line's, or
+    /// if its counter is behind the line's beginning by no more than the counters of two cores may differ. (A
+    /// counter that is further behind was reset.)
     pub(super) fn is_newer_than(&self, sample: Sample) -> bool {
         let is_behind =
             self.from.wrapping_sub(sample.ticks) < ticks_in(FIRST_NANOS, self.frequency);
