@@ -13,11 +13,11 @@
 //! Key states are kept in a [`BoundedMap`](crate::bounded_map::BoundedMap).
 //!
 //! **The bound.** Cells that are charged at the source at a moment `c` are spent between `c` and
-//! the end of their lifetime `L`, which is counted from when the call was sent, so from before `c`.
-//! Cells that are spent in a span of `w` were therefore charged within a span of `w + L`. From a
+//! the end of their lifetime `L`. The lifetime is counted from when the call was sent, so from before
+//! `c`. Cells that are spent in a span of `w` were therefore charged within a span of `w + L`. From a
 //! bucket lowered to `burst - rate * L`, that is at most `burst + rate * w`, over any number of
-//! processes, whatever happens to them: cells that are lost with a process, or arrive too late, are
-//! not spent.
+//! processes. No fault of a process adds to it: cells that are lost with a process, or arrive too
+//! late, are not spent.
 
 mod builder;
 mod key_state;

@@ -1,10 +1,10 @@
 //! Each node enforces its own part of the quota: the whole, divided by the live nodes.
 //!
-//! **Why the parts never sum to more than the quota.** A node uses a part for two intervals,
-//! counted from when the heartbeat was sent that it was computed from; without another heartbeat by
-//! then the part expires. A node uses a part only if that heartbeat says that the node has been a
-//! member for two intervals without a gap. The list counts a member for three intervals after a
-//! heartbeat.
+//! **Why the parts never sum to more than the quota.** A node computes its part from the answer to a
+//! heartbeat, and uses it for two intervals, counted from when that heartbeat was sent. Without
+//! another heartbeat by then the part expires. A node uses a part only if that answer says that the
+//! node has been a member for two intervals without a gap. The list counts a member for three
+//! intervals after a heartbeat.
 //!
 //! So take any moment, and any two nodes that then use their parts. The heartbeats that the parts
 //! were computed from are at most two intervals old. At either heartbeat the other node was already

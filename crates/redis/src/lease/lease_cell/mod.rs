@@ -117,8 +117,8 @@ impl LeaseCell {
         Word(self.leases[index].load(Ordering::Relaxed))
     }
 
-    /// Where a deposit goes, and the lease that is there: one that is empty or expired, else one
-    /// that the new cells may join, else the one that they replace.
+    /// The index of the lease that a deposit changes, and its word. An empty or expired lease is taken first, then
+    /// one that the new cells may join, then the one that they replace.
     fn deposit_slot(&self, new: Word, now: Tick) -> (usize, Word) {
         let [one, other] = [self.lease(0), self.lease(1)];
         if !is_alive(one, now) || !is_alive(other, now) {
