@@ -50,7 +50,7 @@ pub enum OnFull {
     ///
     /// | algorithm | debt |
     /// |---|---|
-    /// | [`Gcra`](crate::Gcra), [`LeakyQueue`](crate::LeakyQueue), [`WarmUp`](crate::WarmUp), [`DynamicGcra`](crate::dynamic::DynamicGcra) | time until everything is restored |
+    /// | [`Gcra`], [`LeakyQueue`](crate::LeakyQueue), [`WarmUp`](crate::WarmUp), [`DynamicGcra`](crate::dynamic::DynamicGcra) | time until everything is restored |
     /// | [`FixedWindow`](crate::FixedWindow) | cells counted in the window |
     /// | [`SubWindows`](crate::SubWindows), [`SlidingCounter`](crate::SlidingCounter) | cells counted, times the sub-windows until the latest no longer counts |
     /// | [`SlidingLog`](crate::SlidingLog) | events in the longest window, times the time until the latest has left it |

@@ -145,7 +145,7 @@ struct Parts<P, C> {
     leases: Option<HotKeyLeases>,
 }
 
-/// The policy for a key that finds no slot: [`OnFull`](builder::OnFull) with the overflow limiter built.
+/// The policy for a key that finds no slot: [`OnFull`] with the overflow limiter built.
 #[derive(Debug)]
 pub(crate) enum WhenFull<P> {
     Evict,

@@ -2,7 +2,7 @@
 //!
 //! Slots are [wide], for every algorithm, or [compact], where a key and its state fit one word. Both
 //! kinds share the [claim protocol](claim), which gives a key its slot, and all of [`SlotTable`].
-//! They differ in what [`SlotKind`](slot_kind::SlotKind) states: lookup and ranking.
+//! They differ in what [`SlotKind`] states: lookup and ranking.
 //!
 //! Eight slots are a bucket. A key has two buckets (two-choice hashing), and its slot is in one of
 //! them. Memory never moves or grows.
