@@ -13,9 +13,9 @@ use crate::time::{Clock, Tick};
 /// The state is one word, and for some algorithms a [`Ring`] of cells beside it. The word
 /// determines which cells count, and none of those changes while the word is unchanged. A decision
 /// made from a word and its cells is therefore still right if the word has not changed by the
-/// compare-and-swap. The content that a step publishes to a cell is a function of the word that it
-/// leaves (and of the cells that count), so all threads that race to advance that word write the
-/// same content.
+/// compare-and-swap. The content that a step publishes to a cell depends only on the word that
+/// the step replaces and on the cells that count. So all threads that race to replace a word write
+/// the same content.
 ///
 /// ```
 /// use tollgate::algorithm::Algorithm;

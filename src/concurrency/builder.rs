@@ -176,7 +176,8 @@ impl<K: ?Sized, C: Clock> ConcurrencyBuilder<K, C> {
 }
 
 impl<K: ?Sized, C> ConcurrencyBuilder<K, C> {
-    /// Builds a limiter in the memory that `find` has for a machine, so many buckets, and a shared overflow.
+    /// Builds a limiter in the memory that `find` returns for a machine, a number of buckets, and the limit of a
+    /// shared overflow.
     pub(super) fn build_in<D: Clock, E: From<ConcurrencyError>>(
         &self,
         clock: D,

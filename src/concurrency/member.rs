@@ -32,7 +32,7 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
         machine.answer(view.unwrap_or_else(|| machine.unseen()), now, n)
     }
 
-    /// Returns the denial if one more would be denied, for its count or for want of a slot. It is counted
+    /// Returns the denial if one more would be denied, for its count or for lack of a slot. It is counted
     /// like that of an entry.
     pub(crate) fn precheck(&self, probe: Probe, now: Tick) -> Result<(), Denied> {
         self.would_enter_by(probe, now, 1).map_err(|(denied, without_slot)| {

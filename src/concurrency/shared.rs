@@ -104,7 +104,7 @@ impl DirectConcurrencyBuilder {
     }
 }
 
-/// The form of one count, beside pieces of so many bytes.
+/// The form of one count, beside pieces of `bytes` bytes.
 fn form(machine: &InFlight<'_>, bytes: usize) -> Form {
     Form {
         kind: Kind::DirectConcurrency,

@@ -51,7 +51,7 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// Marks, in `nanos`, a scale of a clock that is behind. No grid has so many nanoseconds.
+    /// Marks, in `nanos`, a scale of a clock that is behind. No grid has that many nanoseconds.
     const BEHIND: u64 = 1 << 63;
 
     /// This scale for a caller whose clock is `gap` nanoseconds behind the instant, which begins a unit.

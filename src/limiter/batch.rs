@@ -10,8 +10,8 @@ use crate::limiter::plan::{Plan, Plannable};
 use crate::table::Probe;
 use crate::time::{Clock, Tick};
 
-/// Keys whose lookups are begun before the first of them is decided: as many misses as a core has
-/// at one time (10 to 16), and few enough that no fetched slot is evicted from the cache again.
+/// How many lookups are begun before the first of their keys is decided. A core has 10 to 16 cache misses in
+/// flight at a time. This few slots are not evicted from the cache again before they are read.
 const AT_ONCE: usize = 16;
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {

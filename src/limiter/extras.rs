@@ -1,6 +1,5 @@
-//! Decisions off the straight line: those of limiters that count decisions, lease hot keys or have a coarse
-//! clock; those of requests that bound their delay; and, in batches and composites, those of keys whose lookup
-//! has begun.
+//! Decisions that need more than the usual path. The limiter counts decisions, leases hot keys or has a coarse
+//! clock; or the request bounds its delay; or the key's lookup has begun, in a batch or a composite.
 
 use core::hash::Hash;
 use core::time::Duration;

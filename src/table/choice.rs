@@ -100,7 +100,7 @@ impl<K: SlotKind> SlotTable<K> {
     ///
     /// It reads each slot once more, in a single pass. Two passes, one for the key's own slot and one for the
     /// least debt, could both miss a slot of the key that is reset between them: one pass would take it for
-    /// another key's, and the other would not find it. The key would then be denied for want of a place.
+    /// another key's, and the other would not find it. The key would then be denied for lack of a place.
     #[cold]
     #[inline(never)]
     fn choose_with_care<M: StateMachine>(

@@ -1,8 +1,8 @@
 //! The slots' memory: allocated once, zeroed by the system, and resident only as keys arrive.
 //!
 //! A table of a million keys is 29 MB. To write zeros into it would take milliseconds and make all of it
-//! resident before the first request. Memory that the system hands out zeroed costs neither, but safe code
-//! cannot make atomics of it. (An allocation with the buckets' own alignment does not help: the allocator
+//! resident before the first request. Memory that the system hands out zeroed costs neither. Safe code,
+//! though, cannot make atomics of it. (An allocation with the buckets' own alignment does not help: the allocator
 //! zeroes it by hand.) The memory of a shared table is a piece of a [block](super::block) instead.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -251,7 +251,7 @@ impl Lines {
 pub(super) struct RingWords(Zeroed<AtomicU64>);
 
 impl RingWords {
-    /// The part of a block that so many words take.
+    /// The part of a block that `count` words take.
     #[cfg(feature = "shared-memory")]
     pub(super) fn block_bytes(count: usize) -> usize {
         piece_bytes::<AtomicU64>(count)

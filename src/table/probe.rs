@@ -1,4 +1,4 @@
-//! Which slots a key may have, and in which order they are tried.
+//! The slots that a key may have, and the order in which they are tried.
 
 use super::BUCKET;
 
@@ -10,7 +10,7 @@ pub struct Probe {
 }
 
 /// The order in which a key's slots are probed, the same for every thread: the first bucket from the
-/// preferred slot on, starting with the slots of its cache line, then the second bucket likewise.
+/// preferred slot on, starting with the slots of its cache line, then the second bucket in the same way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order {
     preferred: usize,
@@ -22,7 +22,7 @@ pub(super) const LINE: usize = BUCKET / 2;
 /// Spreads the bits that choose the first bucket over those that choose the second.
 pub(super) const SECOND_BUCKET_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The slots of so many buckets.
+/// The number of slots in `buckets` buckets.
 #[inline(always)]
 pub(super) fn slots_of(buckets: u32) -> u64 {
     u64::from(buckets) * BUCKET as u64
@@ -39,22 +39,21 @@ impl Probe {
         self.hash
     }
 
-    /// The first of the key's buckets, in a table of so many.
+    /// The first of the key's buckets, in a table of `of` buckets.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "below the number of buckets")]
     pub(super) fn first(&self, of: u32) -> u32 {
         (self.home(slots_of(of)) / BUCKET) as u32
     }
 
-    /// The slot that the key prefers in a table of so many: the hash, as a fraction of 2^64, of their
-    /// number. It is below their number.
+    /// The slot that the key prefers in a table of `slots` slots: `hash / 2^64 * slots`, which is below `slots`.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "below the number of slots")]
     pub(super) fn home(&self, slots: u64) -> usize {
         ((u128::from(self.hash) * u128::from(slots)) >> 64) as usize
     }
 
-    /// The order in which the key's slots are probed, in a table of so many buckets.
+    /// The order in which the key's slots are probed, in a table of `of` buckets.
     #[inline(always)]
     pub(super) fn order(&self, of: u32) -> Order {
         Order { preferred: self.home(slots_of(of)) % BUCKET }

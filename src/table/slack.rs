@@ -10,7 +10,7 @@ const SLACK_BYTES_MAX: usize = 128 << 10;
 /// capacity.
 const SLACK_BUCKETS_MIN: u32 = 8;
 
-/// The factor by which a table of so many buckets is enlarged: 1, 2, 4 or 8.
+/// The factor by which a table of `stated_buckets` buckets is enlarged: 1, 2, 4 or 8.
 pub(super) fn slack_factor(stated_buckets: u32, bucket_bytes: usize) -> u32 {
     let stated_bytes = (stated_buckets as usize).saturating_mul(bucket_bytes);
     match SLACK_BYTES_MAX / stated_bytes {

@@ -78,7 +78,7 @@ const UNITS_IN_CELL: u64 = 1_000;
 /// With fewer units in a cell, a proportion would be too coarse.
 const UNITS_IN_CELL_MIN: u128 = 100;
 
-/// Which cells a key has left when the quota changes.
+/// The cells that a key has left when the quota changes.
 ///
 /// A key that has all its cells can hardly be told from one that was never seen: it may have all
 /// its cells after a change, too.

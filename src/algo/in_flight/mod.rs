@@ -182,12 +182,12 @@ impl InFlight<'_> {
         Counted { since: 0, recent: 0, older: 0 }
     }
 
-    /// The permit that leaves so many cells in flight.
+    /// The permit after which `in_flight` cells are in flight.
     pub(crate) fn permit_of(&self, in_flight: u64) -> Permit {
         Permit::new(self.measured(in_flight))
     }
 
-    /// The denial where so many cells are in flight. The time until the key is idle is not known, so that
+    /// The denial while `in_flight` cells are in flight. The time until the key is idle is not known, so that
     /// field holds the cells in flight.
     pub(crate) fn denied_at(&self, in_flight: u64) -> Denied {
         Denied::new(self.measured(in_flight), 1)

@@ -90,7 +90,7 @@ fn the_longest_hold_is_kept_in_its_range() {
 #[derive(Clone, Debug)]
 enum Event {
     Enter(u64),
-    /// The request that was admitted so many before the last.
+    /// The request that was admitted this many requests before the last.
     Leave(usize),
     SetLimit(u64),
     /// The clock is behind for one request.

@@ -185,7 +185,7 @@ impl<const WEIGHED: bool> SubWindowParams<WEIGHED> {
         })
     }
 
-    /// The same with leases of so many cells.
+    /// The same with leases of `lease_cells` cells.
     pub(in crate::algo) fn leasing(self, lease_cells: u64) -> Result<Self, QuotaError> {
         match lease_cells <= self.limit.get() / 2 {
             true => Ok(Self { lease_cells, ..self }),

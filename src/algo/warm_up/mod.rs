@@ -107,8 +107,8 @@ const RING_PER_REACH_MIN: u128 = 64;
 ///   units, where `c` is the cold factor: by 2 for 3, by 6.1 for 10. With a factor above 3 a difference
 ///   can grow from one warm-up to the next, as it does in the formula itself.
 /// - Times may repeat, at the earliest after a span called the ring. A key that had no request for about one
-///   ring may then read as one that was used a moment ago: it is denied as long as that one would be, or is
-///   warm. ("About" is the span that the key may write ahead.) The ring has a year for periods up to
+///   ring may then read as one that was used a moment ago: it is warm, or is denied for as long as such a
+///   key would be. ("About" is the span that the key may write ahead.) The ring has a year for periods up to
 ///   `500,000 * s^2` seconds, with an emission interval of `s` seconds, a cold factor of 3 and a small
 ///   burst: that is 20,000 s at 5 a second. For longer periods it is shorter, such as 6 days for a minute
 ///   at 1,000 a second.

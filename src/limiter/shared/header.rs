@@ -168,7 +168,7 @@ pub(super) fn identity(block: &Block) -> Result<(u64, Seeds), SharedError> {
     identity_in(|word| block.load(word), block.bytes() as u64)
 }
 
-/// As [`identity`], of words that were read from a file of so many bytes.
+/// As [`identity`], of words that were read from a file of `bytes` bytes.
 pub(super) fn identity_in(
     load: impl Fn(usize) -> u64,
     bytes: u64,

@@ -24,7 +24,7 @@ pub(super) struct QuotaSource<'a> {
     pub(super) config: [u64; CONFIG_WORDS],
     /// The length of the block that the header states.
     pub(super) bytes: u64,
-    /// Reads so many words from a place in the block on, or fewer if it ends.
+    /// Reads words of the block: the index of the first, and their number. It returns fewer if the block ends.
     pub(super) read: &'a dyn Fn(u64, usize) -> Vec<u64>,
 }
 
@@ -91,7 +91,7 @@ impl QuotaSource<'_> {
         format!("{limit} in each window of {:?}{by}", self.span(units))
     }
 
-    /// The time of so many units of the grid.
+    /// The time of `count` units of the grid.
     fn span(&self, count: u64) -> Duration {
         let [units, nanos, ..] = self.config;
         let span = u128::from(count) * u128::from(nanos) / u128::from(units.max(1));

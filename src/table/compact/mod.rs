@@ -36,7 +36,7 @@ pub(super) struct CompactSlots {
 }
 
 impl CompactSlots {
-    /// Slots of so many buckets, or more of them with [slack](crate::table::slack).
+    /// Slots of `stated_buckets` buckets, or of more with [slack](crate::table::slack).
     pub(super) fn new(stated_buckets: u32, source: &Source) -> Result<Self, OutOfMemory> {
         let factor = slack_factor(stated_buckets, size_of::<Bucket>());
         let lines = Lines::zeroed(stated_buckets * factor, source)?;
@@ -73,8 +73,8 @@ fn committed_at(
 
 /// The key's committed slot in a bucket.
 ///
-/// Which of the eight it is cannot be predicted, so all but the last are compared without a
-/// branch, and the last one is read if it is none of them.
+/// The processor cannot predict which of the eight slots it is. So all but the last are compared without a
+/// branch, and the last one is read if none of them is the key's.
 #[inline(always)]
 fn find_in(bucket: &Bucket, fingerprint: Fingerprint) -> Option<FoundSlot<'_, CompactWord>> {
     // A load that decides nothing would only multiply a model's interleavings.

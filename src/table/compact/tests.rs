@@ -1,4 +1,4 @@
-//! Which word an absent key is given, in two buckets that are filled by hand.
+//! The word that an absent key is given, in two buckets that are filled by hand.
 
 use core::time::Duration;
 

@@ -88,7 +88,7 @@ impl RingLayout {
 }
 
 impl WideSlots {
-    /// Slots of so many buckets, or more of them with [slack](crate::table::slack).
+    /// Slots of `stated_buckets` buckets, or of more with [slack](crate::table::slack).
     pub(super) fn new(
         stated_buckets: u32,
         ring: RingLayout,

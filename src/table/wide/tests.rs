@@ -1,4 +1,4 @@
-//! Which slot an absent key is given, in two buckets that are filled by hand.
+//! The slot that an absent key is given, in two buckets that are filled by hand.
 
 use core::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which window of the wall clock an instant of a limiter's clock lies in.
+//! The window of the wall clock in which an instant of a limiter's clock lies.
 
 /// Words of the [`WallEdges`].
 pub(super) const WORDS: usize = 7;

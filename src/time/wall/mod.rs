@@ -42,7 +42,7 @@ use crate::time::{Clock, Tick};
 
 const SECOND: i128 = 1_000_000_000;
 
-/// Readings of both clocks that take longer are repeated, up to so many times.
+/// A reading of both clocks that takes longer is repeated, up to [`ATTEMPTS`] readings in all.
 const READING_NANOS_MAX: u64 = 1_000;
 const ATTEMPTS: usize = 3;
 
