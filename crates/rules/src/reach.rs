@@ -8,7 +8,7 @@ use crate::matcher::{Conditions, Matcher, ValueCondition, ValueTest};
 use crate::pattern::Pattern;
 use crate::rule::{Action, Apply, Rule};
 
-/// At most so many segments, methods and values are compared, so that the check of a file takes less than a second.
+/// The most segments, methods and values that are compared, so that the check of a file takes less than a second.
 const COMPARISONS_MAX: usize = 20_000_000;
 
 /// Why no request reaches a rule.

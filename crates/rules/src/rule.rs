@@ -13,7 +13,7 @@ use crate::plan::PlanChoice;
 use crate::shared::SharedName;
 use crate::store::Store;
 
-/// A file has at most so many rules.
+/// The most rules of a file.
 pub(crate) const RULES_MAX: usize = 2_048;
 
 /// The rules of a file, checked.
@@ -66,7 +66,7 @@ impl Rules {
         parse::rules(file, text)
     }
 
-    /// Which of the matching rules apply to a request.
+    /// Whether all matching rules apply to a request, or only the first.
     #[must_use]
     pub fn apply(&self) -> Apply {
         self.apply

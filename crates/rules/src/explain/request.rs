@@ -1,4 +1,4 @@
-//! Which rules apply to a request, and why, in plain words.
+//! Explains in plain words which rules apply to a request, and why.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::request_view::RequestView;
 use crate::rule::{Action, Apply, Rule, Rules};
 
 impl Rules {
-    /// Which rules apply to a request, and why. There is a line for each reading of its path, if it
+    /// Explains which rules apply to a request, and why. There is a line for each reading of its path, if it
     /// has several, and a line for each rule. Nothing is charged.
     ///
     /// ```

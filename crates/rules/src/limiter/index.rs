@@ -18,10 +18,10 @@ use crate::path;
 use crate::request_view::RequestView;
 use crate::rule::RULES_MAX;
 
-/// A path is looked up by at most so many of its first segments.
+/// The most segments by which a path is looked up: its first ones.
 const DEPTH_MAX: usize = 4;
-/// The index distinguishes so many methods. If the rules name more, all rules are candidates for a method beyond
-/// these.
+/// The most methods that the index distinguishes. If the rules name more, all rules are candidates for a method
+/// beyond these.
 const METHODS_MAX: usize = 16;
 const WORDS: usize = RULES_MAX.div_ceil(64);
 

@@ -13,7 +13,7 @@ pub(crate) use conditions::{Conditions, ValueCondition, ValueTest};
 pub(crate) use network::{Network, Networks, masked};
 pub(crate) use parts::{Needs, Parts, SplitRequest, Unsplit};
 
-/// A rule has at most so many exceptions.
+/// The most exceptions of a rule.
 pub(crate) const EXCEPTIONS_MAX: usize = 8;
 
 /// The requests that a rule applies to.
