@@ -32,7 +32,7 @@ const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 /// whole field, so this one is written instead.
 pub(crate) const INTEGER_MAX: u64 = 999_999_999_999_999;
 
-/// Which fields are wanted.
+/// The fields that are wanted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) rate_limit: Option<RateLimitForm>,

@@ -16,7 +16,7 @@ const BYTES_MAX: usize = 4_096;
 /// How many entries of a header are read at most, from its end.
 const ENTRIES_MAX: usize = 64;
 
-/// Which proxies are trusted.
+/// The proxies that are trusted.
 ///
 /// ```
 /// use tollgate_http::key::Trust;
