@@ -1,8 +1,8 @@
-//! A decision, and which part made it.
+//! A decision, and the part that made it.
 
 use tollgate::Decision;
 
-/// Which part made a decision.
+/// The part that made a decision.
 ///
 /// ```
 /// use tollgate_redis::Origin;
@@ -41,6 +41,6 @@ pub enum Origin {
 pub struct Answer {
     /// The decision.
     pub decision: Decision,
-    /// Which part made it.
+    /// The part that made it.
     pub origin: Origin,
 }

@@ -172,7 +172,7 @@ impl<R> Clone for WithFallback<R> {
     }
 }
 
-/// Which part made the decisions of a [`WithFallback`] limiter.
+/// How many decisions each part of a [`WithFallback`] limiter made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FallbackStats {
@@ -290,7 +290,7 @@ impl<R: Remote> WithFallback<R> {
         Answer { decision, origin: Origin::Fallback }
     }
 
-    /// Which part made the decisions so far.
+    /// How many decisions each part has made so far.
     ///
     /// ```
     /// # use tollgate::Quota;

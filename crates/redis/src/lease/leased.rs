@@ -49,7 +49,7 @@ const MIN_WAIT: Duration = Duration::from_millis(10);
 /// - A denial may be older than the source's latest state: by the pause, or, while the source is
 ///   asked again, by the time to come back.
 /// - [`Permit::remaining`](tollgate::Permit::remaining) is the cells held here plus those that the
-///   source had in its last reply. Other processes may have taken the latter since.
+///   source had in its last reply. Other processes may have taken those of the source since.
 ///
 /// It runs on tokio. Each call is a task of its own, so a request that is dropped while it waits
 /// loses at most its own cells.

@@ -18,7 +18,7 @@ pub(super) struct Pace {
     pause_nanos: RelaxedCounter,
     round_trip_nanos: RelaxedCounter,
     lifetime_nanos: RelaxedCounter,
-    /// Cells that were taken and not dropped: those that were spent, and those still held.
+    /// Cells that were taken and not dropped: the spent ones and those still held.
     kept: RelaxedCounter,
     /// When the count of spent cells was last marked, and the count at that moment.
     mark_nanos: RelaxedCounter,

@@ -1,4 +1,4 @@
-//! Which request calls, which waits, and what is answered meanwhile.
+//! Which requests call the source, which wait, and how others are answered meanwhile.
 
 use core::time::Duration;
 use std::sync::Arc;
