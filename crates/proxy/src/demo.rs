@@ -41,7 +41,7 @@ pub(crate) async fn serve_upstream() -> std::io::Result<SocketAddr> {
     let address = listener.local_addr()?;
     tokio::spawn(async move {
         loop {
-            // Accepting can fail for want of descriptors. The proxy reports that to its client.
+            // Accepting can fail for lack of descriptors. The proxy reports that to its client.
             let Ok((stream, _)) = listener.accept().await else {
                 tokio::task::yield_now().await;
                 continue;

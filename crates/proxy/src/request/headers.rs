@@ -43,8 +43,8 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// Removes the headers that `Connection` names, so that rules see those that the upstream receives (RFC 9110,
-/// 7.6.1). The headers of the connection itself stay: `Upgrade`, `TE` and the framing of the body are read
+/// Removes the headers that `Connection` names (RFC 9110, 7.6.1), so that the rules see the headers that the
+/// upstream receives. The headers of the connection itself stay: `Upgrade`, `TE` and the framing of the body are read
 /// later.
 pub(crate) fn remove_named_by_connection(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = words(headers, CONNECTION)

@@ -23,7 +23,7 @@ use crate::process::signals::StopSignals;
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// The most concurrent requests of one HTTP/2 connection.
 const STREAMS_MAX: u32 = 256;
-/// The pause after accepting failed, for example for want of descriptors.
+/// The pause after accepting failed, for example for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The server, before it runs.

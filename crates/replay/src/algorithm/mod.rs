@@ -156,7 +156,7 @@ impl FromStr for Algorithm {
     }
 }
 
-/// Which algorithms to replay. Parses from a list such as `gcra,fixed-window`, or `all`.
+/// The algorithms to replay. Parses from a list such as `gcra,fixed-window`, or `all`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Selection {
     /// Every algorithm that can keep the rule.

@@ -37,8 +37,8 @@ pub(crate) struct Printed {
     pub(crate) csv: usize,
 }
 
-/// Checks that no bytes panic, that the lines equal those of a naive reader, packed or not, and that a
-/// request printed in each format that can express it reads back the same.
+/// Checks three things: reading these bytes does not panic; the lines equal those of a naive reader, packed or
+/// not; and a request that is printed, in each format that can express it, reads back the same.
 pub(crate) fn log_lines(data: &[u8]) -> Printed {
     let (kind, charge, log) = match data {
         [kind, charge, log @ ..] => (*kind, *charge, log),

@@ -135,7 +135,7 @@ fn applied_rule(index: usize, rule: &Rule, view: &LoggedRequestView<'_>) -> Opti
     if !rule.matches(view) {
         return None;
     }
-    // These calls read the headers that choose the plan and the cost, so that the view notes those that the log lacks.
+    // These calls read the headers that choose the plan and the cost. The view notes each header that the log lacks.
     let _ = (rule.limits_of(view), rule.cost_of(view));
     let values = rule.key().values(view, |address| view.address(address));
     let key = match (values, rule.on_no_key()) {

@@ -1,4 +1,4 @@
-//! Which keys are well-behaved: the keys of a list, or all keys that do not stand out.
+//! The keys that are well-behaved: the keys of a list, or all keys that do not stand out.
 
 use std::collections::HashSet;
 
