@@ -34,7 +34,8 @@ pub fn asked<A: Algorithm>(gate: &Keyed<A>, times: u64, now: Tick) -> u64 {
     granted + gate.ask(&KEY).at(now).held()
 }
 
-/// Two threads ask, each so many times at its own time. Returns the cells that each was granted or holds.
+/// Two threads ask, each as many times as its number says, and always at its own time. Returns the cells that
+/// each was granted or holds.
 pub fn asked_by_two<A>(gate: &Arc<Keyed<A>>, [mine, theirs]: [(u64, Tick); 2]) -> [u64; 2]
 where
     A: Algorithm<Params: 'static> + 'static,

@@ -98,7 +98,7 @@ pub const APART: u64 = 76;
 /// By this one, 1, 3 and 7 prefer the same slot.
 const TOGETHER: u64 = 8;
 
-/// One bucket, hence two slots for all keys.
+/// One bucket, so two slots for all keys.
 pub const ONE_BUCKET: u64 = 1;
 
 /// `seconds` after the origin.

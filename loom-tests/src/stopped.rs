@@ -39,7 +39,7 @@ pub fn beside_a_doomed<T: Send + Sync + 'static, R>(
 }
 
 impl Story {
-    /// As [`play`](Self::play) of two threads, of which the second takes so many steps and then stops.
+    /// As [`play`](Self::play) of two threads, of which the second takes `steps` steps and then stops.
     /// The request in which it stops must have charged nothing.
     pub fn play_beside_a_doomed<A: Algorithm + 'static>(
         &self,

@@ -14,13 +14,13 @@ use tollgate::internals::{Disciplined, Fault, Sample, TimeSource, plant};
 
 /// The first line is used for a million ticks. It takes a tick for a nanosecond.
 const SPAN: u64 = 1_000_000;
-/// The counter is too fast by 500 in a million, so in that time the clock gains so many nanoseconds.
+/// The counter is too fast by 500 in a million, so in that time the clock gains this many nanoseconds.
 const AHEAD: u64 = 500;
-/// The line ends so many nanoseconds after it begins.
+/// The line ends this many nanoseconds after it begins.
 const END: u64 = SPAN - AHEAD;
 const MILLI: u64 = 1_000_000;
 
-/// Both clocks at one moment, so many nanoseconds after the first line has begun.
+/// Both clocks at one moment, this many nanoseconds after the first line has begun.
 struct At(u64);
 
 impl TimeSource for At {

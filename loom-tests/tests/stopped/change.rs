@@ -88,7 +88,7 @@ fn a_successor_that_has_nothing_to_write_leaves_the_words() {
     });
 }
 
-/// The successor dies after so many steps, and has a successor.
+/// The successor dies, too, after each number of steps, and has a successor.
 #[test]
 fn a_successor_may_die_too() {
     for second in 0..5 {

@@ -11,7 +11,7 @@ const KEY: u64 = 7;
 const OTHER: u64 = 1;
 const THIRD: u64 = 3;
 
-/// A second, and so many times 2 ms. Clocks may differ by 1 ms: within that time a claim in a wide slot
+/// A second, and 2 ms for each of `times`. Clocks may differ by 1 ms: within that time a claim in a wide slot
 /// passes for a live key, and is displaced by no other.
 fn later(times: u64) -> Tick {
     at_millis(1_000 + 2 * times)
