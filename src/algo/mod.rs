@@ -29,7 +29,7 @@
 //! | [`sliding_log`] | one for each event, and two | its round (2), time of an older event (52) |
 //!
 //! Instants are in units of the algorithm's [`Grid`]. An idle state needs no sweeping: its word
-//! shows that it has ended, and it means the same as no state at all.
+//! shows that it is over, and a key with an idle state is decided like a key without state.
 
 #[cfg(feature = "std")]
 pub mod adaptive;

@@ -79,8 +79,8 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         true
     }
 
-    /// The instant at which this machine, as it was built, makes the decision that is right at `now`: `now`
-    /// itself, unless the wall clock was set since. `None`: no instant does, because a window is held, and
+    /// The instant to pass to this machine, as it was built, for a decision at `now`. It is `now` itself unless the
+    /// wall clock was set since. `None`: a window is held, so no instant gives the right decision, and
     /// [`still_at`](Self::still_at) returns the machine that decides.
     #[inline(always)]
     fn as_built_at(&self, now: Tick, clock: &impl Clock) -> Option<Tick> {
@@ -88,8 +88,8 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         Some(now)
     }
 
-    /// The machine for a decision at about `now`: this one if it [is still](Self::is_still), else
-    /// a copy that has the windows of that instant.
+    /// The machine for a decision at about `now`. It is this machine, or, if windows follow the wall clock, a copy
+    /// with the windows of `now`.
     #[inline(always)]
     fn still(&self, now: impl FnOnce() -> Tick, clock: &impl Clock) -> Still<'_, Self> {
         match self.still_at(now, clock) {

@@ -1,5 +1,5 @@
-//! The choice of a slot for an absent key: the first of its vacant ones, the one that has been idle longest,
-//! or another key's.
+//! The choice of a slot for an absent key: its first vacant slot, else the slot that has been idle longest, else
+//! another key's.
 
 use super::probe::Probe;
 use super::ranking::{BestSlot, Rank, Ranking};

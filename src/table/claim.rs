@@ -23,7 +23,7 @@
 //!    scans again. To give a claim up is to swap its state word to a vacant one: the next
 //!    generation, not provisional (wide); zero (compact).
 //!    A thread that has just claimed a slot counts the candidates with the key's fingerprint first.
-//!    If there is one, then it is the claim, or the claim has lost its slot and its commit fails.
+//!    If the count is one, the candidate is its claim, or its claim has lost the slot and the commit fails.
 //! 4. commits: it swaps the state word from provisional to the charged state.
 //!
 //! Any thread that works for the key may do steps 3 and 4 for any claim of it, after its own
@@ -46,9 +46,9 @@
 //! In wide slots, the word of the claim that the two threads have written or read is its owner. A thread
 //! that has read an owner sees a state word at least as new as that owner (see [`cell`](crate::cell)).
 //!
-//! A thread that commits a claim which it first saw in its scan has no such guarantee. Its scan may
-//! already have passed a slot that another thread then claims and commits, and that thread need not
-//! have seen the first claim either. Hence the second scan.
+//! Without the second scan, a thread that first sees a claim in its scan, and commits it, would have no such
+//! guarantee. Its scan may already have passed a slot that another thread then claims and commits, and the
+//! other thread need not have seen the first claim either.
 //!
 //! # Claims of other keys
 //!

@@ -278,8 +278,8 @@ impl Table {
         }
     }
 
-    /// Charges a request of a key that a first look finds, so that it can be refunded, by one try. `Err` is
-    /// the denial. `None`: nothing was charged, and [`charge`](Self::charge) decides.
+    /// Looks once for the key's slot, and tries one compare-and-swap to charge it refundably. `Err` is the denial.
+    /// `None`: nothing was charged, and [`charge`](Self::charge) decides.
     #[inline(always)]
     pub(crate) fn charge_found<M: Refund>(
         &self,

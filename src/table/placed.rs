@@ -75,7 +75,7 @@ mod imp {
     unsafe impl<T: Sync> Sync for Placed<T> {}
 
     impl<T> Placed<T> {
-        /// The file of the block that it is in, if it is in one.
+        /// The file of the value's block, if the value is in a block.
         pub(crate) fn file(&self) -> Option<&LockableFile> {
             self.block.as_deref().map(Block::file)
         }

@@ -11,8 +11,8 @@ use crate::time::{Tick, saturating_nanos};
 /// date.
 const MIN_LIMIT_WINDOWS: u64 = 5;
 
-/// Compares the latency of a window with that of the upstream when it is hardly loaded, which it measures
-/// now and then.
+/// Compares the latency of a window with a baseline: the latency of the upstream while it is hardly loaded,
+/// measured now and then.
 ///
 /// To measure, it sets the limit to the smallest one until
 /// [`measure_samples`](Self::measure_samples) requests that began under it have ended. Their mean latency
@@ -21,9 +21,9 @@ const MIN_LIMIT_WINDOWS: u64 = 5;
 /// interval is lengthened by up to 15 %, so that processes do not all measure at once.
 ///
 /// The gradient is `(baseline + buffer) / latency of the window`, from 0.5 to 2. The next limit is
-/// `limit x gradient` plus the square root of that. So the limit settles where the latency is the baseline,
-/// plus the buffer, plus what a queue as long as the square root costs. It grows only if at least half of it
-/// was in flight at some time. After a window in which more than
+/// `x + sqrt(x)`, where `x` is `limit * gradient`. So the limit settles where the latency is the baseline, plus
+/// the buffer, plus the cost of a queue of `sqrt(x)` requests. It grows only if at least half of it was in
+/// flight at some time. After a window in which more than
 /// [`failures_percent`](Self::failures_percent) of the requests failed, the limit is
 /// [`backoff_percent`](Self::backoff_percent) of what it was.
 ///

@@ -463,8 +463,8 @@ impl Refund for GcraEpoch {
     /// since is not known any more.
     ///
     /// The old quota may also charge at the instant of the change, while that is under way, or by a clock that is
-    /// ahead. If that charge left less debt than it costs by this quota, it is not refunded either: a reset has
-    /// forgiven it, or a cell is a larger share of a smaller burst.
+    /// ahead. If such a charge left less debt than its cells cost by this quota, it is not refunded either: a
+    /// reset has forgiven it, or a cell is a larger share of a smaller burst.
     fn refund(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
         let left = match self.liveness(receipt.next, self.instant(receipt.at)) {
             Liveness::Live { debt } => debt,

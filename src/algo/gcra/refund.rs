@@ -11,9 +11,9 @@ use crate::time::Tick;
 
 #[cfg(feature = "std")]
 impl GcraParams {
-    /// How long from `now` until all of these requests will have had their turn, if they are charged
-    /// one after the other: see [`turn`](Refund::turn). Each has the bucket of its plan and its cells;
-    /// all plans count time in the same units.
+    /// The time from `now` to the last of the requests' turns, if they are charged one after the other: see
+    /// [`turn`](Refund::turn). Each item is the bucket of a request's plan, and the request's cells. All plans
+    /// count time in the same units.
     pub(crate) fn turn_behind<'p>(
         &self,
         word: u64,

@@ -9,9 +9,9 @@ use crate::time::Tick;
 /// A window of sub-windows: the cells counted in each.
 ///
 /// The current sub-window is the one that contains `now`, or the latest that was charged, if that
-/// is later. The estimate is what it and the `older` ones before it have counted. If the window is
-/// *weighed*, the oldest of them counts only for the part that the window still covers, which is
-/// the part of the current one that has not passed yet. `n` cells are admitted iff `floor(estimate)
+/// is later. The estimate is the sum of its count and of the counts of the `older` sub-windows before it. If
+/// the window is *weighed*, the oldest sub-window counts only in part: in the proportion of the current
+/// sub-window that has not passed yet. `n` cells are admitted iff `floor(estimate)
 /// + n <= limit`, and are counted in the current sub-window.
 #[derive(Clone, Debug)]
 pub struct SubWindowCounts {

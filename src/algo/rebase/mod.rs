@@ -145,7 +145,7 @@ pub trait Rebase: StateMachine {
         0
     }
 
-    /// The instant at which this machine, as it was built, has the windows that `still` has at `moment`. For
+    /// The moment that this machine, as it was built, places in the same windows as `still` places `moment`. For
     /// machines that follow no wall clock, it is `moment`.
     fn unstepped(&self, still: &Self, moment: Moment) -> Moment {
         let stepped = still.wall_ahead_nanos().saturating_sub(self.wall_ahead_nanos());

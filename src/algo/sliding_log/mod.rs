@@ -478,7 +478,7 @@ impl SlidingLogParams {
         while count < known && is_latest(count) {
             count += 1;
         }
-        // The oldest first: where one of them is in its place, so are those before it.
+        // The oldest first: a place that holds its event then implies that all older events are in their places.
         (0..count)
             .rev()
             .map(|back| self.position(&view, back))

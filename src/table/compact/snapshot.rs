@@ -29,9 +29,9 @@ impl CompactSlots {
         row
     }
 
-    /// Restores a key into a slot that has not been used, with the state that `rebase` makes of its
-    /// own, if it makes one. Of a key that is in the bucket already, the state with more debt is
-    /// kept.
+    /// Restores a key into a slot that has not been used. `rebase` returns the state to store, from the saved
+    /// state; after `None`, the key is left out. If the key is in the bucket already, the state with more
+    /// debt is kept.
     pub(in crate::table) fn restore<M: StateMachine>(
         &self,
         saved: SavedSlot<'_>,

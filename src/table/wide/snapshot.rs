@@ -41,9 +41,9 @@ impl WideSlots {
         row
     }
 
-    /// Restores a key into a slot that has not been used, with the state that `rebase` makes of its
-    /// own and of its ring, if it makes one: bucket after bucket, in ascending order. Of a key that
-    /// has another slot already, the state with more debt is kept.
+    /// Restores a key into a slot that has not been used. `rebase` returns the state to store, from the saved
+    /// state and ring; after `None`, the key is left out. Keys are restored bucket after bucket, in ascending
+    /// order. If the key has another slot already, the state with more debt is kept.
     pub(in crate::table) fn restore<M: StateMachine>(
         &self,
         saved: SavedSlot<'_>,
