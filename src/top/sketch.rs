@@ -1,7 +1,7 @@
 //! The space-saving sketch (Metwally, Agrawal and El Abbadi, 2005), for counts that grow by one.
 //!
-//! It holds at most `max_entries` keys. A key in the sketch is counted. A key that is not in it
-//! replaces the entry with the lowest count, starts from that count, and records it as its error.
+//! It holds at most `max_entries` keys. A key in the sketch is counted. When the sketch is full, a
+//! new key replaces the entry with the lowest count, starts from that count, and records it as its error.
 //! So the counts sum to the number of notes, which bounds the lowest count, and with it every
 //! error, by `noted / max_entries`.
 //!
