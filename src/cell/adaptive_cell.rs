@@ -35,8 +35,8 @@
 //!
 //! # Guarded by
 //!
-//! `loom-tests/tests/adaptive.rs`, run by `ci/check.sh loom`, with models of a window that is emptied after
-//! it was read, and of one that is not checked again.
+//! `loom-tests/tests/adaptive.rs`, run by `ci/check.sh loom`, with planted faults: a window is emptied after
+//! it was read, or is not checked again.
 
 use core::time::Duration;
 

@@ -28,8 +28,8 @@ use crate::limiter::direct::Direct;
 use crate::sync::{Fault, planted};
 use crate::time::{Clock, Tick};
 
-/// Cells of one key that one worker (a thread, a connection, an event loop) has taken ahead, so that
-/// most of its requests for that key touch no shared memory.
+/// Cells of one key that one worker (a thread, a connection, an event loop) has taken ahead. Most of the
+/// worker's requests for the key then touch no shared memory.
 ///
 /// It is for a key so hot that several threads contend for its word. The algorithm says how many cells a
 /// lease takes at a time: [`Gcra::leases`](crate::Gcra::leases),
@@ -52,9 +52,9 @@ use crate::time::{Clock, Tick};
 ///
 /// **Not guaranteed.**
 ///
-/// - Others cannot have the cells that a lease holds until it spends them, is dropped, or asks
-///   again after it has ended: up to `k` for each lease. A lease that has long been idle holds
-///   nothing that matters, since time has restored it. Of sub-windows and counters, what a lease has not
+/// - Others cannot have the cells that a lease holds, up to `k` for each lease, until the lease spends them, is
+///   dropped, or asks again after it has ended. A lease that has long been idle withholds nothing, since time
+///   has restored its cells. Of sub-windows and counters, what a lease has not
 ///   spent is lost: nothing is refunded.
 /// - A key of sub-windows or a counter has a slot only after its first request, with which a lease takes
 ///   nothing ahead.

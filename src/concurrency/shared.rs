@@ -17,7 +17,7 @@ impl<K: ?Sized> ConcurrencyBuilder<K> {
     /// attached if it is there. See [`shared`](crate::shared).
     ///
     /// It needs a [longest hold](Self::max_hold): a process that is killed leaves its requests in the
-    /// counts, and they are taken for lost after that. The limit is part of what is shared: a process that
+    /// counts, and after the longest hold they are taken for lost. The limit is part of what is shared: a process that
     /// attaches takes the limit in force, and a [change](ConcurrencyLimiter::set_limit) is seen by all.
     ///
     /// # Errors

@@ -41,8 +41,8 @@ pub(crate) struct Measurements {
 /// The conversion from units of a grid to nanoseconds, for spans from one instant.
 ///
 /// The grid has `units / nanos` units to a nanosecond. `phase` is how far the instant lies past its
-/// unit's beginning, in `1 / nanos` units. For a clock that is [behind](Self::seen_before), it is
-/// the number of nanoseconds by which it is behind.
+/// unit's beginning, in `1 / nanos` units. For a clock that is [behind](Self::seen_before), `phase` is
+/// the number of nanoseconds by which the clock is behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Scale {
     pub(crate) units: NonZeroU64,

@@ -368,7 +368,8 @@ pub(super) trait Memory<P> {
     /// The memory for a table of some shape. It may replace the parameters, too.
     fn find(&mut self, params: &mut P, shape: &TableShape<'_, P>) -> Result<Source, Self::Error>;
 
-    /// Moves into that memory the words that these parameters, or those of the shared overflow, keep themselves.
+    /// Moves into that memory the words that the parameters keep themselves. They are the limiter's parameters or
+    /// the shared overflow's.
     fn move_in(&self, _: &mut P, _: &Source) -> Result<(), Self::Error> {
         Ok(())
     }

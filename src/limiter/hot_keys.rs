@@ -14,9 +14,9 @@
 //!
 //! # When a thread takes a lease
 //!
-//! - A thread takes one when its compare-and-swap fails because another thread has charged the same
-//!   key. It also takes one, without trying to charge first, when it has spent the last one before
-//!   that one ended.
+//! - A thread takes a lease when its compare-and-swap fails because another thread has charged the same
+//!   key. If it has spent all cells of a lease before the lease ended, it takes the next one without
+//!   trying to charge first.
 //! - It takes no more than a quarter of the cells that are left, so that the last cells of a bucket
 //!   or a window are decided one by one, as without leases.
 //! - It takes none if no cell would be left over.

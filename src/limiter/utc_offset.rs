@@ -37,8 +37,8 @@ macro_rules! with_utc_offset {
             /// as before, also through the hour that local time shows twice.
             ///
             /// A decision that is made at once, by another thread, may still use the old offset. A
-            /// snapshot does not have the new one: restore it into a limiter that is built as this one was, and
-            /// change the offset of that.
+            /// snapshot does not have the new offset. Restore it into a limiter that is built with the old offset,
+            /// and then change the offset there.
             ///
             /// # Errors
             ///

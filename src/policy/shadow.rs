@@ -5,13 +5,13 @@
 //! - A [`Shadow`] puts a candidate beside an enforced limiter that it may *replace*. The candidate is
 //!   asked about all requests.
 //! - A [shadow limit](crate::composite::CompositeBuilder::shadow) of a
-//!   [`Composite`](crate::composite::Composite) may be *added* to the limits that are enforced. It is
-//!   asked about the requests that all of them admit, as if it were the last of them.
+//!   [`Composite`](crate::composite::Composite) may be *added* to the limits that are enforced. The
+//!   shadow limit is asked last, about the requests that all enforced limits admit.
 //!
 //! Both are counted in [`ShadowCounts`].
 //!
-//! **Guarantee.** A shadow charges what *it* admits, whatever was enforced. So for the requests that
-//! it is asked about, it is in the state in which it would be if it were enforced. Each of them is
+//! **Guarantee.** A shadow charges what *it* admits, whatever was enforced. So its state is what it would
+//! be if the shadow were enforced on the requests that it is asked about. Each of these requests is
 //! counted once. The answer to the request is that of the enforced limits, unchanged. A decision
 //! takes no lock and allocates nothing.
 //!

@@ -89,7 +89,7 @@ pub enum Fault {
     NumberLoadedLate,
     /// A thread waits until the claimant of a key has committed its claim.
     ClaimAwaited,
-    /// A thread that finds its word in the ring waits until the thread that has published it advances the
+    /// A thread finds that another has published its word in the ring, and waits until that thread advances the
     /// head.
     PublisherAwaited,
     /// A request that is denied takes another for lost, and refunds a cell in its place.

@@ -1,4 +1,4 @@
-//! A thread that stops for ever before one of its steps, as those of a process that is killed do.
+//! A thread that stops for ever before one of its steps, as the threads of a killed process do.
 //!
 //! A step is a store, a swap (also one that fails), or a fence. A load is no step: to stop before it leaves the
 //! same words as to stop before the next step.

@@ -60,8 +60,8 @@ pub enum WaitError {
     },
     /// The waiter was in the queue, and requests outside the queue took the cells first, so that
     /// its turn would now come too late. With a token bucket, other waiters never cause this error,
-    /// however late they are woken. With other algorithms, a waiter before this one that is woken late may
-    /// cause it, and so may a queue that holds more than the limit.
+    /// however late they are woken. With other algorithms, it may be caused by an earlier waiter that is
+    /// woken late, or by a queue that holds more than the limit.
     Overtaken {
         /// The time until that turn, from now.
         wait: Duration,

@@ -99,8 +99,8 @@ const MAX_WAITERS_DEFAULT: usize = 1_024;
 /// # Other algorithms than the token bucket
 ///
 /// Waiters of a key are granted their cells in the order of their arrival, each as soon as the limiter
-/// admits it, and never more than the limiter admits. The first waiter wakes exactly when its denial says
-/// that it would be admitted. Beyond that, less is promised:
+/// admits it, and never more than the limiter admits. The first waiter wakes exactly at the time that its
+/// denial states. Beyond that, less is promised:
 ///
 /// - A caller that asks the limiter directly may take the cells for which the first waiter waits. The
 ///   waiter then waits for the next ones. Under a steady stream of such callers it may wait for ever,

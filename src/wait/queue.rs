@@ -21,9 +21,9 @@
 //! behind it move back by the same time. They are not at fault and have not been overtaken, so
 //! their deadlines move back as well.
 //!
-//! A state can owe a limited amount. If the first waiter's turn lies beyond that (other callers
-//! have overdrawn the key, or charged it by a clock far ahead), the first waiter stays unbooked,
-//! like those behind it, until its turn is near enough.
+//! A state can owe a limited amount. The first waiter's turn may lie beyond that, because other callers
+//! have overdrawn the key, or charged it by a clock far ahead. The waiter then stays unbooked until its
+//! turn is near enough, and so do the waiters behind it.
 //!
 //! Algorithms other than the token bucket cannot be charged ahead ([`retry`](super::retry)): no waiter is
 //! booked, the first asks again when its `retry_after` is over, and the others wait behind it.

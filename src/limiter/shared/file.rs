@@ -167,8 +167,8 @@ fn create_anonymous() -> io::Result<File> {
     Ok(memfd_create("tollgate", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?.into())
 }
 
-/// Keeps every process from cutting the file, which would end those that have mapped it. Only a file in memory
-/// that allows it can be sealed; any other stays as it is.
+/// Seals the file, so that no process can shorten it: that would kill the processes that have mapped it. Only a
+/// file in memory that allows seals can be sealed; any other stays as it is.
 #[cfg(target_os = "linux")]
 fn never_shorten(file: &File) {
     let _ = fcntl_add_seals(file, SealFlags::SHRINK);

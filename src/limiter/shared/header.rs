@@ -49,7 +49,7 @@ pub(crate) enum Kind {
     DirectConcurrency,
 }
 
-/// The choices that give a block its form, which its processes have in common.
+/// The choices that give a block its form. All processes of the block must have made the same ones.
 pub(crate) struct Form {
     pub(crate) kind: Kind,
     pub(crate) algorithm: u64,

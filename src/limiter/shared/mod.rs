@@ -106,11 +106,11 @@ impl Shared {
         Self { place: Place::Anonymous }
     }
 
-    /// A file, which the first process creates and the others attach. It should be in memory, as those in
+    /// A file, which the first process creates and the others attach. It should be in memory, as files in
     /// `/dev/shm` are.
     ///
     /// The file stays when all processes have ended, and so does what keys have used. It may be removed at
-    /// any time: processes that have attached it keep using it, and later ones create another.
+    /// any time: processes that have attached it keep using it, and processes that start later create another file.
     #[must_use]
     pub fn file(path: impl AsRef<Path>) -> Self {
         Self { place: Place::File { path: path.as_ref().to_owned(), mode: 0o600 } }

@@ -95,8 +95,8 @@ const MEMBERS_MAX: usize = 8;
 ///
 /// # Shadow limits
 ///
-/// A [shadow](crate::shadow) limit is asked about the requests that all enforced limits admit, and
-/// charges for those that it admits. [`shadows`](Self::shadows) has its counts, and
+/// A [shadow](crate::shadow) limit is asked about the requests that all enforced limits admit. It
+/// charges a request if it admits it. [`shadows`](Self::shadows) has its counts, and
 /// [`CompositePermit::would_deny`] names it. Its decisions have no other effect.
 ///
 /// ```

@@ -34,8 +34,8 @@ use crate::wait::AsksAgain;
 ///
 /// There is one exception. Now and then a [reset](Inherit::Reset), or an additive change to a smaller
 /// burst, first goes through the slots and renews the states of idle keys, because a long series of such
-/// changes would make idle keys owe cells again. It is one change in some dozens for a quota that takes
-/// months to fill up, and one in thousands where that takes hours.
+/// changes would make idle keys owe cells again. For a quota that takes months to fill up, one change in some
+/// dozens does this; for a quota that takes hours, one in thousands.
 ///
 /// **Guarantee.** Every decision is made by one quota, never by the rate of one and the burst of
 /// another. A decision that begins after a change has returned is made by the new quota. Between two

@@ -116,9 +116,9 @@ impl<K: ?Sized> Builder<K, DynamicGcra> {
     /// Checks everything, and takes the memory from a block that other processes share: it is created, or
     /// attached if it is there. See [`shared`](crate::shared).
     ///
-    /// The quota is part of what is shared. A process that creates the block sets it; one that attaches takes
-    /// the one in force, whatever its builder says. A [change](Limiter::set_quota) is made by one process at a
-    /// time, and seen by all.
+    /// The quota is part of what is shared. The process that creates the block sets it. A process that
+    /// attaches takes the quota in force, whatever its builder says. A [change](Limiter::set_quota) is made by one
+    /// process at a time, and seen by all.
     ///
     /// # Errors
     ///
