@@ -121,7 +121,7 @@ impl<C: Clock> RulesLimiter<C> {
         let mut longest = Duration::ZERO;
         for hit in hits {
             let (active, key) = (&self.active[hit.rule], charge.key(*hit));
-            for at in active.limits_of(*hit) {
+            for at in active.charged_limits(*hit) {
                 let cost = charge.cost(*hit, &active.rule.limits[at]);
                 if let Err(denied) = active.bucket(at).peek(key, cost, charge.now) {
                     longest = longest.max(denied.retry_after()?);
@@ -178,7 +178,7 @@ impl<C: Clock> RulesLimiter<C> {
                 of_rule = Some(RuleDenial::new(rule, DenyReason::InFlight(denied)));
                 is_strike = true;
             }
-            for at in active.limits_of(*hit) {
+            for at in active.charged_limits(*hit) {
                 let (limit, bucket) = (&rule.limits[at], active.bucket(at));
                 match bucket.peek(key, charge.cost(*hit, limit), charge.now) {
                     Ok(permit) => {
@@ -206,7 +206,7 @@ impl<C: Clock> RulesLimiter<C> {
         for can_refund in [true, false] {
             for (index, hit) in hits.iter().enumerate() {
                 let active = &self.active[hit.rule];
-                for limit in active.limits_of(*hit) {
+                for limit in active.charged_limits(*hit) {
                     if active.bucket(limit).can_refund() == can_refund {
                         limits.push((index, limit));
                     }
@@ -277,7 +277,7 @@ fn struck<'g, C: Clock>(
 
 impl<C: Clock> ActiveRule<C> {
     /// The indexes of the limits that a request is charged to: that of its plan, or all.
-    fn limits_of(&self, hit: Hit) -> std::ops::Range<usize> {
+    fn charged_limits(&self, hit: Hit) -> std::ops::Range<usize> {
         match self.rule.plan {
             Some(_) => hit.plan..hit.plan + 1,
             None => 0..self.rule.limits.len(),

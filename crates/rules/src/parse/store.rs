@@ -177,20 +177,7 @@ pub(super) fn check<'s>(
     limits: &[RuleLimit],
 ) {
     for limit in limits {
-        let by = limit.algorithm;
-        if !by.in_stores {
-            let names: Vec<_> =
-                ALGORITHMS.iter().filter(|known| known.in_stores).map(|known| known.name).collect();
-            let (by, names) = (by.name, quoted_list(&names));
-            reader.error(store.span(), format!("a store cannot count by \"{by}\": write {names}"));
-        }
-        if matches!(by.algorithm, AnyAlgorithm::SlidingLog(_))
-            && limit.quota.limit() > LOG_CELLS_MAX
-        {
-            let message = "a store keeps a \"sliding-log\" of 10,000 cells at most: lower the limit, or write \
-                           \"sliding-counter\"";
-            reader.error(store.span(), message.to_owned());
-        }
+        check_limit(reader, store, limit);
     }
     for (key, why) in [
         ("penalty", "bans are kept in this process: leave out the store, or the penalty"),
@@ -208,5 +195,21 @@ pub(super) fn check<'s>(
         if let Some(value) = rule.get(key) {
             reader.error(value.span(), why.to_owned());
         }
+    }
+}
+
+/// Reports an algorithm or a size that no store has.
+fn check_limit<'s>(reader: &mut Reader<'s>, store: &Value<'s>, limit: &RuleLimit) {
+    let by = limit.algorithm;
+    if !by.in_stores {
+        let names: Vec<_> =
+            ALGORITHMS.iter().filter(|known| known.in_stores).map(|known| known.name).collect();
+        let (by, names) = (by.name, quoted_list(&names));
+        reader.error(store.span(), format!("a store cannot count by \"{by}\": write {names}"));
+    }
+    if matches!(by.algorithm, AnyAlgorithm::SlidingLog(_)) && limit.quota.limit() > LOG_CELLS_MAX {
+        let message = "a store keeps a \"sliding-log\" of 10,000 cells at most: lower the limit, or write \
+                       \"sliding-counter\"";
+        reader.error(store.span(), message.to_owned());
     }
 }

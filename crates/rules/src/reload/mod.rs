@@ -259,12 +259,10 @@ fn buckets<C: Clock>(
             Some((old, _)) => (build(rule, Block::Limit(index), limit, home)?, Some(old.quota)),
             None => {
                 // Warn only if this limit replaces an old one. An additional limit loses nothing.
-                if let Some(old) = left.next() {
-                    warnings.push(match is_shared {
-                        true => ReloadWarning::other_block(rule, limit),
-                        false => ReloadWarning::counted_otherwise(rule, old, limit),
-                    });
-                }
+                warnings.extend(left.next().map(|old| match is_shared {
+                    true => ReloadWarning::other_block(rule, limit),
+                    false => ReloadWarning::counted_otherwise(rule, old, limit),
+                }));
                 (build(rule, Block::Limit(index), limit, home)?, None)
             }
         };
