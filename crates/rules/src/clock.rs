@@ -7,8 +7,8 @@ use tollgate::clock::MonotonicClock;
 use tollgate::clock::QuantaClock;
 use tollgate::{Clock, Tick};
 
-/// The clock by which a set of rules decides: the one that it was given, or the system's where it
-/// [shares](crate::Rules::shared) its limits with other processes.
+/// The clock by which a set of rules decides. It is the clock that the set was given, or the system's if the rules
+/// [share](crate::Rules::shared) their limits with other processes.
 ///
 /// ```
 /// use tollgate::Clock;

@@ -1,7 +1,7 @@
 //! Rules that no request can reach, because an earlier rule ends the evaluation of all that they match.
 //!
-//! The check is sound and not complete: a rule that is reported is never reached, and some that are never
-//! reached are not reported, such as one that two earlier rules cover together.
+//! The check is sound and not complete. No request reaches a rule that is reported. But some unreachable rules are
+//! not reported, such as one that two earlier rules cover together.
 
 use crate::key::OnNoKey;
 use crate::matcher::{Conditions, Matcher, ValueCondition, ValueTest};

@@ -194,7 +194,7 @@ impl Action {
     }
 }
 
-/// One rule: the requests that it applies to, the key by which it counts them, and how many it admits.
+/// One rule: a matcher of requests, the key by which they are counted, and the limits.
 ///
 /// ```
 /// use tollgate_rules::{OnNoKey, Rules};
@@ -255,8 +255,8 @@ impl Rule {
 
     /// The limits: one to eight, all of which must admit. A rule has none if its [action](Self::action) is
     /// not to limit, or if it limits only the requests [in flight](Self::concurrency). If it
-    /// [has plans](Self::has_plans), they are the limits of these, the default last, and a request is charged to
-    /// [one of them](Self::limits_of).
+    /// [has plans](Self::has_plans), each of them has one limit here, the default the last, and a request is
+    /// charged to [one of these limits](Self::limits_of).
     #[must_use]
     pub fn limits(&self) -> &[RuleLimit] {
         &self.limits

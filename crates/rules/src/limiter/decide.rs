@@ -73,7 +73,7 @@ impl<C: Clock> RulesLimiter<C> {
     ///
     /// The limiter calls `include` for each rule, with its index in the file, before it tries the
     /// rule. So all rules are tried, without the index. With `apply = "first"`, it stops at the first
-    /// rule that applies. A replay uses this to leave out rules that need data which its log does not have.
+    /// rule that applies. A replay leaves out the rules that need data which its log lacks.
     ///
     /// ```
     /// # use tollgate_rules::{RulesLimiter, Request, Rules};

@@ -58,7 +58,7 @@ impl Conditions {
         self.methods.is_empty() || self.allows(parts.request().method())
     }
 
-    /// Whether one of the methods is this one, or includes it.
+    /// Whether the condition allows this method. `GET` includes `HEAD`.
     pub(crate) fn allows(&self, method: &str) -> bool {
         self.methods.iter().any(|its| its == method || (method == "HEAD" && its == "GET"))
     }

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The quota of `gcra` is replaced in place, so it is no part of the name. A limit of `gcra` is known by the name
-//! that the file gives it, or else by its period, and by its number among those of that period.
+//! that the file gives it. A limit without a name is known by its period, and by its number among the limits of
+//! that period.
 
 use tollgate::{AnyAlgorithm, Quota};
 
