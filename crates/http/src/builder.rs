@@ -182,8 +182,8 @@ impl<G: Gate> LayerBuilder<G> {
     /// origins.
     ///
     /// **Risk.** Any client can send such requests, to any path, and no limit applies to them. Call this
-    /// only if something cheap answers all of them before they reach the application, such as a CORS
-    /// layer directly inside this one. It is better to put the CORS layer outside: then it answers
+    /// only if something cheap, such as a CORS layer directly inside this layer, answers all preflights before
+    /// they reach the application. It is better to put the CORS layer outside: then it answers
     /// preflights, and they never reach this layer.
     ///
     /// ```

@@ -8,9 +8,9 @@
 //! client that follows it and shares its key with no other. Some cells may be back earlier, which the draft leaves
 //! open (8.4). With a shorter window, `r` in `t` would be a higher rate than the quota allows for long (6).
 //!
-//! After a denial, `t` is the time until the same request would be admitted; `Retry-After` is never earlier. The
-//! `t` of another limit (one that admitted, in this layer or another) is left out if it is later than the
-//! response's `Retry-After`, which the draft allows. A limit of requests in flight has no `t`.
+//! After a denial, `t` is the time until the same request would be admitted; `Retry-After` is never earlier. If
+//! another limit, in this layer or another, has admitted the request, and its `t` is later than the response's
+//! `Retry-After`, that `t` is left out. The draft allows this. A limit of requests in flight has no `t`.
 //! Other forms are in `headers/dialect.rs`.
 
 mod dialect;

@@ -11,7 +11,7 @@ use crate::report::Report;
 
 /// Several limits, all of which must admit a request.
 ///
-/// `Several` first peeks at all limits. If one would deny, it is asked first, so that its denial costs
+/// `Several` first peeks at all limits. A limit that would deny is asked first, so that its denial costs
 /// the others nothing. Then the limits are asked in their order, and the first denial decides. Limits
 /// with a [pending](Verdict::Pending) verdict are awaited after the others.
 ///

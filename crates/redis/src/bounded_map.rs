@@ -20,8 +20,8 @@ pub(crate) trait Entry: Send + Sync + 'static {
 
     fn key(&self) -> &[u8];
 
-    /// Whether the entry can be evicted with little loss. If updates after this point would matter,
-    /// the entry marks itself so that threads which still hold it stop using it.
+    /// Whether the entry can be evicted with little loss. If later updates of the entry
+    /// would matter, it marks itself as retired, and threads that still hold it stop using it.
     fn retire(&self, now: Tick) -> bool;
 
     /// Cells that are lost with the entry.

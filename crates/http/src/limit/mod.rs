@@ -68,7 +68,7 @@ type Estimate = Box<dyn Fn(&request::Parts) -> u64 + Send + Sync>;
 type ChargeFn<Q, A, C> =
     fn(Asked<'_, Q, A, C>, &Arc<Limiter<Q, A, C>>, &Settle) -> Result<Charged, Denied>;
 
-/// A request to the limiter, with its cells, its plan, and the longest that it may wait for its turn.
+/// A request to the limiter, with its cells, its plan and its longest wait.
 type Asked<'a, Q, A, C> = Ask<'a, 'a, Limiter<Q, A, C>>;
 
 /// Cells that were charged, and what is left.

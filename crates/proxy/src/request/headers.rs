@@ -64,7 +64,7 @@ pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
     }
 }
 
-/// The host of a request: that of the target if it has one, else that of `Host`.
+/// The host of a request: the target's if it has one, else the value of `Host`.
 pub(crate) fn requested_host<'a>(target: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
     let of_target = target.authority().map(|authority| authority.as_str());
     of_target.or_else(|| headers.get(HOST)?.to_str().ok())

@@ -62,8 +62,8 @@ struct Counts {
     worst_window: Option<WorstWindow>,
 }
 
-/// The most that one key was admitted within one period of the rule, wherever that begins. A delayed
-/// request counts from the end of its delay.
+/// The most cells that one key was admitted within one period of the rule. The period may begin at any instant. A
+/// delayed request counts from the end of its delay.
 #[derive(Clone, Serialize)]
 struct WorstWindow {
     cells: u64,

@@ -62,7 +62,7 @@ impl RulesReplay {
         let (limiter, max_waiting) = (&self.limiter, RulesLimiter::MAX_WAITING_PER_KEY);
         let verdict =
             limiter.decide_queued_among(&view, request.cost, max_waiting, |index, rule| {
-                // Discard the parts that earlier rules missed, so that those noted from here on are of this rule.
+                // Discard what earlier rules missed: from here on, the view notes the missing parts of this rule.
                 let _ = view.take_missing();
                 let one = applied_rule(index, rule, &view);
                 if rule.matches_ip() {

@@ -23,7 +23,7 @@ pub(super) struct Admission {
     pub(super) cells: u64,
 }
 
-/// The worst window so far: its cells, the first key that reached them, and the end of that window.
+/// The worst window so far: its cells, its end, and the key that reached this number of cells first.
 pub(super) type KeyWindow = Admission;
 
 /// Follows the admissions of one limiter.

@@ -18,9 +18,9 @@
 //! Cells that are not spent break no bound either.
 //!
 //! **Why an old clock reading grants no more.** Say that a thread reads the time, sleeps, and then
-//! spends. The cells were charged before its call returned, and the time that it read, which is
-//! after its call began, was before their expiry. So there is a moment during its call at which the
-//! cells were charged and not expired. Take that moment as the moment of the grant.
+//! spends. The cells were charged before the spending call returned. The time was read after that call
+//! began, and before the cells expired. So there is a moment during the call at which the cells
+//! were charged and not expired. Take that moment as the moment of the grant.
 //!
 //! **Calls** are counted in one word together with the pause. So no more calls begin than are
 //! allowed, and each call that ends subtracts exactly itself.
@@ -117,8 +117,8 @@ impl LeaseCell {
         Word(self.leases[index].load(Ordering::Relaxed))
     }
 
-    /// The index of the lease that a deposit changes, and its word. An empty or expired lease is taken first, then
-    /// one that the new cells may join, then the one that they replace.
+    /// The index of the lease that a deposit changes, and its word. An empty or expired lease comes
+    /// first. If both leases are alive, it is the later one if the new cells may join it, else the sooner one.
     fn deposit_slot(&self, new: Word, now: Tick) -> (usize, Word) {
         let [one, other] = [self.lease(0), self.lease(1)];
         if !is_alive(one, now) || !is_alive(other, now) {
