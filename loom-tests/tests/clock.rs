@@ -133,7 +133,7 @@ fn one_is_late() {
     each_of(2, &clock, |clock, number| match number {
         0 => {
             let late = clock.now(&At(END));
-            // Its time is that of its sample, or that at which the other thread's line begins.
+            // It reads the time of its sample, or the time at which the other thread's line begins.
             assert!([END, END + AHEAD, 5 * MILLI].contains(&late), "late, it reads {late}: off");
             0
         }

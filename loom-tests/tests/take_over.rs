@@ -15,8 +15,8 @@ const OLD: u64 = 1;
 const NEW: u64 = 2;
 const NEIGHBOUR: u64 = 3;
 
-/// Both slots are taken: one by a live neighbour, one by a key that is idle when it is asked for
-/// again, while another key needs a slot. Returns the limiter, and what the old key and the new key
+/// Both slots are taken, one by a live neighbour and one by an idle key. The idle key is asked for again while a
+/// new key needs a slot. Returns the limiter, and what the old key and the new key
 /// were granted.
 fn a_late_charge(make: Make) -> (Arc<Gate>, u64, u64) {
     let gate = make(burst(2), ONE_BUCKET, OnFull::Deny);

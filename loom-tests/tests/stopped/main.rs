@@ -1,4 +1,4 @@
-//! A thread that stops for ever, as those of a process that is killed, before each of its steps.
+//! A thread that stops for ever before each of its steps, as the threads of a killed process do.
 //!
 //! Whatever it leaves behind, others go on, no more is granted than the quota, and every key can be used.
 //! A charge is the last step of its request. So the exact totals are known: a request in which the thread
