@@ -10,6 +10,8 @@ use crate::{Heartbeat, Unavailable, WindowCount};
 
 const NOT_A_COUNTER: &str = "WRONGTYPE the value of this key is not a counter, or may not be read: \
                              delete the key, or use another prefix";
+const UNWRITABLE_COUNTER: &str =
+    "NOPERM the server's user may not write this counter and its expiry";
 const UNREADABLE_COUNTER: &str = "the state of this counter cannot be read: delete the key";
 
 /// The numbers in a reply, as the client library reads it. `None` if the reply is anything else.
@@ -34,6 +36,7 @@ pub fn window_counts(
     let one = |pair: &[i64]| match *pair {
         [-1, 0] => Some(Err(Unavailable::Failed(NOT_A_COUNTER.to_owned()))),
         [-2, 0] => Some(Err(Unavailable::Failed(UNREADABLE_COUNTER.to_owned()))),
+        [-3, 0] => Some(Err(Unavailable::Failed(UNWRITABLE_COUNTER.to_owned()))),
         [used, micros] => {
             let ends_after = Duration::from_micros(u64::try_from(micros).ok()?);
             Some(Ok(WindowCount { used: u64::try_from(used).ok()?, ends_after }))

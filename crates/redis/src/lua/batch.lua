@@ -7,9 +7,10 @@
 -- ARGV[3]  now, in microseconds; empty for the server's time
 -- ARGV[4]  and the following: the cells to add, one a key
 -- Returns  for each key: cells used in the current window, and microseconds until its end; or -1 and 0 if
---          the key is not a counter (another type), -2 and 0 if its counter cannot be read. Such a key is
---          left as it is. The others are counted, because a call that failed for all of them would be sent
---          again, and count them again.
+--          the key is not a counter (another type), -2 and 0 if its counter cannot be read, -3 and 0 if
+--          the user may not write it. Such a key is left as it is. The others are counted, because a call
+--          that failed for all of them would be sent again, and count them again. If no key can be
+--          written, the server's error.
 --
 -- A counter is a hash: `used` and `end`, the end of its window. Its TTL is that end and is set at
 -- each call, so a lost TTL is repaired. A window that has ended counts as empty, whatever the TTL.
@@ -33,10 +34,37 @@ local function read(key)
     return used, ends
 end
 
+-- The last error of a write.
+local unwritten
+
+local function is_written(reply)
+    if type(reply) ~= 'table' or not reply.err then return true end
+    unwritten = reply
+    return false
+end
+
+local function whole(number)
+    return string.format('%.0f', number)
+end
+
+-- Writes what a key has used, and its TTL. If the user may not set a TTL, what was there before stays: the
+-- caller sends the cells again.
+local function write(key, used, ends, used_before, ends_before)
+    local millis = math.ceil((ends - now) / 1000) + 1
+    if not is_written(redis.pcall('HSET', key, 'used', whole(used), 'end', whole(ends))) then
+        return false
+    end
+    if is_written(redis.pcall('PEXPIRE', key, whole(millis))) then return true end
+    redis.pcall('HSET', key, 'used', whole(used_before), 'end', whole(ends_before))
+    if ends_before == 0 then redis.pcall('DEL', key) end
+    return false
+end
+
 -- Adds cells to a key, and returns what it has used and how long its window stays open.
 local function add(key, cells)
     local used, ends = read(key)
     if used < 0 then return used, 0 end
+    local used_before, ends_before = used, ends
     -- The end of a window that opens now.
     local opening, ahead_max = now + period, 0
     if ARGV[2] ~= 'first' then
@@ -53,17 +81,17 @@ local function add(key, cells)
     -- Above 2^53 a double counts wrongly. That is over any limit.
     used = math.min(used + cells, 9007199254740991)
     -- A call without cells does not begin a window.
-    if cells > 0 or used > 0 then
-        redis.call('HSET', key,
-            'used', string.format('%.0f', used), 'end', string.format('%.0f', ends))
-        local millis = math.ceil((ends - now) / 1000) + 1
-        redis.call('PEXPIRE', key, string.format('%.0f', millis))
-    end
+    local is_begun = cells > 0 or used > 0
+    if is_begun and not write(key, used, ends, used_before, ends_before) then return -3, 0 end
     return used, ends - now
 end
 
-local reply = {}
+local reply, is_any_counted = {}, false
 for i = 1, #KEYS do
-    reply[2 * i - 1], reply[2 * i] = add(KEYS[i], tonumber(ARGV[3 + i]))
+    local used, left = add(KEYS[i], tonumber(ARGV[3 + i]))
+    reply[2 * i - 1], reply[2 * i] = used, left
+    is_any_counted = is_any_counted or used >= 0
 end
+-- The server is full or read-only, or the user has no right to write.
+if unwritten and not is_any_counted then return unwritten end
 return reply

@@ -284,6 +284,80 @@ fn a_key_that_the_user_may_not_write_leaves_other_keys_counted_once() {
     assert_eq!(store.stats().circuit_opened, 0, "the server is well");
 }
 
+/// A store whose user has these rights besides all those of a key.
+fn store_of_clerk(server: &Server, rules: &[&str]) -> Option<Store> {
+    let mut set = redis::cmd("ACL");
+    set.arg("SETUSER").arg("clerk").arg(&["on", "nopass", "+@all", "~*"]).arg(rules);
+    if set.query::<()>(&mut server.admin()).is_err() {
+        println!("SKIPPED: the server has no users with such rights");
+        return None;
+    }
+    let url = format!("redis://clerk:x@127.0.0.1:{}", server.port());
+    Some(with_long_deadline(Store::builder(url)).build().expect("a store"))
+}
+
+/// Granted: each cell is counted once, and none while the server's user may not set an expiry, however often
+/// the counts are sent. No counter stays without an end.
+#[test]
+fn cells_are_counted_once_if_the_user_may_not_set_an_expiry() {
+    let Some(server) = Server::start() else { return };
+    let Some(store) = store_of_clerk(&server, &["-pexpire"]) else { return };
+    let admin = windows(&server.store().build().expect("a store"));
+    let old = [charge(b"old", 3)];
+    assert!(block_on(admin.add(&old))[0].is_ok());
+    block_on(async {
+        let batched = batched(&store, 1_000, 10);
+        assert!(batched.check(b"old").await.is_ok() && batched.check(b"new").await.is_ok());
+        let began = Instant::now();
+        while batched.stats().failed < 5 {
+            assert!(began.elapsed() < PATIENCE, "{:?}", batched.stats());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let why = add(&windows(&store), 1).await.expect_err("no right").to_string();
+        assert!(why.contains("can't run this command") || why.contains("NOPERM"), "{why}");
+        let all = [charge(b"old", 0), charge(b"new", 0)];
+        let used = async || {
+            let replies = admin.add(&all).await.into_iter();
+            replies.map(|reply| reply.ok().map(|window| window.used)).collect::<Vec<_>>()
+        };
+        assert_eq!(used().await, [Some(3), Some(0)], "{:?}", batched.stats());
+        let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut server.admin()).expect("it");
+        assert_eq!(keys, ["{tollgate:batched:counts3600000000+first:old}"]);
+        let _ = store_of_clerk(&server, &["+pexpire"]);
+        while batched.stats().cells < 2 {
+            assert!(began.elapsed() < PATIENCE, "{:?}", batched.stats());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(used().await, [Some(4), Some(1)], "{:?}", batched.stats());
+    });
+}
+
+/// Granted: each cell of the keys whose expiry the user may set is counted once, beside a key whose expiry it
+/// may not set.
+#[test]
+fn a_key_whose_expiry_the_user_may_not_set_leaves_other_keys_counted_once() {
+    let Some(server) = Server::start() else { return };
+    // Rights that depend on the key: Redis 7.
+    let open = "(+@all ~*open*)";
+    let Some(store) = store_of_clerk(&server, &["-pexpire", open]) else { return };
+    block_on(async {
+        let batched = batched(&store, 1_000, 10);
+        for key in [&b"closed"[..], b"open", b"closed too", b"open too"] {
+            assert!(batched.check(key).await.is_ok());
+        }
+        let began = Instant::now();
+        while batched.stats().failed < 5 {
+            assert!(began.elapsed() < PATIENCE, "{:?}", batched.stats());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let admin = windows(&server.store().build().expect("a store"));
+        let all = [&b"closed"[..], b"open", b"closed too", b"open too"].map(|key| charge(key, 0));
+        let replies = admin.add(&all).await.into_iter();
+        let used: Vec<_> = replies.map(|reply| reply.ok().map(|window| window.used)).collect();
+        assert_eq!(used, [Some(0), Some(1), Some(0), Some(1)], "{:?}", batched.stats());
+    });
+}
+
 /// Granted: nothing more. A counter that lost its expiry gets one.
 #[test]
 fn a_counter_without_an_end_is_given_one() {
