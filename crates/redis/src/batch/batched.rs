@@ -91,7 +91,7 @@ pub(super) struct Shared<L, C> {
     /// Notifies the task that a key has as many unsent cells as it may.
     pub(super) full: Notify,
     pub(super) answered: Notify,
-    /// Calls in a row that counted no key. Written by the task alone.
+    /// Calls in a row for which the store was away. Written by the task alone.
     pub(super) failures: RelaxedCounter,
     stats: StatCounters,
 }
@@ -177,9 +177,8 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
         let (failures, stats) = (RelaxedCounter::default(), StatCounters::default());
         let shared = Shared { store, clock, settings, keys, full, answered, failures, stats };
         let batched = Self { shared: Arc::new(shared), unsent };
-        let requeue = batched.unsent.downgrade();
-        let shared = Arc::clone(&batched.shared);
-        runtime.spawn(async move { Flusher { shared, receiver, requeue }.run().await });
+        let flusher = Flusher::new(Arc::clone(&batched.shared), receiver);
+        runtime.spawn(flusher.run());
         batched
     }
 
@@ -212,7 +211,7 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
     /// Asks for `n` cells of `key`'s window, all of them or none. The call waits only if the key
     /// has as many unsent cells as it may, and ends by the counter store's
     /// [deadline](CounterStore::deadline). It does not wait if the last charge of the key failed, or
-    /// the last call for all keys.
+    /// if the last call was not answered ([`Unavailable`] other than `Failed`).
     ///
     /// # Errors
     ///
@@ -303,7 +302,7 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
         tokio::time::timeout(left, answered).await.is_ok()
     }
 
-    /// Whether the last charge of the key failed, or the last call for all keys.
+    /// Whether the last charge of the key failed, or the last call was not answered.
     fn is_failing(&self, key: &[u8]) -> bool {
         let Shared { keys, failures, .. } = &*self.shared;
         failures.read() > 0 || keys.read(key, |counts| counts.is_failing()).unwrap_or(false)

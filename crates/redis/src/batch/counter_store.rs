@@ -27,7 +27,8 @@ pub trait CounterStore: Send + Sync + 'static {
     ///
     /// The answers must come within a bounded time, or be [`Unavailable`]. A charge that failed is
     /// sent again, and no other charge is. So the cells of that charge may be counted once more for
-    /// each failure, which denies too much rather than too little.
+    /// each failure, which denies too much rather than too little. [`Unavailable::Failed`] is an answer
+    /// about one key. After any other failure of all keys, no request waits until a call is answered.
     fn add(
         &self,
         charges: &[Charge],

@@ -1,9 +1,11 @@
 //! The task that sends the counts of a batched limiter.
 
 use core::time::Duration;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tokio::sync::mpsc::{UnboundedReceiver, WeakUnboundedSender};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::Instant;
 use tollgate::{Clock, Tick};
 
 use super::batched::Shared;
@@ -14,54 +16,105 @@ use crate::bounded_map::Entry;
 
 /// The largest number of keys in a call.
 const KEYS_MAX: usize = 500;
-/// The longest pause after a call that failed: until a call succeeds, full keys get no answer.
+/// The longest pause before keys are sent again: until then, full keys among them get no answer.
 const RETRY_PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// The task that sends counts.
 pub(super) struct Flusher<L, C> {
-    pub(super) shared: Arc<Shared<L, C>>,
-    /// Keys with unsent cells, each queued once.
-    pub(super) receiver: UnboundedReceiver<Arc<KeyCounts>>,
-    pub(super) requeue: WeakUnboundedSender<Arc<KeyCounts>>,
+    shared: Arc<Shared<L, C>>,
+    /// Keys with unsent cells. A key is queued here or in `retries`, once.
+    receiver: UnboundedReceiver<Arc<KeyCounts>>,
+    /// Keys whose last charge failed, the one that has waited longest first.
+    retries: VecDeque<Arc<KeyCounts>>,
+    retry_at: Instant,
 }
 
 impl<L: CounterStore, C: Clock> Flusher<L, C> {
+    pub(super) fn new(
+        shared: Arc<Shared<L, C>>,
+        receiver: UnboundedReceiver<Arc<KeyCounts>>,
+    ) -> Self {
+        Self { shared, receiver, retries: VecDeque::new(), retry_at: Instant::now() }
+    }
+
     pub(super) async fn run(mut self) {
-        while let Some(first) = self.receiver.recv().await {
-            if !self.receiver.is_closed() {
-                let Shared { settings, full, failures, .. } = &*self.shared;
-                // A full key cuts the interval short, unless the last call failed.
-                match failures.read() > 0 {
-                    true => tokio::time::sleep(settings.interval.min(RETRY_PAUSE_MAX)).await,
-                    false => drop(tokio::time::timeout(settings.interval, full.notified()).await),
+        loop {
+            let mut first = None;
+            if self.retries.is_empty() {
+                first = self.receiver.recv().await;
+                if first.is_none() {
+                    return;
                 }
             }
-            let mut keys = vec![first];
-            while keys.len() < KEYS_MAX
-                && let Ok(counts) = self.receiver.try_recv()
-            {
-                keys.push(counts);
+            if !self.receiver.is_closed() {
+                self.wait().await;
             }
-            self.flush_each(keys).await;
+            let keys = self.fresh_keys(first);
+            self.flush(keys).await;
+            let keys = self.due_retries();
+            self.flush(keys).await;
         }
     }
 
-    /// Sends the keys whose last charge failed in a second call, because one faulty key may fail a whole call. While
-    /// calls fail for all keys, the fault is the store's, and all keys are sent together.
-    async fn flush_each(&self, mut keys: Vec<Arc<KeyCounts>>) {
-        keys.sort_by_key(|counts| counts.is_failing());
-        let failing = match self.shared.failures.read() {
-            0 => keys.split_off(keys.partition_point(|counts| !counts.is_failing())),
-            _ => Vec::new(),
-        };
-        for some in [keys, failing] {
-            if !some.is_empty() {
-                self.flush(some).await;
+    /// Gathers counts for an interval. A full key cuts it short, unless the store is away.
+    async fn wait(&self) {
+        let Shared { settings, full, .. } = &*self.shared;
+        let retry_pause = self.retry_pause();
+        match self.is_away() {
+            true => tokio::time::sleep(retry_pause).await,
+            false => {
+                let span = if self.retries.is_empty() { settings.interval } else { retry_pause };
+                let _ = tokio::time::timeout(span, full.notified()).await;
             }
         }
     }
 
-    async fn flush(&self, keys: Vec<Arc<KeyCounts>>) {
+    fn retry_pause(&self) -> Duration {
+        self.shared.settings.interval.min(RETRY_PAUSE_MAX)
+    }
+
+    fn is_away(&self) -> bool {
+        self.shared.failures.read() > 0
+    }
+
+    /// Up to a call of keys that have not failed. While the store is away, nothing is known about a key, and
+    /// one call for all keys shows whether it is back.
+    fn fresh_keys(&mut self, first: Option<Arc<KeyCounts>>) -> Vec<Arc<KeyCounts>> {
+        let is_away = self.is_away();
+        let mut keys = Vec::new();
+        let mut next = first.or_else(|| self.receiver.try_recv().ok());
+        while let Some(counts) = next {
+            match counts.is_failing() && !is_away {
+                true => self.retries.push_back(counts),
+                false => keys.push(counts),
+            }
+            next = if keys.len() < KEYS_MAX { self.receiver.try_recv().ok() } else { None };
+        }
+        if is_away {
+            keys.extend(self.oldest_retries(KEYS_MAX - keys.len()));
+        }
+        keys
+    }
+
+    /// Up to a call of keys that failed, once in a pause. They have a call of their own, after that of the
+    /// others: their faults may fail a whole call, and any number of them delays the others by one call.
+    fn due_retries(&mut self) -> Vec<Arc<KeyCounts>> {
+        let is_due = Instant::now() >= self.retry_at || self.receiver.is_closed();
+        match is_due && !self.is_away() {
+            true => self.oldest_retries(KEYS_MAX),
+            false => Vec::new(),
+        }
+    }
+
+    fn oldest_retries(&mut self, max: usize) -> Vec<Arc<KeyCounts>> {
+        self.retry_at = Instant::now() + self.retry_pause();
+        self.retries.drain(..self.retries.len().min(max)).collect()
+    }
+
+    async fn flush(&mut self, keys: Vec<Arc<KeyCounts>>) {
+        if keys.is_empty() {
+            return;
+        }
         let charge = |counts: &Arc<KeyCounts>| Charge {
             key: counts.key().into(),
             cells: counts.pending.take_unsent(),
@@ -79,26 +132,29 @@ impl<L: CounterStore, C: Clock> Flusher<L, C> {
         }
     }
 
-    /// Counts the call as failed if no key was answered. Keys that failed before say nothing about
-    /// the store: each may have a fault of its own. Returns `false` if all keys go on failing.
+    /// Counts the call as failed if the store was away. If it answered, each failure is of one key. Keys that
+    /// failed before say nothing about the store. Returns `false` if all keys go on failing.
     fn count_failure(
         &self,
         keys: &[Arc<KeyCounts>],
         replies: &[Result<WindowCount, Unavailable>],
     ) -> bool {
-        if replies.iter().any(Result::is_ok) {
+        let is_any_new = keys.iter().any(|counts| !counts.is_failing());
+        if replies.iter().any(|reply| matches!(reply, Ok(_) | Err(Unavailable::Failed(_)))) {
             self.shared.failures.set(0);
-            return true;
-        }
-        let is_news = keys.iter().any(|counts| !counts.is_failing());
-        if is_news {
+        } else if is_any_new {
             self.shared.failures.add(1);
         }
-        is_news
+        is_any_new || replies.iter().any(Result::is_ok)
     }
 
     /// Ends the charge of one key.
-    fn settle(&self, counts: Arc<KeyCounts>, reply: Result<WindowCount, Unavailable>, now: Tick) {
+    fn settle(
+        &mut self,
+        counts: Arc<KeyCounts>,
+        reply: Result<WindowCount, Unavailable>,
+        now: Tick,
+    ) {
         match reply {
             Ok(window) => {
                 counts.set_failing(false);
@@ -110,10 +166,8 @@ impl<L: CounterStore, C: Clock> Flusher<L, C> {
                     counts.set_failing(true);
                 }
                 // If cells were admitted meanwhile, the key is already queued.
-                if !counts.pending.restore_unsent()
-                    && let Some(requeue) = self.requeue.upgrade()
-                {
-                    let _ = requeue.send(counts);
+                if !counts.pending.restore_unsent() && !self.receiver.is_closed() {
+                    self.retries.push_back(counts);
                 }
             }
         }

@@ -192,10 +192,17 @@ struct RecordingStore {
     cells: Arc<RelaxedCounter>,
 }
 
+/// A value of `fails` with which the store answers, but counts nothing.
+const FAILS_FOR_EACH_KEY: u64 = 2;
+
 impl CounterStore for RecordingStore {
     async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
-        if self.fails.read() > 0 {
-            return vec![Err(Unavailable::CircuitOpen); charges.len()];
+        match self.fails.read() {
+            0 => {}
+            FAILS_FOR_EACH_KEY => {
+                return vec![Err(Unavailable::Failed("full".into())); charges.len()];
+            }
+            _ => return vec![Err(Unavailable::CircuitOpen); charges.len()],
         }
         self.keys.add(charges.len() as u64);
         self.cells.add(charges.iter().map(|charge| charge.cells).sum());
@@ -300,7 +307,7 @@ async fn a_key_without_room_costs_a_call_for_each_request() {
     assert_eq!((batched.stats().untracked, batched.stats().calls), (4, 4));
 }
 
-/// A store that fails for the key "bad" alone, and counts the cells of the others.
+/// A store that fails for keys that begin with "bad", and counts the cells of the others.
 #[derive(Clone, Debug, Default)]
 struct AllButBad {
     cells: Arc<RelaxedCounter>,
@@ -311,7 +318,7 @@ struct AllButBad {
 
 impl CounterStore for AllButBad {
     async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
-        let is_bad = |charge: &Charge| &*charge.key == b"bad";
+        let is_bad = |charge: &Charge| charge.key.starts_with(b"bad");
         // Requests run meanwhile.
         tokio::task::yield_now().await;
         self.calls.add(1);
@@ -402,6 +409,44 @@ async fn a_call_for_keys_that_fail_is_none_that_others_wait_for() {
     let calls = store.calls.read();
     assert_eq!(four_at_once(&batched).await, 4, "{:?}", batched.stats());
     assert!(store.calls.read() > calls + 3, "calls that failed came between");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_first_fails_alone_makes_no_other_key_fail() {
+    let (_, batched) = batched_but_bad(1);
+    assert!(batched.check(b"bad").await.is_ok());
+    assert!(batched.check(b"bad").await.is_err(), "its call has failed");
+    assert_eq!(four_at_once(&batched).await, 4, "{:?}", batched.stats());
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_number_of_keys_that_fail_delay_no_other_key() {
+    let (store, batched) = batched_but_bad(5);
+    for key in 0..5_000 {
+        assert!(batched.check(format!("bad{key}").as_bytes()).await.is_ok());
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for nth in 1..=5 {
+        assert!(batched.check(b"good").await.is_ok());
+        // Time stands still during calls, so this is the next interval.
+        tokio::time::sleep(Duration::from_millis(11)).await;
+        assert_eq!(store.cells.read(), nth, "{:?}", batched.stats());
+    }
+}
+
+/// A key that failed is Unavailable until its next call, which a long interval does not delay.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_failed_is_sent_again_soon_although_the_interval_is_long() {
+    let store = RecordingStore::default();
+    let (fails, cells) = (Arc::clone(&store.fails), Arc::clone(&store.cells));
+    fails.set(FAILS_FOR_EACH_KEY);
+    let builder = Batched::builder(store, 100).max_unsent(1).interval(Duration::from_secs(3_600));
+    let batched = builder.clock(Arc::new(ManualClock::new())).build().expect("valid");
+    assert!(batched.check(b"a").await.is_ok() && batched.check(b"a").await.is_err());
+    fails.set(0);
+    tokio::time::sleep(Duration::from_millis(101)).await;
+    assert_eq!(cells.read(), 1, "{:?}", batched.stats());
+    assert!(batched.check(b"a").await.is_ok());
 }
 
 /// Windows that never end for the key "b", and end immediately for other keys.
