@@ -28,10 +28,9 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redis::{Client, Cmd, RedisResult, Value};
+use redis::{Client, Cmd, ErrorKind, RedisError, RedisResult, Value};
 #[cfg(feature = "cluster")]
 use redis::{
-    ErrorKind,
     cluster::{ClusterClient, ClusterConfig},
     cluster_async::ClusterConnection,
 };
@@ -206,7 +205,7 @@ impl ConnectionSlot {
     ) -> RedisResult<Arc<Connection>> {
         let mut pending = self.pending(client, timeouts);
         match pending.wait_for(Option::is_some).await.as_deref() {
-            Ok(Some(made)) => made.clone(),
+            Ok(Some(made)) => made.clone().map_err(refused),
             // The runtime that was making it is gone.
             _ => Err(closed()),
         }
@@ -241,6 +240,18 @@ impl ConnectionSlot {
 
     fn lock(&self) -> MutexGuard<'_, Option<PendingConnection>> {
         lock(&self.0)
+    }
+}
+
+/// The error of a connection that the server refused, for example because of the password. It concerns every
+/// call.
+fn refused(error: RedisError) -> RedisError {
+    match error.kind() {
+        ErrorKind::Server(_) | ErrorKind::Extension => {
+            let why = "the server refused the connection";
+            (ErrorKind::InvalidClientConfig, why, error.to_string()).into()
+        }
+        _ => error,
     }
 }
 

@@ -313,6 +313,8 @@ impl Store {
             Unavailable::TimedOut
         } else if is_disconnected(error) {
             Unavailable::Disconnected
+        } else if lacks_password(error) {
+            Unavailable::Failed(format!("NOAUTH the URL needs the server's password: {error}"))
         } else {
             Unavailable::Failed(error.to_string())
         }
@@ -353,15 +355,25 @@ fn is_disconnected(error: &RedisError) -> bool {
         || matches!(error.kind(), ErrorKind::Io | ErrorKind::ClusterConnectionNotFound)
 }
 
+/// Whether the server requires a password, and the URL has none. A call of a script is then answered with
+/// `Protocol error: unauthenticated multibulk length`, because it has more than ten arguments.
+fn lacks_password(error: &RedisError) -> bool {
+    error.code() == Some("NOAUTH")
+        || error.detail().is_some_and(|detail| detail.contains("unauthenticated"))
+}
+
 /// Whether no other request could succeed. A server that answers with an error is there, unless the
 /// error concerns every request.
 fn is_away(error: &RedisError) -> bool {
     use ServerErrorKind::{BusyLoading, ClusterDown, MasterDown};
     error.is_timeout()
         || is_disconnected(error)
+        || lacks_password(error)
         || matches!(
             error.kind(),
             ErrorKind::AuthenticationFailed
+                // The server refused the connection.
+                | ErrorKind::InvalidClientConfig
                 | ErrorKind::Server(BusyLoading | ClusterDown | MasterDown)
         )
 }

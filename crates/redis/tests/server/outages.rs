@@ -222,3 +222,31 @@ fn a_wrong_password_is_named() {
         assert!(wrong.is_circuit_open(), "the password is not tried for each request");
     });
 }
+
+/// Granted: nothing. An error that concerns every call opens the circuit, so that not every request makes a
+/// connection. The error says so.
+#[test]
+fn a_server_that_refuses_connections_opens_the_circuit() {
+    let options = ["--requirepass", "right", "--databases", "1"];
+    let Some(server) = Server::start_with(&options) else { return };
+    let url = |user: &str, rest: &str| format!("redis://{user}127.0.0.1:{}{rest}", server.port());
+    let cases = [
+        ("NOAUTH the URL needs", url("", "")),
+        ("WRONGPASS", url(":wrong@", "/?protocol=resp3")),
+        ("DB index is out of range", url(":right@", "/7")),
+    ];
+    for (text, url) in cases {
+        let store = with_long_deadline(Store::builder(url)).open_after(FAILURES);
+        let store = store.build().expect("a store");
+        block_on(async {
+            for _ in 0..FAILURES {
+                assert!(!store.is_circuit_open(), "{text}");
+                let Err(why) = ten(&store).check("k").await else { panic!("let in: {text}") };
+                assert!(why.to_string().contains(text), "{why}");
+            }
+            assert!(store.is_circuit_open(), "{text}");
+            let health = store.health().to_string();
+            assert!(health.contains(text), "{health}");
+        });
+    }
+}
