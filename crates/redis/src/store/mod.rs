@@ -305,7 +305,7 @@ impl Store {
     }
 
     fn explain(&self, error: &RedisError) -> Unavailable {
-        if error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly) {
+        if is_read_only(error) {
             // Another server has taken over. The address may already lead to it.
             self.renew_now_and_then();
         }
@@ -355,6 +355,13 @@ fn is_disconnected(error: &RedisError) -> bool {
         || matches!(error.kind(), ErrorKind::Io | ErrorKind::ClusterConnectionNotFound)
 }
 
+/// Whether the server is a replica. Before Redis 7, a script's error contains the one of its command: `ERR Error
+/// running script (call to f_6b1bf): @user_script:9: @user_script: 9: -READONLY You can't write against`.
+fn is_read_only(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
+        || error.detail().is_some_and(|detail| detail.contains("-READONLY "))
+}
+
 /// Whether the server requires a password, and the URL has none. A call of a script is then answered with
 /// `Protocol error: unauthenticated multibulk length`, because it has more than ten arguments.
 fn lacks_password(error: &RedisError) -> bool {
@@ -376,4 +383,33 @@ fn is_away(error: &RedisError) -> bool {
                 | ErrorKind::InvalidClientConfig
                 | ErrorKind::Server(BusyLoading | ClusterDown | MasterDown)
         )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(line: &str) -> RedisError {
+        let value = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).expect("a reply");
+        let Value::ServerError(error) = value else { panic!("{value:?}") };
+        error.into()
+    }
+
+    #[test]
+    fn a_replica_is_known_by_its_error_before_redis_7_too() {
+        let old = "ERR Error running script (call to f_6b1bf): @user_script:9: @user_script: 9: \
+                   -READONLY You can't write against a read only replica.";
+        let new = "READONLY You can't write against a read only replica. script: 6b1bf, on \
+                   @user_script:9.";
+        assert!(is_read_only(&error(old)) && is_read_only(&error(new)));
+        assert!(!is_read_only(&error("ERR READONLY is no command")));
+        assert!(!is_read_only(&error("OOM command not allowed when used memory > 'maxmemory'.")));
+    }
+
+    #[test]
+    fn a_missing_password_is_known_by_both_errors() {
+        assert!(is_away(&error("NOAUTH Authentication required.")));
+        assert!(is_away(&error("ERR Protocol error: unauthenticated multibulk length")));
+        assert!(!is_away(&error("WRONGTYPE Operation against a key of another type")));
+    }
 }
