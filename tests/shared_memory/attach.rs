@@ -37,6 +37,24 @@ fn a_choice_that_differs_is_named() {
 }
 
 #[test]
+fn a_file_that_is_too_short_is_named_for_what_it_is() {
+    let folder = Folder::new();
+    drop(KINDS[0].build(&folder.shared(), quota(10)).expect("created"));
+    let file = OpenOptions::new().write(true).open(folder.path()).expect("a file");
+    for length in [4_095, 0] {
+        file.set_len(length).expect("cut");
+        let error = refused(&folder.path(), 0, 10);
+        let expected = format!("the file has {length} bytes, and should have 4096");
+        assert!(error.contains(&expected), "{error}");
+    }
+    for foreign in [&b"7 bytes"[..], b"a note of another program"] {
+        fs::write(folder.path(), foreign).expect("written");
+        let error = refused(&folder.path(), 0, 10);
+        assert!(error.contains("the file is no block of limits"), "{error}");
+    }
+}
+
+#[test]
 fn a_file_that_was_damaged_or_is_none_of_ours_is_refused() {
     let folder = Folder::new();
     let (path, word) = (folder.path(), |index: u64, value: u64| {

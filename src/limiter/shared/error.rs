@@ -42,7 +42,7 @@ pub enum SharedError {
     OtherLength {
         /// The length of the file in bytes.
         found: u64,
-        /// The length that its header states; 0 if it has no header.
+        /// The length that its header states, or that of a header if it is shorter than one.
         expected: u64,
     },
     /// The file was written before the machine was started.

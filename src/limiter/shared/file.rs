@@ -9,7 +9,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use {
     std::os::fd::AsRawFd,
 };
 
-use super::header::{Header, has_header};
+use super::header::{Header, has_header, too_short};
 use super::{Place, SharedError};
 use crate::limiter::hash_seeds::Seeds;
 use crate::sync::{FileLock, LockableFile};
@@ -65,7 +65,9 @@ fn map_all(file: Arc<LockableFile>) -> Result<Arc<Block>, SharedError> {
     let found = length(&file)?;
     let bytes = usize::try_from(found).unwrap_or(usize::MAX);
     if bytes < HEADER_BYTES {
-        return Err(SharedError::OtherLength { found, expected: 0 });
+        let mut first = [0; size_of::<u64>()];
+        let _ = file.read_exact_at(&mut first, 0);
+        return Err(too_short(u64::from_ne_bytes(first), found));
     }
     map(file, bytes)
 }

@@ -193,6 +193,14 @@ pub(super) fn identity_in(
     Ok((load(ORIGIN_AT), seeds))
 }
 
+/// What is wrong with a file that is shorter than a header. An empty one may have been cut.
+pub(super) fn too_short(first_word: u64, found: u64) -> SharedError {
+    match first_word == MAGIC || found == 0 {
+        true => SharedError::OtherLength { found, expected: HEADER_BYTES as u64 },
+        false => SharedError::Foreign,
+    }
+}
+
 /// The length that a header states.
 pub(super) fn stated_bytes(load: impl Fn(usize) -> u64) -> u64 {
     load(BYTES_AT)
