@@ -24,6 +24,7 @@ mod proxy;
 mod quota_model;
 mod quotas;
 mod replies;
+mod rights;
 mod shared;
 mod take;
 mod transcript;
