@@ -94,9 +94,12 @@ impl Fallback {
 
     /// Charges the local limiter for cells that the server has admitted.
     fn note(&self, key: &[u8], n: u64) {
-        if let Self::Local(limiter) = self {
-            // If this process has spent its share, there is nothing left to charge.
-            let _ = limiter.check_n(key, n);
+        let Self::Local(limiter) = self else { return };
+        // A share of fewer cells is spent to its end.
+        if let Err(denied) = limiter.check_n(key, n)
+            && denied.remaining() > 0
+        {
+            let _ = limiter.check_n(key, denied.remaining());
         }
     }
 }
@@ -313,6 +316,40 @@ impl<R: Remote> WithFallback<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A server that admits everything, until it is away.
+    #[derive(Debug, Default)]
+    struct Generous(AtomicU64);
+
+    impl Remote for Generous {
+        async fn ask(&self, _: &[u8], n: u64) -> Result<Answer, crate::Unavailable> {
+            if self.0.load(Relaxed) > 0 {
+                return Err(crate::Unavailable::TimedOut);
+            }
+            let parts = DecisionParts { limit: n, remaining: 0, reset_after: Duration::ZERO };
+            Ok(Answer { decision: Ok(parts.permit()), origin: Origin::Server })
+        }
+
+        fn max_at_once(&self) -> u64 {
+            u64::MAX
+        }
+    }
+
+    /// A local share does not begin with a fresh burst, whatever the size of the requests before.
+    #[tokio::test]
+    async fn what_the_server_admits_is_charged_to_a_share_as_far_as_it_goes() {
+        for requests in [&[5][..], &[6], &[3, 4], &[1, 100, 1]] {
+            let share = Limiter::builder(Quota::per_day(5)).algorithm(Algorithm::Gcra.algorithm());
+            let local = Fallback::Local(Box::new(share.capacity(100).build().expect("a limiter")));
+            let gate = WithFallback::new(Generous::default(), local);
+            for n in requests {
+                assert_eq!(gate.check_n("k", *n).await.origin, Origin::Server);
+            }
+            gate.remote().0.store(1, Relaxed);
+            let answer = gate.check("k").await;
+            assert!(answer.decision.is_err() && answer.origin == Origin::Fallback, "{requests:?}");
+        }
+    }
 
     fn shared(quota: &str, algorithm: &Algorithm, nodes: u32) -> Quota {
         share(&quota.parse().expect("a quota"), algorithm, nodes).0
