@@ -37,8 +37,9 @@ pub(crate) trait Bucket: Send + Sync {
 
     fn peek(&self, bytes: u64, now: Tick) -> Decision;
 
-    /// Charges bytes whatever the limit. Returns how long until the bucket has paid for them.
-    fn charge(&self, bytes: u64, now: Tick) -> Duration;
+    /// Charges bytes whatever the limit. Returns how long until the bucket has paid for them, or `None` if its key
+    /// finds no slot and is denied: nothing is charged then.
+    fn charge(&self, bytes: u64, now: Tick) -> Option<Duration>;
 
     fn refund(&self, bytes: u64, now: Tick);
 }
@@ -64,8 +65,8 @@ where
         self.0.ask().cells(bytes).at(now).peek()
     }
 
-    fn charge(&self, bytes: u64, now: Tick) -> Duration {
-        self.0.ask().cells(bytes).at(now).charge()
+    fn charge(&self, bytes: u64, now: Tick) -> Option<Duration> {
+        Some(self.0.ask().cells(bytes).at(now).charge())
     }
 
     fn refund(&self, bytes: u64, now: Tick) {
@@ -107,8 +108,17 @@ where
         self.gate.ask(self.key.borrow()).cells(bytes).at(now).peek()
     }
 
-    fn charge(&self, bytes: u64, now: Tick) -> Duration {
-        self.gate.ask(self.key.borrow()).cells(bytes).at(now).charge()
+    fn charge(&self, bytes: u64, now: Tick) -> Option<Duration> {
+        let ask = self.gate.ask(self.key.borrow()).cells(bytes).at(now);
+        if ask.finds_slot() {
+            return Some(ask.charge());
+        }
+        // The limiter makes room for the key, admits it without a state, lets such keys share a bucket, or denies it.
+        // Only the last charges nothing and has no wait.
+        match ask.check() {
+            Ok(_) => Some(Duration::ZERO),
+            Err(_) => Some(ask.charge()).filter(|wait| !wait.is_zero()),
+        }
     }
 
     fn refund(&self, bytes: u64, now: Tick) {

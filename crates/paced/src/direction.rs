@@ -92,7 +92,9 @@ impl Direction {
             ready!(self.poll_turn(context));
             if self.ahead > 0 {
                 let bytes = self.ahead.min(max);
-                self.renew();
+                if !self.renew() {
+                    continue;
+                }
                 let (passed, result) = passed(context, bytes);
                 self.refund_all_but(passed);
                 return result;
@@ -170,12 +172,18 @@ impl Direction {
         }
     }
 
-    /// Charges a chunk to all buckets, whatever they have.
+    /// Charges a chunk to all buckets, whatever they have. If the key of one finds no slot, none is charged.
     fn charge_ahead(&mut self, bytes: u64) {
-        for paced in &mut self.buckets {
-            paced.charge_ahead(bytes);
-        }
         self.ahead = bytes;
+        if !self.buckets.iter_mut().all(|paced| paced.charge_ahead(bytes)) {
+            self.give_up_turn();
+        }
+    }
+
+    /// Refunds what was charged ahead, and asks again later.
+    fn give_up_turn(&mut self) {
+        self.refund_all_but(0);
+        self.timer.set(NAP_MAX);
     }
 
     /// Ready if nothing is waited for.
@@ -194,18 +202,14 @@ impl Direction {
         }
     }
 
-    /// Charges again where cells are no longer good.
-    fn renew(&mut self) {
+    /// Charges again where cells are no longer good. Returns `false` if that failed, and the turn is given up.
+    fn renew(&mut self) -> bool {
         let bytes = self.ahead;
-        for paced in &mut self.buckets {
-            let Some(ahead) = paced.ahead else { continue };
-            let now = paced.bucket.now();
-            let good = ahead.good(now);
-            if good < bytes {
-                paced.bucket.refund(good, now);
-                paced.charge_ahead(bytes);
-            }
+        let is_charged = self.buckets.iter_mut().all(|paced| paced.renew(bytes));
+        if !is_charged {
+            self.give_up_turn();
         }
+        is_charged
     }
 
     /// Refunds what was charged ahead beyond `passed` bytes, as far as it is good.
@@ -253,11 +257,25 @@ impl PacedBucket {
         self.bucket.refund(unused.min(charge.good(now)), now);
     }
 
-    fn charge_ahead(&mut self, bytes: u64) {
+    /// Charges bytes whatever the bucket has. Returns `false` if its key finds no slot.
+    fn charge_ahead(&mut self, bytes: u64) -> bool {
         let now = self.bucket.now();
         let seen = Reading::new(&self.bucket.peek(bytes, now), bytes);
         let wait = self.bucket.charge(bytes, now);
-        self.ahead = Some(seen.ahead(bytes, now, wait));
+        self.ahead = wait.map(|wait| seen.ahead(bytes, now, wait));
+        wait.is_some()
+    }
+
+    /// Charges again if cells are no longer good. Returns `false` if the key finds no slot any more.
+    fn renew(&mut self, bytes: u64) -> bool {
+        let Some(ahead) = self.ahead else { return true };
+        let now = self.bucket.now();
+        let good = ahead.good(now);
+        if good >= bytes {
+            return true;
+        }
+        self.bucket.refund(good, now);
+        self.charge_ahead(bytes)
     }
 
     /// How long until the turn of what was charged ahead.

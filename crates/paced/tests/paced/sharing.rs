@@ -126,29 +126,40 @@ async fn two_contended_buckets_with_small_bursts_make_progress() {
     assert!(sum + bytes(&only_one) >= 1_500_000, "the first bucket is used: {sum}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_key_without_a_slot_waits_for_one_and_passes_nothing() {
-    let clock = TokioClock::new();
+/// A limiter that denies keys without a slot, and whose keys owe for ten seconds.
+fn full_table() -> Arc<Limiter<u64, Gcra, TokioClock>> {
     let quota = Quota::per_second(1_000).burst(1_000);
-    let gate: Arc<Limiter<u64, Gcra, TokioClock>> = Arc::new(
-        Limiter::builder(quota)
-            .clock(clock)
-            .capacity(1)
-            .on_full(OnFull::Deny)
-            .build()
-            .expect("in range"),
-    );
-    // Fill the table with keys that owe for ten seconds.
-    let filled = (1..1_000).filter(|key| gate.ask(key).cells(1_000).check().is_ok()).count();
+    let builder = Limiter::builder(quota).clock(TokioClock::new());
+    let gate = builder.capacity(1).on_full(OnFull::Deny).build().expect("in range");
+    let filled = (1..1_000_u64).filter(|key| gate.ask(key).cells(1_000).check().is_ok()).count();
     assert!(filled < 500, "the table is full");
     for key in 1..1_000 {
         gate.ask(&key).cells(9_000).charge();
     }
-    let newcomer = spawn(Pace::keyed(&gate, 5_000).expect("large"), 100);
+    Arc::new(gate)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_without_a_slot_waits_for_one_and_passes_nothing() {
+    let newcomer = spawn(Pace::keyed(&full_table(), 5_000).expect("large"), 100);
     tokio::time::sleep(Duration::from_secs(9)).await;
     assert_eq!(bytes(&newcomer), 0);
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert!(bytes(&newcomer) >= 1_000, "{}", bytes(&newcomer));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_without_a_slot_passes_nothing_where_another_bucket_is_in_debt() {
+    let total = Pace::shared(&gate(Quota::per_second(10_000).burst(1_000))).expect("large");
+    let client = spawn(total.clone(), 8_192);
+    let keyed = Pace::keyed(&full_table(), 5_000).expect("large");
+    let newcomers = [spawn(keyed.clone().and(&total), 100), spawn(total.and(&keyed), 100)];
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    assert_eq!(newcomers.each_ref().map(bytes), [0, 0]);
+    assert!(bytes(&client) >= 90_000, "it has the whole rate: {}", bytes(&client));
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let passed = newcomers.each_ref().map(bytes);
+    assert!(passed.iter().all(|&bytes| bytes >= 500), "{passed:?}");
 }
 
 #[tokio::test(start_paused = true)]
