@@ -1,7 +1,7 @@
 //! Streams and sinks whose items are paced, a cell for each.
 
 use core::pin::Pin;
-use core::task::{Context, Poll, ready};
+use core::task::{Context, Poll};
 
 use futures_core::Stream;
 use futures_sink::Sink;
@@ -70,7 +70,8 @@ impl<S: Stream> Stream for PacedStream<S> {
 pin_project! {
     /// A [`Sink`] whose items are charged to the buckets of a [`Pace`], a cell for each.
     ///
-    /// `poll_ready` waits for the cell. The sink within must be ready first, so a sink that is blocked charges
+    /// `poll_ready` waits for the cell, and flushes the sink within meanwhile, so that no item waits for the turn of
+    /// the next in a buffer. The sink within must be ready first, so a sink that is blocked charges
     /// nothing. Flush, close and errors pass at once. The guarantee is that of [`PacedStream`].
     ///
     /// **Not guaranteed.** A sink that became ready and is dropped before it was sent an item has spent a cell.
@@ -116,17 +117,23 @@ impl<T, S: Sink<T>> Sink<T> for PacedSink<S> {
     type Error = S::Error;
 
     fn poll_ready(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        let this = self.project();
+        let mut this = self.project();
         if *this.is_charged {
             return this.inner.poll_ready(context);
         }
         let ready = this.direction.poll_pass(context, 1, |context, _| {
-            let ready = this.inner.poll_ready(context);
+            let ready = this.inner.as_mut().poll_ready(context);
             (usize::from(matches!(ready, Poll::Ready(Ok(())))), ready)
         });
-        ready!(ready)?;
-        *this.is_charged = true;
-        Poll::Ready(Ok(()))
+        if let Poll::Ready(ready) = ready {
+            ready?;
+            *this.is_charged = true;
+            return Poll::Ready(Ok(()));
+        }
+        match this.inner.poll_flush(context) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            _ => Poll::Pending,
+        }
     }
 
     fn start_send(self: Pin<&mut Self>, item: T) -> Result<(), S::Error> {

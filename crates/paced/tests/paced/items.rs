@@ -139,3 +139,49 @@ async fn a_sink_that_is_blocked_or_fails_charges_nothing() {
     let mut unpaced = PacedSink::new(sink::drain(), Pace::unlimited());
     unpaced.send(1).await.expect("it takes all");
 }
+
+/// A sink that holds what it is sent until it is flushed, as a writer with a buffer does.
+struct Buffered {
+    held: Vec<u8>,
+    flushed: Vec<(u8, Duration)>,
+    begin: Instant,
+}
+
+impl Sink<u8> for Buffered {
+    type Error = &'static str;
+
+    fn poll_ready(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), &'static str>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn start_send(mut self: Pin<&mut Self>, item: u8) -> Result<(), &'static str> {
+        self.held.push(item);
+        Ok(())
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), &'static str>> {
+        let at = self.begin.elapsed();
+        let held = std::mem::take(&mut self.held);
+        self.flushed.extend(held.into_iter().map(|item| (item, at)));
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), &'static str>> {
+        self.poll_flush(context)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn items_of_a_sink_that_buffers_do_not_wait_for_the_turn_of_the_next() {
+    let gate = gate(Quota::per_second(1).burst(2));
+    let buffered = Buffered { held: Vec::new(), flushed: Vec::new(), begin: Instant::now() };
+    let mut paced = PacedSink::new(buffered, Pace::shared(&gate).expect("large"));
+    // It never flushes before its end, since its stream is never pending.
+    paced.send_all(&mut stream::iter((0..5).map(Ok))).await.expect("it takes all");
+    let seconds: Vec<_> =
+        paced.get_ref().flushed.iter().map(|(item, at)| (*item, at.as_secs())).collect();
+    assert_eq!(seconds, [(0, 0), (1, 0), (2, 1), (3, 2), (4, 3)]);
+}
