@@ -12,14 +12,25 @@ pin_project! {
     /// The application's body, which the layer may count.
     #[derive(Debug)]
     pub struct Served<B> {
+        // `None`: another one of this size is sent.
         #[pin]
-        body: B,
+        body: Option<B>,
+        size_of_other: BodySize,
     }
 }
 
-impl<B> Served<B> {
+impl<B: MessageBody> Served<B> {
     pub(crate) fn new(body: B) -> Self {
-        Self { body }
+        Self { body: Some(body), size_of_other: BodySize::None }
+    }
+
+    /// Stands for a body of this size that does not pass through the layer.
+    pub(crate) fn other(size: BodySize) -> Self {
+        Self { body: None, size_of_other: size }
+    }
+
+    fn size(&self) -> BodySize {
+        self.body.as_ref().map_or(self.size_of_other, B::size)
     }
 }
 
@@ -31,16 +42,17 @@ impl<B: MessageBody> Body for Served<B> {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let chunk = ready!(self.project().body.poll_next(context));
+        let Some(body) = self.project().body.as_pin_mut() else { return Poll::Ready(None) };
+        let chunk = ready!(body.poll_next(context));
         Poll::Ready(chunk.map(|chunk| chunk.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.body.size(), BodySize::None | BodySize::Sized(0))
+        matches!(self.size(), BodySize::None | BodySize::Sized(0))
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self.body.size() {
+        match self.size() {
             BodySize::None => SizeHint::with_exact(0),
             BodySize::Sized(bytes) => SizeHint::with_exact(bytes),
             BodySize::Stream => SizeHint::default(),

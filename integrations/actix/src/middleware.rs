@@ -25,7 +25,10 @@ use crate::convert;
 /// It does what the [`RateLimitLayer`] does: keys, denials, the `RateLimit` fields, costs that the response settles,
 /// queues and bans.
 ///
-/// **Not guaranteed.** A gate does not see the extensions of actix's requests and responses.
+/// An error of a middleware within counts as the response that actix makes of it: a gate sees the head of that.
+///
+/// **Not guaranteed.** A gate does not see the extensions of actix's requests and responses. The response to an error
+/// of a middleware within has no `RateLimit` fields, since actix makes it outside of this middleware.
 ///
 /// ```
 /// use actix_web::App;
@@ -129,6 +132,7 @@ where
                     let response = response.set_body(ResponseBody::new(body, Some(size)));
                     Ok(ServiceResponse::new(request, response))
                 }
+                Held::Error(error) => Err(error),
                 Held::Nothing => Err(actix_web::error::ErrorInternalServerError(
                     "the request has already been answered",
                 )),
@@ -146,6 +150,8 @@ enum Held {
     Request(ServiceRequest),
     /// It has been answered: the head, without its body, and the size of that.
     Response(HttpRequest, HttpResponse<()>, BodySize),
+    /// It has failed, and actix makes the response of the error.
+    Error(Error),
     /// The application has it.
     #[default]
     Nothing,
@@ -187,7 +193,14 @@ where
         };
         let answer = self.0.call(request);
         Box::pin(async move {
-            let (request, response) = answer.await?.into_parts();
+            let (request, response) = match answer.await {
+                Ok(answer) => answer.into_parts(),
+                Err(error) => {
+                    let (head, body) = error.error_response().into_parts();
+                    slot.replace(Held::Error(error));
+                    return Ok(convert::response(&head, Served::other(body.size())));
+                }
+            };
             let (head, body) = response.into_parts();
             let response = convert::response(&head, ());
             slot.replace(Held::Response(request, head, body.size()));

@@ -4,15 +4,21 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
+use actix_web::body::BoxBody;
 use actix_web::body::{BodySize, MessageBody};
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::error::ErrorUnauthorized;
 use actix_web::http::StatusCode;
-use actix_web::test::{TestRequest, call_service, init_service, read_body};
+use actix_web::middleware::{Next, from_fn};
+use actix_web::test::{TestRequest, call_service, init_service, read_body, try_call_service};
 use actix_web::{App, HttpResponse, HttpServer, web};
 use tollgate_actix::{Limit, Quota, RateLimit, RateLimitLayer, key};
+use tollgate_http::tollgate::penalty::Penalties;
 use tollgate_http::tollgate::{LeakyQueue, Limiter};
-use tollgate_http::{Dialect, InFlightLimit, Policy};
+use tollgate_http::{Dialect, InFlightLimit, Penalized, Policy};
 
 const PEER: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7)), 4_711);
@@ -166,6 +172,35 @@ async fn without_a_peer_address_the_request_is_denied_as_a_fault_of_the_server()
     let app = app!(RateLimit::new(per_day(2)), hello);
     let response = call_service(&app, TestRequest::get().to_request()).await;
     assert_eq!(response.status(), 500);
+}
+
+/// A middleware within, which fails as those that check passwords do.
+async fn wrong_password(
+    _: ServiceRequest,
+    _: Next<BoxBody>,
+) -> Result<ServiceResponse<BoxBody>, actix_web::Error> {
+    Err(ErrorUnauthorized("wrong password"))
+}
+
+#[actix_web::test]
+async fn an_error_of_a_middleware_within_counts_as_the_response_that_actix_makes_of_it() {
+    let quota = Quota::per_day(100);
+    let limiter = Limiter::<std::net::IpAddr>::builder(quota).build().expect("in range");
+    let penalties = Penalties::builder(limiter, Quota::per_day(3), Duration::from_secs(600));
+    let gate = Penalized::new(
+        Policy::new("logins", &quota).expect("a name"),
+        Arc::new(penalties.failures_only().build().expect("in range")),
+        key::PeerIp::new(),
+        |response| response.status == http::StatusCode::UNAUTHORIZED,
+    );
+    let app = App::new().wrap(from_fn(wrong_password)).wrap(RateLimit::new(gate));
+    let app = init_service(app.default_service(web::to(hello))).await;
+    for _ in 0..3 {
+        let error = try_call_service(&app, get("/").to_request()).await.expect_err("it fails");
+        assert_eq!(error.error_response().status(), 401);
+        assert_eq!(error.to_string(), "wrong password");
+    }
+    assert_eq!(call_service(&app, get("/").to_request()).await.status(), 429);
 }
 
 #[actix_web::test]
