@@ -1,8 +1,9 @@
 //! Heads of requests and responses: actix-web has the types of `http` 0.2, and the layer those of `http` 1.
 
+use actix_web::body::BodySize;
 use actix_web::dev::ServiceRequest;
-use actix_web::http::StatusCode;
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::{Method, StatusCode};
 use actix_web::{HttpResponse, HttpResponseBuilder};
 
 /// The head that the layer decides by. The peer's address is where `PeerIp` and `ClientIp` look for it.
@@ -36,6 +37,16 @@ pub(crate) fn denial(head: &http::response::Parts) -> HttpResponse<()> {
     let mut response = HttpResponseBuilder::new(status).finish().drop_body();
     replace_headers(response.headers_mut(), &head.headers);
     response
+}
+
+/// The size of the body that a denial has for other methods than `HEAD`, of which actix writes the length. The layer
+/// has taken the body out, and written its length.
+pub(crate) fn size_for_head(
+    request: &ServiceRequest,
+    denial: &http::response::Parts,
+) -> Option<BodySize> {
+    let length = denial.headers.get(http::header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()?;
+    (request.method() == Method::HEAD).then_some(BodySize::Sized(length))
 }
 
 /// Replaces the headers of a response by those that it has after the layer.

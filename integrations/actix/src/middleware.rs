@@ -124,7 +124,8 @@ where
             let (head, body) = answer.await?.into_parts();
             match slot.take() {
                 Held::Request(request) => {
-                    let response = convert::denial(&head).set_body(ResponseBody::new(body, None));
+                    let size = convert::size_for_head(&request, &head);
+                    let response = convert::denial(&head).set_body(ResponseBody::new(body, size));
                     Ok(request.into_response(response))
                 }
                 Held::Response(request, mut response, size) => {

@@ -203,6 +203,45 @@ async fn an_error_of_a_middleware_within_counts_as_the_response_that_actix_makes
     assert_eq!(call_service(&app, get("/").to_request()).await.status(), 429);
 }
 
+/// Sends a request to a server with a cap of `cells`, after as many that are admitted.
+async fn answer_over_a_cap_of(cells: u64, request: &'static str) -> String {
+    let limit = RateLimit::new(per_day(cells));
+    let server = HttpServer::new(move || App::new().wrap(limit.clone()).route("/", web::to(hello)));
+    let server = server.workers(1).bind("127.0.0.1:0").expect("a port");
+    let address = server.addrs()[0];
+    let server = server.run();
+    let handle = server.handle();
+    let running = actix_web::rt::spawn(server);
+    let exchange = actix_web::rt::task::spawn_blocking(move || {
+        let mut answer = String::new();
+        for _ in 0..=cells {
+            answer.clear();
+            let mut stream = TcpStream::connect(address).expect("listening");
+            stream.write_all(request.as_bytes()).expect("sent");
+            stream.read_to_string(&mut answer).expect("an answer");
+        }
+        answer
+    });
+    let answer = exchange.await.expect("no panic");
+    handle.stop(false).await;
+    running.await.expect("no panic").expect("it ended well");
+    answer
+}
+
+#[actix_web::test]
+async fn the_denial_of_a_head_request_has_the_length_of_the_body_that_get_would_have() {
+    let get = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+    let head = "HEAD / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+    let length = |answer: &str| {
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        (length.expect("it").parse::<usize>().expect("a number"), body.len())
+    };
+    let (of_get, sent) = length(&answer_over_a_cap_of(1, get).await);
+    assert_eq!(of_get, sent);
+    assert_eq!(length(&answer_over_a_cap_of(1, head).await), (of_get, 0));
+}
+
 #[actix_web::test]
 async fn all_workers_of_a_server_share_one_quota() {
     let limit = RateLimit::new(per_day(5));
