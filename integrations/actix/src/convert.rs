@@ -2,24 +2,27 @@
 
 use actix_web::body::BodySize;
 use actix_web::dev::ServiceRequest;
+use actix_web::error::ErrorUriTooLong;
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 use actix_web::http::{Method, StatusCode};
-use actix_web::{HttpResponse, HttpResponseBuilder};
+use actix_web::{Error, HttpResponse, HttpResponseBuilder};
 
 /// The head that the layer decides by. The peer's address is where `PeerIp` and `ClientIp` look for it.
-pub(crate) fn request<B>(request: &ServiceRequest, body: B) -> http::Request<B> {
+///
+/// A target that the layer cannot read is an error: the request would be decided by another one. HTTP/2 bounds the
+/// parts of a target, and `http` 1 bounds their sum.
+pub(crate) fn request<B>(request: &ServiceRequest, body: B) -> Result<http::Request<B>, Error> {
     let mut head = http::Request::new(body);
     if let Ok(method) = http::Method::from_bytes(request.method().as_str().as_bytes()) {
         *head.method_mut() = method;
     }
-    if let Ok(uri) = request.uri().to_string().parse() {
-        *head.uri_mut() = uri;
-    }
+    let uri = request.uri().to_string().parse();
+    *head.uri_mut() = uri.map_err(|_| ErrorUriTooLong("the target of the request is too long"))?;
     *head.headers_mut() = headers(request.headers());
     if let Some(address) = request.peer_addr() {
         head.extensions_mut().insert(address);
     }
-    head
+    Ok(head)
 }
 
 /// The head of a response of the application.
@@ -62,7 +65,8 @@ pub(crate) fn replace_headers(headers: &mut HeaderMap, after: &http::HeaderMap) 
 }
 
 fn headers(headers: &HeaderMap) -> http::HeaderMap {
-    let mut copy = http::HeaderMap::with_capacity(headers.len());
+    // They are counted with those of equal names, and a capacity for so many names may be more than a map can have.
+    let mut copy = http::HeaderMap::try_with_capacity(headers.len()).unwrap_or_default();
     for (name, value) in headers {
         let name = http::HeaderName::from_bytes(name.as_str().as_bytes());
         let value = http::HeaderValue::from_bytes(value.as_bytes());

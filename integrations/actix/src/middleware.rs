@@ -117,7 +117,10 @@ where
 
     fn call(&self, request: ServiceRequest) -> Self::Future {
         let slot: Slot = Rc::default();
-        let head = convert::request(&request, Rc::clone(&slot));
+        let head = match convert::request(&request, Rc::clone(&slot)) {
+            Ok(head) => head,
+            Err(error) => return Box::pin(ready(Err(error))),
+        };
         slot.replace(Held::Request(request));
         let answer = tower_service::Service::call(&mut self.0.clone(), head);
         Box::pin(async move {

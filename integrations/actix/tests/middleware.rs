@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use actix_web::body::BoxBody;
 use actix_web::body::{BodySize, MessageBody};
-use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::dev::{Service, ServiceRequest, ServiceResponse};
 use actix_web::error::ErrorUnauthorized;
-use actix_web::http::StatusCode;
+use actix_web::http::{StatusCode, Uri};
 use actix_web::middleware::{Next, from_fn};
 use actix_web::test::{TestRequest, call_service, init_service, read_body, try_call_service};
 use actix_web::{App, HttpResponse, HttpServer, web};
@@ -201,6 +201,39 @@ async fn an_error_of_a_middleware_within_counts_as_the_response_that_actix_makes
         assert_eq!(error.to_string(), "wrong password");
     }
     assert_eq!(call_service(&app, get("/").to_request()).await.status(), 429);
+}
+
+#[actix_web::test]
+async fn a_target_that_the_layer_cannot_read_is_not_forwarded() {
+    let limit = Limit::gcra(
+        "logins",
+        Quota::per_day(1),
+        key::from_fn(|request| request.uri.path().starts_with("/login").then_some(())),
+    );
+    let limit = limit.expect("in range").on_no_key(tollgate_http::OnNoKey::Admit);
+    let app = app!(RateLimit::new(limit), hello);
+    assert_eq!(call_service(&app, get("/login").to_request()).await.status(), 200);
+    assert_eq!(call_service(&app, get("/login").to_request()).await.status(), 429);
+    // HTTP/2 bounds the parts of a target, and not their sum.
+    let path = format!("/login?{}", "a".repeat(65_520));
+    let target = Uri::builder().scheme("https").authority("an.example:443").path_and_query(path);
+    let mut request = get("/").to_request();
+    request.head_mut().uri = target.build().expect("a target");
+    let status = match app.call(request).await {
+        Ok(response) => response.status(),
+        Err(error) => error.error_response().status(),
+    };
+    assert_eq!(status, 414);
+}
+
+#[actix_web::test]
+async fn a_request_with_many_headers_is_decided_as_any_other() {
+    let app = app!(RateLimit::new(per_day(1)), hello);
+    let mut request = get("/");
+    for _ in 0..30_000 {
+        request = request.append_header(("a", "b"));
+    }
+    assert_eq!(call_service(&app, request.to_request()).await.status(), 200);
 }
 
 /// Sends a request to a server with a cap of `cells`, after as many that are admitted.
