@@ -1,14 +1,19 @@
 #![doc = include_str!("../README.md")]
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use http::Extensions;
-use reqwest::{Request, Response};
+use reqwest::{Request, Response, Url};
 use reqwest_middleware::{Error, Middleware, Next, Result};
 pub use tollgate_client::{self, PaceLayer, Settings, SettingsError};
 
 /// Paces the requests of a reqwest client: each waits for its turn, and each response moves the rate.
 ///
 /// Each host has a rate of its own. Clones share the rates.
+///
+/// reqwest follows redirects below its middlewares: the requests that follow do not wait for a turn, and a response of
+/// another host moves no rate. With [`redirect::Policy::none`](reqwest::redirect::Policy::none) each waits for its own.
 ///
 /// Put a middleware that retries outside of this one: each attempt then waits for its own turn.
 ///
@@ -56,21 +61,25 @@ impl Middleware for PacedClient {
         extensions: &mut Extensions,
         next: Next<'_>,
     ) -> Result<Response> {
-        let pacer = self.0.pacer(host(&request).as_deref());
+        let asked = host(request.url());
+        let pacer = self.0.pacer(asked.as_deref());
         let turn = pacer.turn().await.map_err(Error::middleware)?;
         let response = next.run(request, extensions).await?;
-        let (mut head, ()) = http::Response::new(()).into_parts();
-        head.status = response.status();
-        head.headers = response.headers().clone();
-        turn.answered(&head);
+        // After a redirect, another host may have answered. The pacer may be that of all hosts.
+        if host(response.url()) == asked || Arc::ptr_eq(&pacer, &self.0.pacer(None)) {
+            let (mut head, ()) = http::Response::new(()).into_parts();
+            head.status = response.status();
+            head.headers = response.headers().clone();
+            turn.answered(&head);
+        }
         Ok(response)
     }
 }
 
 /// The host, and the port if it is not that of the scheme.
-fn host(request: &Request) -> Option<String> {
-    let host = request.url().host_str()?;
-    Some(match request.url().port() {
+fn host(url: &Url) -> Option<String> {
+    let host = url.host_str()?;
+    Some(match url.port() {
         Some(port) => format!("{host}:{port}"),
         None => host.to_owned(),
     })

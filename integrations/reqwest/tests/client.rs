@@ -11,7 +11,8 @@ use tokio::net::TcpListener;
 use tollgate_reqwest::{PaceLayer, PacedClient, Settings};
 
 /// A server that answers every request with this head.
-async fn serve(head: &'static str) -> SocketAddr {
+async fn serve(head: impl Into<String>) -> SocketAddr {
+    let head = head.into();
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("bound");
     tokio::spawn(async move {
@@ -60,4 +61,18 @@ async fn a_denial_lowers_the_rate_and_retry_after_holds_the_next_request_back() 
     let error = client.get(format!("http://{server}/")).send().await.expect_err("in a minute");
     assert!(error.is_middleware(), "{error}");
     assert_eq!((pacer.stats().sent, pacer.stats().failed), (1, 1));
+}
+
+#[tokio::test]
+async fn an_answer_of_another_host_after_a_redirect_moves_no_rate() {
+    let overloaded = serve("429 Too Many Requests\r\nretry-after: 60").await;
+    let server = serve(format!("302 Found\r\nlocation: http://{overloaded}/")).await;
+    let settings = Settings::new(100.0).max_wait(Duration::from_secs(5));
+    let pace = PacedClient::by_host(settings, 10).expect("in range");
+    let client = client(&pace);
+    let response = client.get(format!("http://{server}/")).send().await.expect("an answer");
+    assert_eq!((response.status().as_u16(), response.url().port()), (429, Some(overloaded.port())));
+    let pacer = pace.layer().pacer(Some(&server.to_string()));
+    assert_eq!((pacer.rate(), pacer.paused_for()), (100.0, Duration::ZERO), "it denied nothing");
+    assert_eq!((pacer.stats().sent, pacer.stats().denied), (1, 0));
 }
