@@ -13,7 +13,7 @@ use pingora_proxy::Session;
 use tokio::sync::Semaphore;
 use tollgate_http::key::{ClientIp, Extractor, IpPrefix};
 use tollgate_http::{Denial, Reason, Report, denial};
-use tollgate_rules::{Held, LiveRules, RulesDecision, RulesLimiter};
+use tollgate_rules::{Held, LiveRules, RulesLimiter};
 
 use crate::report::report;
 use crate::request_head::RequestHead;
@@ -128,27 +128,36 @@ impl RulesFilter {
     /// `PERMISSION_DENIED`, if a rule has `action = "deny"`. `Retry-After` and the
     /// `RateLimit` fields are added.
     ///
-    /// A request whose turn comes later waits for it here, unless 1,024 requests already wait.
+    /// A request whose turn comes later waits for it here, unless 1,024 requests already wait: it then gets 503, and is
+    /// charged nothing.
     ///
     /// # Errors
     ///
     /// The response could not be sent.
     pub async fn ask(&self, session: &mut Session) -> Result<Answer> {
         let client = self.client(session);
-        let (report, reason, shadow_denied, held) =
-            self.decide(&RequestHead::new(session.req_header(), client));
-        let reason = match reason {
-            None => self.wait(&report).await.err(),
-            denied => denied,
+        let admitted = self.admit(&RequestHead::new(session.req_header(), client)).await;
+        let (report, reason) = match admitted {
+            Ok(fields) => return Ok(Answer::Admitted(fields)),
+            Err(denied) => denied,
         };
-        let Some(reason) = reason else {
-            self.shadow_denied.fetch_add(shadow_denied, Ordering::Relaxed);
-            self.admitted.fetch_add(1, Ordering::Relaxed);
-            return Ok(Answer::Admitted(ResponseFields { report, held }));
-        };
-        self.denied.fetch_add(1, Ordering::Relaxed);
         deny(session, &report, reason).await?;
         Ok(Answer::Denied)
+    }
+
+    /// Decides a request, and waits for its turn.
+    async fn admit(&self, request: &RequestHead<'_>) -> Result<ResponseFields, (Report, Reason)> {
+        let may_wait = self.waiting.available_permits() > 0;
+        let (report, reason, shadow_denied, held) = self.decide(request, may_wait);
+        if let Some(reason) = reason {
+            self.denied.fetch_add(1, Ordering::Relaxed);
+            held.cancel();
+            return Err((report, reason));
+        }
+        self.wait(&report).await;
+        self.shadow_denied.fetch_add(shadow_denied, Ordering::Relaxed);
+        self.admitted.fetch_add(1, Ordering::Relaxed);
+        Ok(ResponseFields { report, held })
     }
 
     /// The names of the rules with `bytes`, which this filter does not enforce: it does not see the bodies of
@@ -194,25 +203,32 @@ impl RulesFilter {
 
     /// The report, the reason if the request is denied, the number of denials in shadow, and what the request
     /// holds.
-    fn decide(&self, request: &RequestHead<'_>) -> (Report, Option<Reason>, u64, Held) {
-        let read = |mut decision: RulesDecision<'_>| {
-            let (report, reason) = report(&decision);
+    fn decide(
+        &self,
+        request: &RequestHead<'_>,
+        may_wait: bool,
+    ) -> (Report, Option<Reason>, u64, Held) {
+        let read = |gate: &RulesLimiter| {
+            let mut decision = match may_wait {
+                true => gate.decide(request),
+                false => gate.decide_queued(request, 0),
+            };
+            let (report, reason) = report(&decision, may_wait);
             (report, reason, decision.shadow_denials().len() as u64, decision.take_held())
         };
         match &self.rules {
-            Source::Fixed(gate) => read(gate.decide(request)),
-            Source::Live(live) => read(live.load().decide(request)),
+            Source::Fixed(gate) => read(gate),
+            Source::Live(live) => read(&live.load()),
         }
     }
 
-    async fn wait(&self, report: &Report) -> Result<(), Reason> {
+    async fn wait(&self, report: &Report) {
         let delay = report.readings().map(|reading| reading.delay).max().unwrap_or(Duration::ZERO);
-        if delay.is_zero() {
-            return Ok(());
+        if !delay.is_zero() {
+            // There was a place when the request was decided. Those decided at the same moment may be too many by a few.
+            let _place = self.waiting.try_acquire();
+            tokio::time::sleep(delay).await;
         }
-        let _place = self.waiting.try_acquire().map_err(|_| Reason::QueueFull)?;
-        tokio::time::sleep(delay).await;
-        Ok(())
     }
 }
 
@@ -224,6 +240,10 @@ impl ResponseFields {
     ///
     /// None are known: the fields are well formed.
     pub fn add_to(&mut self, response: &mut ResponseHeader) -> Result<()> {
+        if response.status.is_informational() && response.status != StatusCode::SWITCHING_PROTOCOLS
+        {
+            return Ok(());
+        }
         self.held.answered(|name| response.headers.get(name).map(HeaderValue::as_bytes));
         let mut fields = HeaderMap::new();
         if let Some(retry_after) = response.headers.get(RETRY_AFTER) {
@@ -259,4 +279,50 @@ fn append(response: &mut ResponseHeader, fields: &HeaderMap) -> Result<()> {
         response.append_header(name.clone(), value.clone())?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use tollgate_rules::Rules;
+
+    use super::*;
+
+    fn filter(rules: &str) -> RulesFilter {
+        let rules = Rules::parse("rules.toml", rules).expect("rules");
+        RulesFilter::new(RulesLimiter::new(rules).expect("memory"))
+    }
+
+    fn request() -> pingora_http::RequestHeader {
+        pingora_http::RequestHeader::build(Method::GET, b"/", None).expect("a request")
+    }
+
+    /// Polls once. A request that waits for its turn is pending.
+    async fn ask_once(filter: &RulesFilter) -> Option<Result<ResponseFields, (Report, Reason)>> {
+        let header = request();
+        let head = RequestHead::new(&header, None);
+        tokio::time::timeout(Duration::ZERO, filter.admit(&head)).await.ok()
+    }
+
+    #[tokio::test]
+    async fn a_request_that_finds_too_many_waiting_is_told_when_to_return_and_charged_nothing() {
+        let filter = filter(
+            r#"
+            apply = "all"
+            rule = [
+                { name = "costs", key = "none", limits = "150/day",
+                  cost = { response_header = "x-tokens", estimate = 60 } },
+                { name = "queue", key = "none", algorithm = "leaky-queue", limits = "2/min burst 9" },
+            ]"#,
+        );
+        let waiting = filter.waiting.acquire_many(1_024).await.expect("open");
+        assert!(matches!(ask_once(&filter).await, Some(Ok(_))), "its turn is at once");
+        let Some(Err((report, reason))) = ask_once(&filter).await else { panic!("a queue") };
+        assert_eq!(reason, Reason::QueueFull);
+        let header = request();
+        let denial = Denial::new(&header, &report, reason);
+        assert_eq!(denial.retry_after_secs(), Some(30));
+        drop(waiting);
+        assert!(ask_once(&filter).await.is_none(), "90 of 150 are left, and its turn is in 30 s");
+    }
 }

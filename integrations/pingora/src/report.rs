@@ -7,8 +7,8 @@
 use tollgate_http::{KeyError, Policy, Reading, Reason, Report};
 use tollgate_rules::{DenyReason, Outcome, Rule, RuleDenial, RuleLimit, RulesDecision};
 
-/// The report, and the reason if the request is denied.
-pub(crate) fn report(decision: &RulesDecision<'_>) -> (Report, Option<Reason>) {
+/// The report, and the reason if the request is denied. A request that may not wait may have been denied for that.
+pub(crate) fn report(decision: &RulesDecision<'_>, may_wait: bool) -> (Report, Option<Reason>) {
     let mut report = Report::default();
     for denied in decision.shadow_denials() {
         denial(denied).into_iter().for_each(|reading| report.note_shadow(reading));
@@ -43,8 +43,11 @@ pub(crate) fn report(decision: &RulesDecision<'_>) -> (Report, Option<Reason>) {
             }
             _ => match denial(denied) {
                 Some(reading) => {
+                    // With cells left, it only has to wait.
+                    let fits =
+                        matches!(denied.reason(), DenyReason::Limit(..)) && reading.remaining > 0;
                     report.note(reading);
-                    Reason::OverLimit
+                    if fits && !may_wait { Reason::QueueFull } else { Reason::OverLimit }
                 }
                 None => Reason::Forbidden,
             },
@@ -123,7 +126,7 @@ mod tests {
         let text = format!("rule = [{{ name = \"{name}\", key = \"none\", limits = \"5/min\" }}]");
         let gate =
             RulesLimiter::new(Rules::parse("rules.toml", &text).expect("rules")).expect("memory");
-        let (report, reason) = report(&gate.decide(&Request::default()));
+        let (report, reason) = report(&gate.decide(&Request::default()), true);
         assert_eq!(reason, None);
         report.readings().map(|reading| reading.policy.to_string()).collect()
     }
@@ -141,18 +144,18 @@ mod tests {
         let gate =
             RulesLimiter::new(Rules::parse("rules.toml", text).expect("rules")).expect("memory");
         let first = gate.decide(&Request::default());
-        let (admitted, reason) = report(&first);
+        let (admitted, reason) = report(&first, true);
         let policies: Vec<String> =
             admitted.readings().map(|reading| reading.policy.to_string()).collect();
         assert_eq!(
             (policies, reason),
             (vec![r#""a";q=1;qu="concurrent-requests""#.to_owned()], None)
         );
-        let (denied, reason) = report(&gate.decide(&Request::default()));
+        let (denied, reason) = report(&gate.decide(&Request::default()), true);
         assert_eq!(reason, Some(Reason::OverLimit));
         assert!(denied.readings().all(|reading| reading.denied && reading.remaining == 0));
         drop(first);
-        assert_eq!(report(&gate.decide(&Request::default())).1, None);
+        assert_eq!(report(&gate.decide(&Request::default()), true).1, None);
     }
 
     #[test]
@@ -163,7 +166,7 @@ mod tests {
             );
             let gate = RulesLimiter::new(Rules::parse("rules.toml", &text).expect("rules"))
                 .expect("memory");
-            report(&gate.decide(&Request::default())).1
+            report(&gate.decide(&Request::default()), true).1
         };
         assert_eq!(of(""), Some(Reason::Unavailable));
         assert_eq!(of(", shadow = true"), None);
@@ -175,7 +178,7 @@ mod tests {
             let text = format!("rule = [{{ name = \"a\", action = \"deny\"{more} }}]");
             let gate = RulesLimiter::new(Rules::parse("rules.toml", &text).expect("rules"))
                 .expect("memory");
-            let (report, reason) = report(&gate.decide(&Request::default()));
+            let (report, reason) = report(&gate.decide(&Request::default()), true);
             (report.readings().count(), reason)
         };
         assert_eq!(of(""), (0, Some(Reason::Forbidden)));
@@ -188,7 +191,7 @@ mod tests {
             r#"rule = [{ name = "a", key = "header:x-user", on_no_key = "deny", limits = "1/s" }]"#;
         let gate =
             RulesLimiter::new(Rules::parse("rules.toml", text).expect("rules")).expect("memory");
-        let (report, reason) = report(&gate.decide(&Request::default()));
+        let (report, reason) = report(&gate.decide(&Request::default()), true);
         assert_eq!(reason, Some(Reason::NoKey(KeyError::Missing)));
         assert_eq!(report.readings().count(), 0);
     }
