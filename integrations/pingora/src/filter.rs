@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::header::{CONTENT_LENGTH, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use pingora_core::Result;
 use pingora_http::ResponseHeader;
 use pingora_proxy::Session;
@@ -233,8 +233,9 @@ impl RulesFilter {
 }
 
 impl ResponseFields {
-    /// Adds the fields to a response. There are none if no rule applied. Costs that a header of the response
-    /// settles are settled by it; a cost by the bytes of the body stays charged by its estimate.
+    /// Adds the fields to a response. There are none if no rule applied, and an interim response (1xx) gets none.
+    /// Costs that a header of the response settles are settled by it; a cost by the bytes of the body stays charged
+    /// by its estimate.
     ///
     /// # Errors
     ///
@@ -324,5 +325,28 @@ mod tests {
         assert_eq!(denial.retry_after_secs(), Some(30));
         drop(waiting);
         assert!(ask_once(&filter).await.is_none(), "90 of 150 are left, and its turn is in 30 s");
+    }
+
+    #[test]
+    fn a_cost_is_settled_by_the_final_response() {
+        let filter = filter(
+            r#"rule = [{ name = "a", key = "none", limits = "100/day",
+                         cost = { response_header = "x-tokens", estimate = 60 } }]"#,
+        );
+        let header = request();
+        let (report, reason, _, held) = filter.decide(&RequestHead::new(&header, None), true);
+        assert_eq!(reason, None);
+        let mut fields = ResponseFields { report, held };
+        let respond = |status: u16, tokens: &str, fields: &mut ResponseFields| {
+            let mut response = ResponseHeader::build(status, None).expect("a response");
+            response.append_header("x-tokens", tokens.to_owned()).expect("a header");
+            fields.add_to(&mut response).expect("well formed");
+            response.headers.contains_key("ratelimit")
+        };
+        assert!(!respond(103, "1", &mut fields), "hints have no fields");
+        assert!(respond(200, "15", &mut fields));
+        let (report, ..) = filter.decide(&RequestHead::new(&header, None), true);
+        let left: Vec<_> = report.readings().map(|reading| reading.remaining).collect();
+        assert_eq!(left, [25], "100 less 15 and the estimate of this one");
     }
 }
