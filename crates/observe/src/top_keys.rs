@@ -1,6 +1,6 @@
 //! The keys that are denied most, as gauges labelled with the keys.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::hash::Hash;
 
@@ -19,7 +19,8 @@ const SERIES_PER_ENTRY: usize = 10;
 /// A metrics recorder keeps a series for every label that it has seen, and clients may choose their keys.
 /// So this recorder uses at most ten times as many keys as labels as it records entries;
 /// [`max_series`](Self::max_series) sets another bound. Later keys are added up as `(others)`, and so is
-/// a key that itself reads `(others)`. The gauge of a key that is no longer among the entries is set to 0.
+/// a key that itself reads `(others)`. Keys that read alike share a series. The gauge of a key that is no longer among
+/// the entries is set to 0.
 ///
 /// Create one recorder for a limiter, before the scrapes, and keep it. It remembers the labels in use. A new
 /// recorder for each scrape would use new labels each time, without a bound, and would set no gauge to 0.
@@ -42,7 +43,8 @@ pub struct TopKeysRecorder {
     limiter: String,
     entries: usize,
     max_series: usize,
-    keys: HashSet<String>,
+    /// The labels in use, and the denials of their keys.
+    series: HashMap<String, u64>,
 }
 
 impl TopKeysRecorder {
@@ -54,7 +56,7 @@ impl TopKeysRecorder {
     #[must_use]
     pub fn new(limiter: &str, entries: usize) -> Self {
         let max_series = entries.saturating_mul(SERIES_PER_ENTRY);
-        Self { limiter: limiter.to_owned(), entries, max_series, keys: HashSet::new() }
+        Self { limiter: limiter.to_owned(), entries, max_series, series: HashMap::new() }
     }
 
     /// Bounds the number of keys that are ever used as labels.
@@ -78,21 +80,19 @@ impl TopKeysRecorder {
     /// }
     /// ```
     pub fn record<K: Clone + Display + Eq + Hash>(&mut self, top: &TopKeys<K>) {
-        let mut gone = self.keys.clone();
+        self.series.values_mut().for_each(|denied| *denied = 0);
         let mut others = 0;
         for TopKey { key, denied, .. } in top.top(self.entries) {
             let key = key.to_string();
-            let has_room = self.keys.contains(&key) || self.keys.len() < self.max_series;
+            let has_room = self.series.contains_key(&key) || self.series.len() < self.max_series;
             // A key that reads `(others)` would share the series, and the count of the others replace its own.
             if key != OTHERS && has_room {
-                self.set(&key, denied);
-                gone.remove(&key);
-                self.keys.insert(key);
+                *self.series.entry(key).or_default() += denied;
             } else {
                 others += denied;
             }
         }
-        gone.iter().for_each(|key| self.set(key, 0));
+        self.series.iter().for_each(|(key, denied)| self.set(key, *denied));
         self.set(OTHERS, others);
         let dropped = gauge!(TOP_DROPPED, "limiter" => self.limiter.clone());
         dropped.set(top.dropped() as f64);

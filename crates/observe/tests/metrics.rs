@@ -154,3 +154,28 @@ fn a_key_that_reads_as_the_label_of_the_others_is_counted_among_them() {
     ];
     assert_eq!(metrics, expected.map(|(name, value)| (name.to_owned(), value)).into());
 }
+
+/// A user of a tenant, of which only the tenant is shown.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct User(&'static str, u64);
+
+impl std::fmt::Display for User {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+#[test]
+fn keys_that_read_alike_share_a_series_with_the_sum_of_their_denials() {
+    let top: TopKeys<User> = TopKeys::new(50);
+    for (user, denials) in [(User("a", 1), 5), (User("b", 2), 4), (User("a", 3), 2)] {
+        (0..denials).for_each(|_| top.note(&user));
+    }
+    let metrics = recorded(|| TopKeysRecorder::new("api", 3).max_series(1).record(&top));
+    let expected = [
+        ("tollgate_top_dropped", 0.0),
+        ("tollgate_top_denied (others)", 4.0),
+        ("tollgate_top_denied a", 7.0),
+    ];
+    assert_eq!(metrics, expected.map(|(name, value)| (name.to_owned(), value)).into());
+}
