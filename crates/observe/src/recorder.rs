@@ -55,7 +55,9 @@ pub fn describe() {
 /// are.
 ///
 /// **Not guaranteed.** While threads decide, the values are of slightly different moments. The live keys
-/// of a large table are an estimate: see [`Limiter::len`].
+/// of a large table are an estimate: see [`Limiter::len`]. Two limiters of one name share the series: a counter shows
+/// the larger count, and a gauge the last. So a limiter that takes the place of another under its name seems to count
+/// nothing until it has counted more than the other.
 ///
 /// ```
 /// use tollgate::{Limiter, Quota};
