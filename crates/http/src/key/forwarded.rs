@@ -263,17 +263,7 @@ impl<'a, I: DoubleEndedIterator<Item = &'a HeaderValue>> Entries<'a, I> {
                 Some(rest) => rest,
                 None => self.lines.next_back()?.as_bytes(),
             };
-            let cut = line.len().saturating_sub(self.bytes_left);
-            let seen = &line[cut..];
-            let Some((left, entry)) = split_last(seen, self.syntax == Syntax::Forwarded) else {
-                return Some(Node::Malformed);
-            };
-            if left.is_none() && cut > 0 {
-                return Some(Node::Malformed); // the entry begins before the bytes that are read
-            }
-            let left_bytes = left.map_or(0, <[u8]>::len);
-            self.bytes_left -= seen.len() - left_bytes;
-            self.rest = left.map(|_| &line[..cut + left_bytes]);
+            let Some(entry) = self.split_off(line) else { return Some(Node::Malformed) };
             if !entry.is_empty() {
                 return Some(match self.syntax {
                     Syntax::Forwarded => forwarded_node(entry),
@@ -281,6 +271,20 @@ impl<'a, I: DoubleEndedIterator<Item = &'a HeaderValue>> Entries<'a, I> {
                 });
             }
         }
+    }
+
+    /// Splits the last entry off a line, of which the part to the left is next. `None`: no entry can be told.
+    fn split_off(&mut self, line: &'a [u8]) -> Option<&'a [u8]> {
+        let cut = line.len().saturating_sub(self.bytes_left);
+        let seen = &line[cut..];
+        let (left, entry) = split_last(seen, self.syntax == Syntax::Forwarded)?;
+        if left.is_none() && cut > 0 {
+            return None; // the entry begins before the bytes that are read
+        }
+        let left_bytes = left.map_or(0, <[u8]>::len);
+        self.bytes_left -= seen.len() - left_bytes;
+        self.rest = left.map(|_| &line[..cut + left_bytes]);
+        Some(entry)
     }
 }
 
