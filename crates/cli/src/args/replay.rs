@@ -57,7 +57,7 @@ Input:
   report shows the first five. If a file ends early (a truncated gzip, for example), the report covers
   the part that was read and is marked as incomplete, and the exit code is 2. The path of a request
   excludes its query string, and the scheme and host of a target such as http://a/login. That host
-  counts if the log records no other.
+  takes precedence over another one that the log records.
 
 Exit code:
   0  the report is complete

@@ -202,7 +202,8 @@ fn an_absolute_target_is_read_as_path_and_host() {
     let log =
         r#"{"time":1,"ip":"192.0.2.7","method":"GET","host":"a.example","url":"http://b/login"}"#;
     let report = json_with(&["--rules", &file], log.as_bytes());
-    assert_eq!([0, 1].map(|rule| figure(&report, rule, "requests")), [1, 1]);
+    // The host of an absolute target takes precedence, as in the proxy (RFC 9112, 3.2.2).
+    assert_eq!([0, 1].map(|rule| figure(&report, rule, "requests")), [1, 0]);
 }
 
 #[test]

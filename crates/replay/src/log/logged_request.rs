@@ -61,16 +61,12 @@ impl LoggedRequest {
     }
 }
 
-/// The host that the line records, or else the authority of an absolute target.
+/// The authority of an absolute target, or else the host that the line records (RFC 9112, 3.2.2).
 fn host_of(fields: &impl Fields) -> LoggedHeader {
-    let logged = fields.header("host");
-    if let Header::Value(_) = logged {
-        return logged.into();
-    }
     let target = fields.target().unwrap_or_default();
     match authority_of(&target) {
         Some(authority) => Header::written(Cow::Borrowed(&target[authority])).into(),
-        None => logged.into(),
+        None => fields.header("host").into(),
     }
 }
 
