@@ -211,6 +211,24 @@ fn as_many_requests_of_a_key_wait_as_in_the_proxy() {
     let rules = r#"rule = [
         { name = "queue", limits = "60/min burst 1000", algorithm = "leaky-queue" },
     ]"#;
+#[test]
+fn an_address_with_a_zone_or_in_brackets_is_an_address() {
+    let rules = r#"rule = [
+        { name = "ip", limits = "1/h" },
+        { name = "link", match = { ip = "fe80::/10" }, key = "none", limits = "9/h" },
+    ]"#;
+    let file = scratch("zones.toml", rules.as_bytes());
+    let line =
+        |ip: &str| format!("{ip} - - [01/Aug/1995:06:00:00 +0000] \"GET / HTTP/1.1\" 200 1\n");
+    let ips = ["fe80::1%eth0", "[fe80::1%25eth0]:80", "fe80::2", "[2001:db8::1]", "2001:db8::2"];
+    let log: String = ips.into_iter().map(line).collect();
+    let report = json_with(&["--rules", &file], log.as_bytes());
+    assert_eq!((figure(&report, 0, "keys"), figure(&report, 0, "denied")), (2, 3));
+    assert_eq!((figure(&report, 1, "requests"), figure(&report, 1, "not_in_log")), (3, 0));
+    let ran = crate::support::replay_with(&["--rules", &file], log.as_bytes());
+    assert!(!ran.out.contains("by name"), "{}", ran.out);
+}
+
     let file = scratch("queue.toml", rules.as_bytes());
     let line = "192.0.2.7 - - [01/Aug/1995:06:00:00 +0000] \"GET / HTTP/1.1\" 200 1\n";
     let report = json_with(&["--rules", &file], line.repeat(300).as_bytes());

@@ -73,12 +73,30 @@ fn host_of(fields: &impl Fields) -> LoggedHeader {
 impl Client {
     /// An address, with or without a port. Any other text is a name.
     fn from_text(text: String) -> Self {
-        let socket = || text.parse::<SocketAddr>().map(|socket| socket.ip());
-        match text.parse().or_else(|_| socket()) {
-            Ok(address) => Self::Address(address),
-            Err(_) if text.is_empty() || text == "-" => Self::NotInLog,
-            Err(_) => Self::Name(text),
+        match address(&without_zone(&text)) {
+            Some(address) => Self::Address(address),
+            None if text.is_empty() || text == "-" => Self::NotInLog,
+            None => Self::Name(text),
         }
+    }
+}
+
+/// `192.0.2.7`, `192.0.2.7:80`, `2001:db8::1`, `[2001:db8::1]` or `[2001:db8::1]:80`.
+fn address(text: &str) -> Option<IpAddr> {
+    let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok().map(IpAddr::V6);
+    let socket = || text.parse::<SocketAddr>().ok().map(|socket| socket.ip());
+    text.parse().ok().or_else(socket).or_else(bracketed)
+}
+
+/// The text without the zone of an IPv6 address, as in `fe80::1%eth0` and `[fe80::1%eth0]:80`. A zone names an
+/// interface of the server, and the address of a connection has none.
+fn without_zone(text: &str) -> Cow<'_, str> {
+    match text.split_once('%') {
+        Some((address, zone)) if address.contains(':') => {
+            let after = zone.find(']').map_or("", |at| &zone[at..]);
+            Cow::Owned([address, after].concat())
+        }
+        _ => Cow::Borrowed(text),
     }
 }
 
@@ -214,8 +232,12 @@ mod tests {
         for text in ["192.0.2.7", "192.0.2.7:80"] {
             assert_eq!(client(text), Client::Address([192, 0, 2, 7].into()));
         }
-        assert_eq!(client("[::1]:80"), Client::Address(Ipv6Addr::LOCALHOST.into()));
-        assert_eq!(client("a.example"), Client::Name("a.example".to_owned()));
+        for text in ["::1", "[::1]", "[::1]:80", "::1%lo", "[::1%lo]", "[::1%25lo]:80"] {
+            assert_eq!(client(text), Client::Address(Ipv6Addr::LOCALHOST.into()), "{text}");
+        }
+        for text in ["a.example", "a%b", "[::1", "::1]", "a:80%b", "[a.example]", "[192.0.2.7]"] {
+            assert_eq!(client(text), Client::Name(text.to_owned()));
+        }
         assert_eq!((client("-"), client("")), (Client::NotInLog, Client::NotInLog));
         assert_ne!(stand_in("a.example"), stand_in("b.example"));
     }
