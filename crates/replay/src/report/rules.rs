@@ -125,10 +125,11 @@ pub(super) fn notes(rules_replay: &RulesReplay, outcome: &ReplayOutcome) -> Vec<
         let name = readable(rule.name());
         if counts.not_in_log > 0 {
             let missing: Vec<&str> = counts.missing.keys().map(String::as_str).collect();
+            let were = if counts.not_in_log == 1 { "was" } else { "were" };
             notes.push(format!(
-                "not in this log: rule {name} needs {}: {} ({}) decided without it",
+                "not in this log: rule {name} needs {}: {} ({}) {were} decided without it",
                 missing.join(", "),
-                counted(counts.not_in_log, "request was", "requests were"),
+                counted(counts.not_in_log, "request", "requests"),
                 percent(counts.not_in_log, requests),
             ));
         }
