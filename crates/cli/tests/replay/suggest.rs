@@ -86,11 +86,11 @@ limits = \"5/min burst 15\"
 
 #[test]
 fn the_suggested_rule_is_a_valid_rules_file() {
-    for (key, log) in [("ip", ELASTIC), ("ip+path", HACKERS)] {
-        let report = json(&["--suggest", "--key", key, &data(log)]);
+    for (key, cost, log) in [("ip", "1", ELASTIC), ("ip+path", "1", HACKERS), ("ip", "5", NASA)] {
+        let report = json(&["--suggest", "--key", key, "--cost", cost, &data(log)]);
         let suggestion = &report["suggestion"];
         let rule = suggestion["rule"].as_str().unwrap();
-        let file = scratch(&format!("suggested-{key}.toml"), rule.as_bytes());
+        let file = scratch(&format!("suggested-{key}-{cost}.toml"), rule.as_bytes());
         let check = Command::new(env!("CARGO_BIN_EXE_tollgate")).args(["check", &file]).output();
         assert!(check.unwrap().status.success(), "{rule}");
         let quota = suggestion["quota"].as_str().unwrap();
@@ -102,6 +102,18 @@ fn the_suggested_rule_is_a_valid_rules_file() {
         let row: &Value = row.expect("it is one of the rates");
         let enforced = json(&["--rules", &file, &data(log)]);
         assert_eq!(enforced["rules"][0]["denied"], row["denied"], "{rule}");
+    }
+}
+
+#[test]
+fn the_suggested_rule_says_that_a_request_costs_what_the_log_says() {
+    for (cost, log, line) in [
+        ("bytes", NASA, "# cost = { bytes = \"response\", estimate = … }"),
+        ("field:bytes", NASA, "# cost = … : the number that the log has as field:bytes"),
+    ] {
+        let report = json(&["--suggest", "--cost", cost, &data(log)]);
+        let rule = report["suggestion"]["rule"].as_str().unwrap();
+        assert!(rule.contains(&format!("\nkey = \"ip\"\n{line}\nlimits = ")), "{rule}");
     }
 }
 

@@ -154,6 +154,19 @@ impl Cost {
     /// Every request costs one cell.
     pub(crate) const ONE: Self = Self(Amount::Same(1));
 
+    /// The line of a rules file with this cost, a comment where the file needs what a log does not tell. `None`: it is
+    /// the cost of a rule without such a line.
+    pub(crate) fn of_rule(&self) -> Option<String> {
+        Some(match &self.0 {
+            Amount::Same(1) => return None,
+            Amount::Same(cells) => format!("cost = {cells}"),
+            Amount::In(Field::Bytes) => {
+                "# cost = { bytes = \"response\", estimate = … }".to_owned()
+            }
+            Amount::In(field) => format!("# cost = … : the number that the log has as {field}"),
+        })
+    }
+
     fn of(&self, fields: &impl Fields) -> Result<u64, Malformed> {
         match &self.0 {
             Amount::Same(cost) => Ok(*cost),

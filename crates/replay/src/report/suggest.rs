@@ -90,7 +90,8 @@ pub(super) fn rule(plan: &ReplayPlan, suggestion: &Suggestion) -> Option<String>
         || "# key = … : the part of a request that has this value".to_owned(),
         |key| format!("key = {key}"),
     );
-    Some(format!("[[rule]]\nname = \"suggested\"\n{key}\nlimits = \"{quota}\"\n"))
+    let cost = plan.charge.cost.of_rule().map_or_else(String::new, |cost| format!("{cost}\n"));
+    Some(format!("[[rule]]\nname = \"suggested\"\n{key}\n{cost}limits = \"{quota}\"\n"))
 }
 
 /// The table of rates, and the suggestion.
