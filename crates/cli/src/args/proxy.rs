@@ -20,8 +20,8 @@ Responses of the proxy itself, all of type application/problem+json:
   429 a rule denies (with Retry-After, RateLimit-Policy, RateLimit)
   403 a rule with action = \"deny\" matches
   503 too many requests wait for their turn, or a store does not answer and its fallback is \"deny\"
-  400 the host is missing, repeated or malformed; the body is malformed, or has another transfer
-      coding than chunked; the path goes above the root by `..` although --upstream has a path; a rule
+  400 the target or the host is malformed, or the host missing or repeated; the body is malformed, or
+      has another transfer coding than chunked; the path goes above the root by `..` although --upstream has a path; a rule
       needs a key that the request does not have, or depends on how its path is read (see
       tollgate check --explain)
   408 the client stops sending its body, or sends it too slowly

@@ -1,8 +1,10 @@
 //! Failing upstreams and misbehaving clients: each gets a clear response and is counted.
 
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::sync::mpsc;
 
+use crate::server::runtime;
 use crate::support::{
     Answer, Proxy, answer, ask, connect, eventually, get, read_head, refusing, send, upstream,
 };
@@ -63,6 +65,32 @@ fn targets_that_cannot_be_forwarded_are_a_501() {
     assert_problem(&ask(proxy.listen, "OPTIONS", "*", ""), 501);
     assert_problem(&ask(proxy.listen, "CONNECT", "other.example:443", ""), 501);
     assert_eq!(failures(&proxy, "not_passed_on"), 2);
+}
+
+#[test]
+fn a_target_without_a_path_is_a_400_except_of_an_absolute_form() {
+    let proxy = Proxy::start("no-path", &[]);
+    for target in ["x", "other.example:443"] {
+        assert_problem(&get(proxy.listen, target, ""), 400);
+    }
+    assert_eq!(get(proxy.listen, "http://test.example?x", "").status, 200);
+    // In HTTP/2, a path begins with a slash (RFC 9113, 8.3.1).
+    let status = |path| runtime().block_on(status_in_http2(proxy.listen, path));
+    assert_eq!([status("?x"), status("/?x")], [400, 200]);
+    assert_eq!(failures(&proxy, "target"), 3);
+}
+
+/// The status for a GET request in HTTP/2 with exactly this path.
+async fn status_in_http2(listen: SocketAddr, path: &'static str) -> u16 {
+    let stream = tokio::net::TcpStream::connect(listen).await.expect("listening");
+    let (client, connection) = h2::client::handshake(stream).await.expect("HTTP/2");
+    tokio::spawn(connection);
+    let uri = http::Uri::builder().scheme("http").authority("test.example");
+    let uri = uri.path_and_query(http::uri::PathAndQuery::from_static(path));
+    let request = http::Request::get(uri.build().expect("a URI")).body(()).expect("a request");
+    let mut client = client.ready().await.expect("ready");
+    let (answer, _) = client.send_request(request, true).expect("sent");
+    answer.await.expect("an answer").status().as_u16()
 }
 
 #[test]

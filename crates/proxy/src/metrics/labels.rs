@@ -72,11 +72,13 @@ pub(crate) enum Failure {
     ClientFraming,
     /// The upstream requires an upgrade that the proxy does not forward.
     UpgradeRequired,
+    /// The target of the request has no path, or one that does not begin with a slash.
+    Target,
 }
 
 impl Failure {
     /// All values, in the order of their discriminants.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::NotPassedOn,
         Self::ClientBody,
         Self::ClientTimeout,
@@ -91,6 +93,7 @@ impl Failure {
         Self::AboveRoot,
         Self::ClientFraming,
         Self::UpgradeRequired,
+        Self::Target,
     ];
 
     /// The label in metrics.
@@ -110,6 +113,7 @@ impl Failure {
             Self::AboveRoot => "above_root",
             Self::ClientFraming => "client_framing",
             Self::UpgradeRequired => "upgrade_required",
+            Self::Target => "target",
         }
     }
 }

@@ -6,3 +6,4 @@ pub(crate) mod framing;
 pub(crate) mod headers;
 pub(crate) mod host;
 pub(crate) mod max_forwards;
+pub(crate) mod target;

@@ -28,7 +28,7 @@ use crate::metrics::Failure;
 use crate::metrics::Metrics;
 use crate::request::body::{OpenBody, RequestBody};
 use crate::request::client::ClientFinder;
-use crate::request::{framing, headers, host};
+use crate::request::{framing, headers, host, target};
 use crate::rules::{PaceSlot, RulesGate};
 use crate::upstream::answer::ResponseBody;
 use crate::upstream::forward::Forward;
@@ -109,7 +109,8 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
 /// Checks that a request states its host and the end of its body clearly.
 fn check(head: &mut Parts) -> Result<(), Failure> {
     host::check(head).map_err(|_| Failure::Host)?;
-    framing::check(&mut head.headers).map_err(|_| Failure::ClientFraming)
+    framing::check(&mut head.headers).map_err(|_| Failure::ClientFraming)?;
+    target::check(head).map_err(|_| Failure::Target)
 }
 
 /// The response to a request that is not clear. After unclear framing, an HTTP/1 connection is closed: a proxy

@@ -17,7 +17,7 @@ impl Failure {
         match self {
             Self::NotPassedOn => StatusCode::NOT_IMPLEMENTED,
             Self::ClientBody | Self::ClientFraming => StatusCode::BAD_REQUEST,
-            Self::Host | Self::AboveRoot => StatusCode::BAD_REQUEST,
+            Self::Host | Self::Target | Self::AboveRoot => StatusCode::BAD_REQUEST,
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::Connect | Self::Tls => StatusCode::BAD_GATEWAY,
             Self::Protocol | Self::Closed | Self::Framing => StatusCode::BAD_GATEWAY,
@@ -46,6 +46,7 @@ impl Failure {
             Self::UpgradeRequired => {
                 "the upstream requires an upgrade that the proxy does not forward"
             }
+            Self::Target => "the target of the request has no path that begins with a slash",
             Self::AboveRoot => "the path goes above the root by `..`",
         }
     }
