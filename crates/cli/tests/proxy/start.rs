@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::support::{Proxy, get, scratch};
+use crate::support::{Proxy, ask, get, scratch};
 
 /// Standard error of a proxy that does not start with these arguments and variables.
 pub(crate) fn start_error(words: &[&str], variables: &[(&str, &str)]) -> String {
@@ -60,6 +60,8 @@ fn without_options_the_proxy_is_a_demonstration() {
     assert!(answer.body.starts_with("hello from the built-in upstream\n\nGET /path?query\n"));
     assert_eq!(get(proxy.admin, "/healthz", "").body, "ok\n");
     assert_eq!(get(proxy.admin, "/", "").status, 404);
+    let posted = ask(proxy.admin, "POST", "/metrics", "");
+    assert_eq!((posted.status, posted.header("allow")), (405, "GET, HEAD"));
     let page = get(proxy.admin, "/metrics", "");
     assert_eq!(page.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
     assert_figures(&page.body);
