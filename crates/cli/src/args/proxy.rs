@@ -128,11 +128,11 @@ pub(crate) struct ProxyArgs {
     rules: Option<PathBuf>,
 
     /// The address for clients; port 0 means any free port
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = address)]
     listen: SocketAddr,
 
     /// The address for /metrics, /healthz and /readyz
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081", value_parser = address)]
     admin: SocketAddr,
 
     /// Proxies in front whose X-Forwarded-For is trusted: addresses and prefixes such as
@@ -261,6 +261,14 @@ fn dialect(text: &str) -> Result<Dialect, String> {
     }
 }
 
+/// `127.0.0.1:8080`.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "write an IP address and a port, such as 127.0.0.1:8080, 0.0.0.0:8080 or [::]:8080"
+            .to_owned()
+    })
+}
+
 /// `10.0.0.0/8,192.0.2.7`.
 fn networks(text: &str) -> Result<Trust, String> {
     Trust::networks(text.split(',').map(str::trim)).map_err(|error| error.to_string())
@@ -293,6 +301,17 @@ mod tests {
         assert_eq!(max(&["--max-connections", "3"]), 8);
         assert_eq!(max(&["--max-connections-per-client", "7"]), 7);
         assert_eq!(max(&["--max-connections-per-client", "0"]), 0);
+    }
+
+    #[test]
+    fn an_address_has_an_ip_and_a_port() {
+        assert_eq!(address("0.0.0.0:80"), Ok(SocketAddr::from(([0, 0, 0, 0], 80))));
+        assert!(address("[::1]:0").is_ok());
+        for wrong in
+            ["8080", ":8080", "localhost:8080", "127.0.0.1", "::1:80", "127.0.0.1:65536", ""]
+        {
+            assert!(address(wrong).unwrap_err().contains("such as 127.0.0.1:8080"), "{wrong}");
+        }
     }
 
     #[test]
