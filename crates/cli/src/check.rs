@@ -87,8 +87,13 @@ impl<'a> DescribedRequest<'a> {
             [method, target] => (method, target),
             _ => bail!("write a request like \"POST /login%2f\", not \"{request}\""),
         };
-        let target =
-            target.parse().with_context(|| format!("\"{target}\" is not a request target"))?;
+        let text = target;
+        let target: Uri =
+            text.parse().with_context(|| format!("\"{text}\" is not a request target"))?;
+        // The proxy answers 400 to it.
+        if target.path_and_query().is_none() && method != "CONNECT" {
+            bail!("\"{text}\" has no path: begin it with a slash, as in \"POST /login\"");
+        }
         let line = |line: &'a String| {
             let (name, value) = line
                 .split_once(':')

@@ -204,7 +204,12 @@ fn with_apply_first_later_rules_are_skipped() {
     ] {
         assert!(out.contains(text), "{text}\n{out}");
     }
-    for (wrong, text) in [("a b c", "write a request like"), ("GET a\\ b", "write a request")] {
+    for (wrong, text) in [
+        ("a b c", "write a request like"),
+        ("GET a\\ b", "write a request"),
+        ("login", "\"login\" has no path: begin it with a slash"),
+        ("POST a:80", "\"a:80\" has no path: begin it with a slash"),
+    ] {
         let (code, _, err) = check_with(&["--explain", wrong, &file]);
         assert!(code == 2 && err.contains(text), "{err}");
     }
