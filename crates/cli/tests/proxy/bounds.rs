@@ -14,6 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::server::{runtime, serve, text};
 use crate::support::{
     PATIENCE, Proxy, UNLIMITED, answer, connect, eventually, get, read_head, scratch, upstream,
+    value,
 };
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -98,6 +99,52 @@ fn an_idle_connection_is_closed_for_a_client_that_waits() {
     second.write_all(REQUEST).expect("written");
     // Repeat until the proxy has noticed the waiting client.
     eventually("the first is asked to close", || exchange(&mut first) == (200, false));
+    assert_eq!(first.read(&mut [0; 1]).expect("the end"), 0);
+    assert!(read_head(&mut second).starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
+fn a_response_that_requires_an_upgrade_closes_its_connection_for_a_client_that_waits() {
+    let required = upstream(|mut stream| {
+        while !read_head(&mut stream).is_empty() {
+            let head = "HTTP/1.1 426 Upgrade Required\r\nupgrade: foo\r\ncontent-length: 4\r\n\r\n";
+            stream.write_all(format!("{head}done").as_bytes()).expect("written");
+        }
+    });
+    let proxy =
+        Proxy::before("426-full", required, &["--max-connections", "1", "--header-timeout", "60"]);
+    let mut first = connect(proxy.listen);
+    let mut told = || {
+        first.write_all(REQUEST).expect("written");
+        let head = read_head(&mut first);
+        first.read_exact(&mut [0; 4]).expect("a body");
+        [value(&head, "upgrade"), value(&head, "connection")].map(str::to_owned)
+    };
+    assert_eq!(told(), ["foo", "upgrade"]);
+    let mut second = connect(proxy.listen);
+    second.write_all(REQUEST).expect("written");
+    eventually("the first is asked to close", || told() == ["foo", "upgrade, close"]);
+    assert_eq!(first.read(&mut [0; 1]).expect("the end"), 0);
+    assert!(read_head(&mut second).starts_with("HTTP/1.1 426 "));
+}
+
+#[test]
+fn a_malformed_request_closes_its_connection_for_a_client_that_waits() {
+    let proxy =
+        Proxy::before("400-full", done(), &["--max-connections", "1", "--header-timeout", "60"]);
+    let mut first = connect(proxy.listen);
+    let mut closes = || {
+        first.write_all(b"GET / HTTP/1.1\r\nhost: a/b\r\n\r\n").expect("written");
+        let head = read_head(&mut first);
+        assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
+        let length: usize = value(&head, "content-length").parse().expect("a length");
+        first.read_exact(&mut vec![0; length]).expect("a body");
+        value(&head, "connection") == "close"
+    };
+    assert!(!closes());
+    let mut second = connect(proxy.listen);
+    second.write_all(REQUEST).expect("written");
+    eventually("the first is asked to close", closes);
     assert_eq!(first.read(&mut [0; 1]).expect("the end"), 0);
     assert!(read_head(&mut second).starts_with("HTTP/1.1 200 "));
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, UPGRADE};
 use http::request::Parts;
-use http::{Request, Response, Version};
+use http::{Request, Response, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Either;
 use hyper::body::Incoming;
@@ -66,7 +66,8 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
             metrics.count_failure(failure);
             // Dropping the body reads its rest.
             drop(RequestBody::new(&head, body, rest_timeout));
-            let response = refusal(failure, &head).map(Either::Right);
+            let mut response = refusal(failure, &head).map(Either::Right);
+            make_room(&mut response, head.version, &self.open);
             return Box::pin(std::future::ready(Ok(in_flight.answer(response, None))));
         }
         if head.headers.contains_key(UPGRADE) {
@@ -87,11 +88,7 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
         let response = service.call(Request::from_parts(head, body));
         Box::pin(async move {
             let mut response = response.await?;
-            if version <= Version::HTTP_11 && open.is_wanted() {
-                // An idle connection would keep its slot from a client that waits.
-                let close = HeaderValue::from_static("close");
-                response.headers_mut().entry(CONNECTION).or_insert(close);
-            }
+            make_room(&mut response, version, &open);
             // HTTP/1.0 has no chunks: without a length, a response ends with the connection.
             let ends_with_connection =
                 version <= Version::HTTP_10 && !response.headers().contains_key(CONTENT_LENGTH);
@@ -106,7 +103,20 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
     }
 }
 
-/// Checks that a request states its host and the end of its body clearly.
+/// Ends an HTTP/1 connection with this response if another client waits for its slot, which the connection would
+/// keep while it idles.
+fn make_room<B>(response: &mut Response<B>, version: Version, open: &OpenConnection) {
+    let is_upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+    if version > Version::HTTP_11 || is_upgraded || !open.is_wanted() {
+        return;
+    }
+    let headers = response.headers_mut();
+    // A response that requires an upgrade names it in `Connection`.
+    let options = if headers.contains_key(UPGRADE) { "upgrade, close" } else { "close" };
+    headers.insert(CONNECTION, HeaderValue::from_static(options));
+}
+
+/// Checks that a request states its host, the end of its body and its path clearly.
 fn check(head: &mut Parts) -> Result<(), Failure> {
     host::check(head).map_err(|_| Failure::Host)?;
     framing::check(&mut head.headers).map_err(|_| Failure::ClientFraming)?;
