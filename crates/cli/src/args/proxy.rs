@@ -31,6 +31,8 @@ Responses of the proxy itself, all of type application/problem+json:
   504 the upstream takes too long
   501 the method is CONNECT, or the target is `*`
   405 the method is TRACE, with Max-Forwards: 0
+  A head that is not HTTP receives 400, and one that is too large 414 or 431 (see Bounds), without a
+  body. No rule decides such a request, and no metric counts it.
   A gRPC call (POST, content type application/grpc...) that a rule denies receives a gRPC response
   instead: status 200, grpc-status 8 (RESOURCE_EXHAUSTED) and grpc-retry-pushback-ms.
 
@@ -93,12 +95,15 @@ Bounds:
   A connection that idles for --header-timeout is asked too. A client that then sends nothing for 5
   seconds, or does not read the end of its responses for --body-timeout, is cut off. A request that
   needs an upstream connection when all are in use waits up to --connect-timeout.
+  The head of a request has at most 100 fields and about 400 kB in HTTP/1.1, and its target at most
+  64 kB; in HTTP/2 it has at most 16 kB. A response with more than 100 fields is a 502.
   A client that sends the body of a request more slowly than --min-body-rate receives 408 if there is
   no response yet; set it to 0 where clients send messages at long intervals.
 
 Not supported: TLS to clients, other retries, several upstreams, upgrades over HTTP/2 (RFC 8441), a
-minimum rate for the body of a response, and an upstream that authenticates connections instead of
-requests (NTLM, Negotiate): clients share the connections to it.
+minimum rate for the body of a response, interim responses of the upstream such as 103 (Early Hints),
+which are dropped, and an upstream that authenticates connections instead of requests (NTLM,
+Negotiate): clients share the connections to it.
 
 Examples:
   tollgate proxy

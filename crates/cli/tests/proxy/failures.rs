@@ -80,6 +80,26 @@ fn a_target_without_a_path_is_a_400_except_of_an_absolute_form() {
     assert_eq!(failures(&proxy, "target"), 3);
 }
 
+#[test]
+fn the_bounds_of_a_head_are_those_that_the_help_states() {
+    let fields = |count| (0..count).map(|at| format!("x-{at}: 1\r\n")).collect::<String>();
+    let up = upstream(move |mut stream| {
+        while let Some(count) = read_head(&mut stream).split(['/', ' ']).nth(2) {
+            let fields = fields(count.parse::<usize>().unwrap_or(1) - 1);
+            let head = format!("HTTP/1.1 200 OK\r\n{fields}content-length: 0\r\n\r\n");
+            stream.write_all(head.as_bytes()).expect("written");
+        }
+    });
+    let proxy = Proxy::before("large-heads", up, &[]);
+    assert_eq!(get(proxy.listen, "/100", "").status, 200);
+    assert_problem(&get(proxy.listen, "/101", ""), 502);
+    // Each request has a host and `Connection`, too.
+    let status = |path: &str, headers: &str| get(proxy.listen, path, headers).status;
+    assert_eq!([98, 99].map(|count| status("/", &fields(count))), [200, 431]);
+    assert_eq!(status("/", &format!("x: {}\r\n", "a".repeat(390 << 10))), 200);
+    assert_eq!([60, 64].map(|kb| status(&format!("/{}", "a".repeat(kb << 10)), "")), [200, 414]);
+}
+
 /// The status for a GET request in HTTP/2 with exactly this path.
 async fn status_in_http2(listen: SocketAddr, path: &'static str) -> u16 {
     let stream = tokio::net::TcpStream::connect(listen).await.expect("listening");
