@@ -278,7 +278,7 @@ impl<C: Clock> RulesFile<C> {
         &mut self,
         accept: impl FnOnce(&Rules) -> Result<(), String>,
     ) -> Result<ReloadSummary, ReloadError> {
-        let read = read(&self.path);
+        let read = read_again(&self.path);
         self.put_in_force(read, accept)
     }
 
@@ -300,7 +300,7 @@ impl<C: Clock> RulesFile<C> {
         &mut self,
         accept: impl FnOnce(&Rules) -> Result<(), String>,
     ) -> Result<Option<ReloadSummary>, ReloadError> {
-        let read = read(&self.path);
+        let read = read_again(&self.path);
         if read.as_ref().ok() == self.last_text.as_ref() {
             return Ok(None);
         }
@@ -355,14 +355,39 @@ impl Rules {
     }
 }
 
+/// Reads a file that was read before. A pipe is read once: another read would wait for a writer, for ever if there is
+/// none.
+fn read_again(path: &Path) -> Result<String, ReloadError> {
+    match is_pipe(path) {
+        true => Err(unreadable(path, "it is a pipe, which is read once")),
+        false => read(path),
+    }
+}
+
 fn read(path: &Path) -> Result<String, ReloadError> {
-    let unreadable = |error| ReloadError::Unreadable { path: path.to_owned(), error };
-    let file = File::open(path).map_err(unreadable)?;
+    let failed = |error| ReloadError::Unreadable { path: path.to_owned(), error };
+    let file = File::open(path).map_err(failed)?;
     let mut text = String::new();
-    file.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+    file.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > BYTES_MAX {
-        let why = "it is longer than a mebibyte, which no rules file needs";
-        return Err(unreadable(io::Error::new(io::ErrorKind::InvalidData, why)));
+        return Err(unreadable(path, "it is longer than a mebibyte, which no rules file needs"));
     }
     Ok(text)
+}
+
+fn unreadable(path: &Path, why: &str) -> ReloadError {
+    let error = io::Error::new(io::ErrorKind::InvalidData, why);
+    ReloadError::Unreadable { path: path.to_owned(), error }
+}
+
+#[cfg(unix)]
+fn is_pipe(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+
+    path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo())
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_: &Path) -> bool {
+    false
 }

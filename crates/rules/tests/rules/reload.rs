@@ -248,3 +248,31 @@ fn a_rule_that_stops_to_limit_forgets_its_keys_without_a_warning() {
     assert_eq!((summary.new, summary.warnings), (1, vec![]));
     assert_eq!(rules.admitted(9), 5);
 }
+
+/// Another read of a pipe would wait for a writer, and nothing would be reloaded any more.
+#[cfg(unix)]
+#[test]
+fn a_pipe_in_the_place_of_the_file_is_an_error() {
+    // A run that failed may have left the pipe.
+    let _ = std::fs::remove_file(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("pipe.toml"));
+    let mut rules = Fixture::new("pipe.toml", FIVE);
+    std::fs::remove_file(&rules.path).expect("it is there");
+    let made = std::process::Command::new("mkfifo").arg(&rules.path).status();
+    assert!(made.expect("there is mkfifo").success());
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let [polled, reloaded] = [rules.file.poll().map(drop), rules.file.reload().map(drop)];
+        std::fs::remove_file(&rules.path).expect("it is there");
+        let changed = rules.change(&FIVE.replace('5', "6"));
+        done.send(([polled, reloaded].map(|outcome| outcome.unwrap_err().to_string()), changed))
+    });
+    let patience = Duration::from_secs(60);
+    let (errors, changed) = is_done.recv_timeout(patience).expect("the pipe is not waited for");
+    for error in errors {
+        assert!(
+            error.ends_with("pipe.toml cannot be read: it is a pipe, which is read once"),
+            "{error}"
+        );
+    }
+    assert_eq!(changed, [0, 1, 0, 0]);
+}
