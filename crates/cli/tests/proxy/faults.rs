@@ -247,6 +247,44 @@ fn a_connection_with_two_lengths_is_not_reused() {
     assert_eq!(connections.load(Ordering::Relaxed), 5);
 }
 
+/// A response that arrives with another one answers no request. It must not answer the next request.
+#[test]
+fn a_connection_with_a_response_too_many_is_not_reused() {
+    const UNASKED: &str = "HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\nunasked";
+    let is_reused = Arc::new(AtomicBool::new(false));
+    let reused = Arc::clone(&is_reused);
+    let up = upstream(move |mut stream| {
+        let head = read_head(&mut stream);
+        let Some(target) = head.split(' ').nth(1) else { return };
+        let response = match target {
+            "/length" => "200 OK\r\ncontent-length: 2\r\n\r\n",
+            "/chunked" => "200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+            "/204" => "204 No Content\r\n\r\n",
+            "/304" => "304 Not Modified\r\ncontent-length: 2\r\n\r\n",
+            _ => "200 OK\r\ncontent-length: 2\r\n\r\nok",
+        };
+        let unasked = if target == "/" { "" } else { UNASKED };
+        stream.write_all(format!("HTTP/1.1 {response}{unasked}").as_bytes()).expect("written");
+        if target != "/" && !read_head(&mut stream).is_empty() {
+            reused.store(true, Ordering::Relaxed);
+        }
+    });
+    let proxy = Proxy::before("unasked-response", up, &[]);
+    for (method, target, status) in [
+        ("HEAD", "/length", 200),
+        ("GET", "/chunked", 200),
+        ("GET", "/204", 204),
+        ("GET", "/304", 304),
+    ] {
+        for _ in 0..20 {
+            assert_eq!(ask(proxy.listen, method, target, "").status, status, "{target}");
+            let answer = get(proxy.listen, "/", "");
+            assert_eq!((answer.status, &*answer.body), (200, "ok"), "after {target}");
+            assert!(!is_reused.load(Ordering::Relaxed), "after {target}");
+        }
+    }
+}
+
 #[test]
 fn a_body_longer_than_announced_is_a_502_if_it_arrives_with_the_head() {
     let answers_of: [&[u8]; 4] = [
