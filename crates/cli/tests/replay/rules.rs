@@ -184,6 +184,9 @@ fn queries_and_addresses_are_matched_as_far_as_the_log_records_them() {
     let csv = "time,ip,path\n1,10.0.0.1,/a?page=2\n2,10.0.0.2,/a\n";
     // A field named path may leave the query out.
     assert_eq!(figures("csv", csv), [(1, 1), (0, 1), (2, 0), (0, 0)]);
+    // Blanks around a value are no part of it.
+    let csv = "time, ip, path\n1, 10.0.0.1, /a?page=2\n2,  \"10.0.0.2\" ,\t\"/a\"\n";
+    assert_eq!(figures("csv", csv), [(1, 1), (0, 1), (2, 0), (0, 0)]);
     let csv = "time,ip,path,args\n1,10.0.0.1,/a,page=2\n2,10.0.0.2,/a,-\n";
     assert_eq!(figures("csv", csv), [(1, 0), (1, 0), (2, 0), (0, 0)]);
 }

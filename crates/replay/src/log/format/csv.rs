@@ -128,16 +128,23 @@ impl Fields for Row<'_> {
     }
 }
 
+/// What may stand beside a value without being a part of it. RFC 4180 counts it as a part, which would make
+/// ` 10.0.0.1` no address and ` /a` another path than `/a`.
+const BLANKS: [char; 2] = [' ', '\t'];
+
 /// The values of one line; `"a ""b"" c"` is the value `a "b" c`.
 fn split(line: &str) -> Result<Vec<Cow<'_, str>>, Malformed> {
     let mut values = Vec::new();
     let mut rest = line;
     loop {
-        let (value, after) = match rest.strip_prefix('"') {
-            Some(inside) => quoted(inside)?,
+        let (value, after) = match rest.trim_start_matches(BLANKS).strip_prefix('"') {
+            Some(inside) => {
+                let (value, after) = quoted(inside)?;
+                (value, after.trim_start_matches(BLANKS))
+            }
             None => {
                 let (value, after) = rest.split_at(rest.find(',').unwrap_or(rest.len()));
-                (Cow::Borrowed(value), after)
+                (Cow::Borrowed(value.trim_matches(BLANKS)), after)
             }
         };
         values.push(value);
@@ -199,6 +206,13 @@ mod tests {
         assert_eq!(split("\"\"").unwrap(), [""]);
         assert_eq!(split("a,").unwrap(), ["a", ""]);
         assert_eq!(split("it's 5\" wide,b").unwrap(), ["it's 5\" wide", "b"]);
+    }
+
+    #[test]
+    fn blanks_around_values_are_left_out() {
+        assert_eq!(split("a, b ,\tc d\t, ").unwrap(), ["a", "b", "c d", ""]);
+        assert_eq!(split("\"a\" , \" b \",  \"\"").unwrap(), ["a", " b ", ""]);
+        assert!(split("\"a\" x,b").is_err() && split("a, \"b").is_err());
     }
 
     #[test]
