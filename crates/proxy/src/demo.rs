@@ -22,7 +22,7 @@ match = { path = "/posts/**", method = "POST" }
 key = "header:x-user"
 limits = "2/s"
 
-# Reports are admitted one per second; up to 5 wait for their turn.
+# Reports are admitted one per second; of 5 at once, 4 wait for their turn.
 [[rule]]
 name = "reports"
 match = { path = "/reports/**" }

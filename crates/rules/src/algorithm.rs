@@ -76,7 +76,14 @@ pub(crate) static ALGORITHMS: [RuleAlgorithm; AnyAlgorithm::NAMES.len()] = [
         bound: |Bound { quota, limit, burst, rate, .. }| {
             let last = quota.period().mul_f64((burst - 1) as f64 / *limit as f64);
             let last = span(last);
-            format!("evenly {rate}; up to {burst} wait for their turn, the last of them {last}")
+            // The first request of a burst does not wait.
+            match burst - 1 {
+                0 => format!("evenly {rate}; none waits for its turn"),
+                1 => format!("evenly {rate}; one at a time waits for its turn, for {last}"),
+                waiting => format!(
+                    "evenly {rate}; up to {waiting} wait for their turn, the last of them {last}"
+                ),
+            }
         },
     },
     RuleAlgorithm {
@@ -155,7 +162,14 @@ impl fmt::Debug for RuleAlgorithm {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use tollgate::ManualClock;
+
     use super::*;
+    use crate::limiter::RulesLimiter;
+    use crate::request_view::Request;
+    use crate::rule::Rules;
 
     #[test]
     fn each_algorithm_has_a_bound_in_plain_words() {
@@ -173,7 +187,7 @@ mod tests {
             ),
             (
                 "leaky-queue",
-                "evenly 10 an hour; up to 3 wait for their turn, the last of them 12 minutes",
+                "evenly 10 an hour; up to 2 wait for their turn, the last of them 12 minutes",
             ),
             (
                 "sub-windows",
@@ -183,6 +197,29 @@ mod tests {
             ("sliding-log", "at most 10 in any hour"),
         ] {
             assert_eq!(RuleAlgorithm::named(algorithm).unwrap().bound(quota), said);
+        }
+    }
+
+    /// The first request of a burst does not wait.
+    #[test]
+    fn the_bound_of_a_queue_counts_the_requests_that_wait() {
+        let queue = RuleAlgorithm::named("leaky-queue").unwrap();
+        for (burst, said) in [
+            (1, "evenly 10 an hour; none waits for its turn"),
+            (2, "evenly 10 an hour; one at a time waits for its turn, for 6 minutes"),
+            (3, "evenly 10 an hour; up to 2 wait for their turn, the last of them 12 minutes"),
+        ] {
+            let quota = Quota::per_hour(10).burst(burst);
+            assert_eq!(queue.bound(quota), said);
+            let clock = Arc::new(ManualClock::new());
+            let limits = format!("limits = \"{quota}\", algorithm = \"leaky-queue\"");
+            let text = format!("rule = [{{ name = \"a\", key = \"none\", {limits} }}]");
+            let gate = RulesLimiter::with_clock(Rules::parse("r.toml", &text).unwrap(), clock);
+            let gate = gate.unwrap();
+            let ask = || gate.decide(&Request::default()).permit().map(|permit| permit.delay());
+            let delays: Vec<_> = std::iter::from_fn(ask).collect();
+            let waits = delays.iter().filter(|delay| !delay.is_zero()).count() as u64;
+            assert_eq!((delays.len() as u64, waits), (burst, burst - 1));
         }
     }
 
