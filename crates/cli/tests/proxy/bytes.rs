@@ -49,6 +49,10 @@ fn a_body_passes_at_the_rate_of_its_key_and_no_slower() {
     let both = began.elapsed();
     assert!(both.as_millis() >= 1_350, "{both:?}: {first:?}, {second:?}");
     assert!(other < both, "{other:?} of {both:?}");
+    let decided = |word: &str| {
+        proxy.metric(&format!("tollgate_decisions_total{{decision=\"{word}\"}}")).to_string()
+    };
+    assert_eq!(["admitted", "no_rule"].map(decided), ["4", "1"]);
 }
 
 #[test]

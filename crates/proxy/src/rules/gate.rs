@@ -180,7 +180,8 @@ impl RulesGate {
         let counters = self.counters.load();
         let held = verdict.take_held();
         let paces = verdict.take_paces();
-        if let (Some(slot), false) = (request.extensions.get::<PaceSlot>(), paces.is_empty()) {
+        let is_paced = !paces.is_empty();
+        if let (Some(slot), true) = (request.extensions.get::<PaceSlot>(), is_paced) {
             slot.set(paces);
         }
         for denied in verdict.shadow_denials() {
@@ -193,7 +194,7 @@ impl RulesGate {
             Outcome::Denied(denied) => return self.deny(&counters, denied, report),
         };
         let admission = admission(permit, held);
-        let is_limited = permit.is_some() || !verdict.in_flight().is_empty();
+        let is_limited = permit.is_some() || is_paced || !verdict.in_flight().is_empty();
         let reading = permit.map(|permit| admitted(&counters, permit));
         let in_flight = verdict.in_flight().iter().map(|entry| entered(&counters, entry));
         let readings = reading.into_iter().chain(in_flight);
