@@ -36,7 +36,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         let Request { now, cells: n } = request;
         let held =
             if with_lease && plan.is_none() { self.leased_cells_for(probe, n, now) } else { 0 };
-        if held > 0 && held >= n {
+        // A request for nothing needs no slot, and no algorithm denies it.
+        if held >= n {
             return Ok(());
         }
         let still = self.still(self.or_own(plan), now);
@@ -74,16 +75,16 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         if held >= n || n <= leases.cells() { held } else { 0 }
     }
 
-    /// The answer to a key that has no slot, and whether it finds none either. A request for nothing needs none.
+    /// The answer to a key that has no slot, and whether it finds none either: the limiter's policy then answers, also
+    /// to a request for nothing.
     fn answer_unseen(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) -> (Decision, bool) {
-        match if n > 0 { self.peek_full(algo, probe, n, now) } else { None } {
+        match self.peek_full(algo, probe, n, now) {
             Some(answer) => (answer, true),
             None => (algo.answer(unseen(algo, n, now), now, n), false),
         }
     }
 
-    /// The answer to `n` cells with nothing charged or counted. A key that would find no slot is answered by
-    /// the limiter's policy, also to a request for nothing.
+    /// The answer to `n` cells with nothing charged or counted.
     pub(super) fn peek_as_charged(
         &self,
         plan: Option<&A::Params>,
@@ -94,9 +95,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         let algo = &*still;
         match self.table().peek(probe, algo, now, n) {
             Some(seen) => algo.answer(seen, now, n),
-            None => self
-                .peek_full(algo, probe, n, now)
-                .unwrap_or_else(|| algo.answer(unseen(algo, n, now), now, n)),
+            None => self.answer_unseen(algo, probe, n, now).0,
         }
     }
 }
