@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
+use crate::limits::assert_denied;
 use crate::support::{Proxy, answer, connect, eventually, get, read_head, scratch, upstream};
 
 /// An upstream that hands out its connections, each after the head of a request. The test answers them.
@@ -69,10 +70,7 @@ fn a_ban_of_a_rule_without_limits_is_reported_as_abnormal_usage() {
     let _held = requests.recv().expect("forwarded");
     for kind in ["#quota-exceeded", "#abnormal-usage-detected"] {
         let denied = get(proxy.listen, "/", "");
-        assert_eq!(denied.status, 429);
-        let problem: serde_json::Value = serde_json::from_str(&denied.body).expect("JSON");
-        assert!(problem["type"].as_str().expect("a type").ends_with(kind), "{problem}");
-        assert_eq!(problem["violated-policies"], serde_json::json!(["one"]));
+        assert_denied(&denied, kind, "one");
         let wait: u64 = denied.header("retry-after").parse().expect("seconds");
         assert!((590..=600).contains(&wait), "{wait}");
     }

@@ -2,7 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Proxy, ask, eventually, get};
+use crate::support::{Answer, Proxy, ask, eventually, get};
+
+/// Checks the problem of a denial: the end of its type, and the policy that denied.
+pub(crate) fn assert_denied(answer: &Answer, kind: &str, policy: &str) {
+    assert_eq!(answer.status, 429, "{answer:?}");
+    assert_eq!(answer.header("content-type"), "application/problem+json");
+    let problem: serde_json::Value = serde_json::from_str(&answer.body).expect("JSON");
+    assert!(problem["type"].as_str().expect("a type").ends_with(kind), "{problem}");
+    assert_eq!(problem["violated-policies"], serde_json::json!([policy]));
+}
 
 #[test]
 fn a_burst_over_many_connections_admits_exactly_the_quota() {
@@ -45,17 +54,13 @@ fn a_denial_has_a_reason_and_a_retry_time() {
     assert_eq!((admitted.status, admitted.header("ratelimit")), (200, "\"min\";r=0;t=60"));
     assert_eq!(admitted.header("ratelimit-policy"), "\"min\";q=1;w=60");
     let denied = get(proxy.listen, "/", "");
-    assert_eq!(denied.status, 429);
+    assert_denied(&denied, "#quota-exceeded", "min");
     // Rounded up: a whole minute, unless a second has passed since the first request.
     let retry_after: u64 = denied.header("retry-after").parse().expect("seconds");
     let passed = began.elapsed().as_secs();
     assert!((60 - passed..=60).contains(&retry_after), "{retry_after} after {passed} s");
     assert_eq!(denied.header("ratelimit-policy"), "\"min\";q=1;w=60");
     assert_eq!(denied.header("ratelimit"), format!("\"min\";r=0;t={retry_after}"));
-    assert_eq!(denied.header("content-type"), "application/problem+json");
-    let problem: serde_json::Value = serde_json::from_str(&denied.body).expect("JSON");
-    assert_eq!(problem["violated-policies"], serde_json::json!(["min"]));
-    assert!(problem["type"].as_str().expect("a type").ends_with("#quota-exceeded"));
     // A preflight is a request like any other.
     let preflight = "origin: https://a\r\naccess-control-request-method: PUT\r\n";
     assert_eq!(ask(proxy.listen, "OPTIONS", "/", preflight).status, 429);
@@ -67,11 +72,7 @@ fn a_ban_is_reported_as_abnormal_usage() {
     let proxy = Proxy::with_rules("ban", rules);
     assert_eq!(get(proxy.listen, "/", "").status, 200);
     for kind in ["#quota-exceeded", "#abnormal-usage-detected"] {
-        let denied = get(proxy.listen, "/", "");
-        assert_eq!(denied.status, 429);
-        let problem: serde_json::Value = serde_json::from_str(&denied.body).expect("JSON");
-        assert!(problem["type"].as_str().expect("a type").ends_with(kind), "{problem}");
-        assert_eq!(problem["violated-policies"], serde_json::json!(["login"]));
+        assert_denied(&get(proxy.listen, "/", ""), kind, "login");
     }
 }
 
