@@ -82,7 +82,9 @@ impl Reading {
     /// The cells that are charged ahead at `now` and have their turn after `wait`.
     pub(crate) fn ahead(&self, bytes: u64, now: Tick, wait: Duration) -> Ahead {
         let turn = now.saturating_add(wait);
-        Ahead { bytes, turn, burst: self.burst, refill_nanos: self.refill_nanos }
+        let spare = self.available.saturating_sub(bytes);
+        let spare_nanos = scaled(spare, self.refill_nanos, self.burst);
+        Ahead { bytes, turn, spare_nanos, burst: self.burst, refill_nanos: self.refill_nanos }
     }
 }
 
@@ -98,6 +100,8 @@ pub(crate) struct Ahead {
     pub(crate) bytes: u64,
     /// By the clock of the bucket.
     pub(crate) turn: Tick,
+    /// What the bucket had beyond these cells, as the time in which that comes back. Then their turn was at once.
+    spare_nanos: u64,
     burst: u64,
     refill_nanos: u64,
 }
@@ -107,8 +111,8 @@ impl Ahead {
     ///
     /// A bucket that was not charged ahead would have filled up after the turn. If it was full before `now`, it
     /// lost cells from then on. The charge covered as many in vain, and these are not good. So all cells are
-    /// good as long as they and the cells that came back since their turn fit in the burst: the charge then
-    /// equals one made at `now`.
+    /// good as long as they, those that the bucket had beyond them, and those that came back since their turn fit in
+    /// the burst: the charge then equals one made at `now`.
     pub(crate) fn good(&self, now: Tick) -> u64 {
         let late_nanos = nanos(now.since(self.turn));
         if late_nanos == 0 {
@@ -117,7 +121,8 @@ impl Ahead {
         if self.refill_nanos == 0 {
             return 0;
         }
-        let restored = u128::from(late_nanos) * u128::from(self.burst);
+        let since_nanos = late_nanos.saturating_add(self.spare_nanos);
+        let restored = u128::from(since_nanos) * u128::from(self.burst);
         let restored = restored.div_ceil(u128::from(self.refill_nanos));
         let rest = u128::from(self.burst).saturating_sub(restored);
         self.bytes.min(u64::try_from(rest).unwrap_or(u64::MAX))
@@ -200,13 +205,19 @@ mod tests {
     fn cells_are_good_until_the_bucket_would_have_been_full() {
         let at = |ms: u64| Tick::from_nanos(ms * 1_000_000);
         let refill_nanos = SECOND;
-        let ahead = Ahead { bytes: 300, turn: at(1_000), burst: 1_000, refill_nanos };
+        let ahead =
+            Ahead { bytes: 300, turn: at(1_000), spare_nanos: 0, burst: 1_000, refill_nanos };
         for (now, good) in
             [(0, 300), (1_000, 300), (1_700, 300), (1_701, 299), (1_999, 1), (2_000, 0)]
         {
             assert_eq!(ahead.good(at(now)), good, "at {now} ms");
         }
         assert_eq!(ahead.good(Tick::MAX), 0);
+        // It had 900 cells when 300 were charged, and was full 100 ms later.
+        let early = Ahead { spare_nanos: 600_000_000, ..ahead };
+        for (now, good) in [(1_000, 300), (1_100, 300), (1_101, 299), (1_399, 1), (1_400, 0)] {
+            assert_eq!(early.good(at(now)), good, "at {now} ms");
+        }
         let unknown = Ahead { refill_nanos: 0, ..ahead };
         assert_eq!((unknown.good(at(1_000)), unknown.good(at(1_001))), (300, 0));
     }

@@ -33,8 +33,8 @@ pin_project! {
     /// **Not guaranteed.**
     ///
     /// - A chunk more for each stream may pass in a span if the streams share a bucket, and their tasks run
-    ///   later than their turns by more than half the time that the burst takes to come back; and as much as
-    ///   the chunks of streams that are dropped while they wait for that bucket.
+    ///   later than their turns by more than half the time that the burst takes to come back, or wait so long in
+    ///   other buckets; and as much as the chunks of streams that are dropped while they wait for that bucket.
     /// - A task that runs so late may also lose the chunk that it had charged. So may a stream with several
     ///   buckets that waits longer in one than the burst of another takes to come back.
     /// - Tokens are lost while a bucket is full. If the burst comes back in less time than timers and tasks are

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tollgate::Quota;
 use tollgate_paced::{Pace, Paced};
 
-use crate::support::{Act, Scripted, UNIT_NANOS, gate, left};
+use crate::support::{Act, Oracle, Scripted, UNIT_NANOS, gate, left};
 
 /// What the user of a stream does.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,11 @@ fn quotas() -> impl Strategy<Value = Quota> {
     (rate, 1..2_000_u64).prop_map(|(rate, burst_ms)| {
         Quota::per_second(rate).burst((rate * burst_ms / 1_000).max(2))
     })
+}
+
+/// What the rate carries in a time unit, and a byte of rounding.
+fn unit(quota: Quota) -> i128 {
+    i128::from(quota.limit()) * UNIT_NANOS / 1_000_000_000 + 1
 }
 
 /// Runs a future on a runtime whose time stands still unless all of it waits.
@@ -83,9 +88,7 @@ proptest! {
             drop(stream);
             let mut log = log.lock().expect("no panic");
             let (ours, exact) = (i128::from(left(&gate)), log.oracle.left());
-            // A time unit of the rate and a byte of rounding.
-            let unit = i128::from(quota.limit()) * UNIT_NANOS / 1_000_000_000 + 1;
-            assert!((ours - exact).abs() <= unit, "{ours} left, not {exact}");
+            assert!((ours - exact).abs() <= unit(quota), "{ours} left, not {exact}");
         });
     }
 
@@ -125,6 +128,43 @@ proptest! {
                 .collect();
             for task in tasks {
                 task.await.expect("no panic");
+            }
+        });
+    }
+
+    /// A stream that waits in one of its buckets charges the other no earlier than an exact one would be charged: a
+    /// bucket that fills up meanwhile has lost what came back since then.
+    #[test]
+    fn a_stream_of_two_buckets_owes_each_what_passed(
+        quotas in [quotas(), quotas()],
+        script in prop::collection::vec(act(), 0..60),
+        uses in prop::collection::vec(step(), 1..60),
+    ) {
+        with_paused_time(async {
+            let gates = quotas.map(gate);
+            let [first, second] = gates.each_ref().map(|gate| Pace::shared(gate).expect("large"));
+            let inner = Scripted::new(quotas[0], script);
+            let log = Arc::clone(&inner.log);
+            let mut stream = Paced::new(inner, Pace::unlimited(), first.and(&second));
+            let (mut second, mut judged) = (Oracle::new(quotas[1]), 0);
+            let buffer = vec![7; 200_000];
+            for step in uses {
+                match step {
+                    Use::Move(bytes, ms) => {
+                        let write = stream.write(&buffer[..bytes]);
+                        let _ = timeout(Duration::from_millis(ms), write).await;
+                        let passed = log.lock().expect("no panic").bytes;
+                        second.pass(usize::try_from(passed - judged).expect("few"), 0);
+                        judged = passed;
+                    }
+                    Use::Sleep(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
+                }
+            }
+            drop(stream);
+            let exact = [log.lock().expect("no panic").oracle.left(), second.left()];
+            for ((gate, quota), exact) in gates.iter().zip(quotas).zip(exact) {
+                let ours = i128::from(left(gate));
+                assert!((ours - exact).abs() <= unit(quota), "{ours} left, not {exact}");
             }
         });
     }

@@ -3,10 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::io::AsyncWriteExt;
 use tollgate::{Gcra, Limiter, OnFull, Quota};
 use tollgate_paced::{Pace, Paced};
 
-use crate::support::{Log, Oracle, Scripted, TokioClock, gate, run_for, write_forever};
+use crate::support::{Log, Oracle, Scripted, TokioClock, gate, left, run_for, write_forever};
 
 /// A log for streams that share a bucket.
 fn shared_log(quota: Quota, more: u64) -> Arc<Mutex<Log>> {
@@ -175,4 +176,21 @@ async fn a_rate_holds_for_a_stream_that_stalls() {
         tokio::time::sleep(Duration::from_millis(stall_ms)).await;
     }
     assert!(bytes(&log) > 60_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bucket_that_fills_up_while_its_stream_waits_in_another_is_charged_at_the_turn() {
+    let own = gate(Quota::per_second(100_000).burst(1_000));
+    let total = gate(Quota::per_second(10_000).burst(1_000));
+    own.ask().cells(5_000).charge();
+    let pace = |gate| Pace::shared(gate).expect("large");
+    let inner = Scripted::new(Quota::per_second(1_000_000_000).burst(1 << 39), []);
+    let mut stream = Paced::new(inner, Pace::unlimited(), pace(&own).and(&pace(&total)));
+    // The turn is in 45 ms, when the total has got back 450 of the bytes that are charged ahead.
+    assert_eq!(stream.write(&[7; 500]).await.expect("written"), 500);
+    assert!(
+        left(&total) <= 510,
+        "{} of 1,000 bytes beside the 500 that have just passed",
+        left(&total)
+    );
 }
