@@ -225,7 +225,7 @@ impl RulesFilter {
     async fn wait(&self, report: &Report) {
         let delay = report.readings().map(|reading| reading.delay).max().unwrap_or(Duration::ZERO);
         if !delay.is_zero() {
-            // There was a place when the request was decided. Those decided at the same moment may be too many by a few.
+            // There was a place when the request was decided. Those decided at once may be too many by a few.
             let _place = self.waiting.try_acquire();
             tokio::time::sleep(delay).await;
         }
