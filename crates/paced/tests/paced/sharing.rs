@@ -127,22 +127,23 @@ async fn two_contended_buckets_with_small_bursts_make_progress() {
     assert!(sum + bytes(&only_one) >= 1_500_000, "the first bucket is used: {sum}");
 }
 
-/// A limiter that denies keys without a slot, and whose keys owe for ten seconds.
-fn full_table() -> Arc<Limiter<u64, Gcra, TokioClock>> {
+/// A limiter whose table is full of keys that owe for ten seconds.
+fn full_table(on_full: OnFull) -> Arc<Limiter<u64, Gcra, TokioClock>> {
     let quota = Quota::per_second(1_000).burst(1_000);
     let builder = Limiter::builder(quota).clock(TokioClock::new());
-    let gate = builder.capacity(1).on_full(OnFull::Deny).build().expect("in range");
-    let filled = (1..1_000_u64).filter(|key| gate.ask(key).cells(1_000).check().is_ok()).count();
-    assert!(filled < 500, "the table is full");
-    for key in 1..1_000 {
-        gate.ask(&key).cells(9_000).charge();
+    let gate = builder.capacity(1).on_full(on_full).build().expect("in range");
+    let filled: Vec<u64> =
+        (1..1_000).filter(|key| gate.ask(key).cells(1_000).check().is_ok()).collect();
+    assert!(filled.len() < 500, "the table is full");
+    for key in &filled {
+        gate.ask(key).cells(9_000).charge();
     }
     Arc::new(gate)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_key_without_a_slot_waits_for_one_and_passes_nothing() {
-    let newcomer = spawn(Pace::keyed(&full_table(), 5_000).expect("large"), 100);
+    let newcomer = spawn(Pace::keyed(&full_table(OnFull::Deny), 5_000).expect("large"), 100);
     tokio::time::sleep(Duration::from_secs(9)).await;
     assert_eq!(bytes(&newcomer), 0);
     tokio::time::sleep(Duration::from_secs(4)).await;
@@ -153,7 +154,7 @@ async fn a_key_without_a_slot_waits_for_one_and_passes_nothing() {
 async fn a_key_without_a_slot_passes_nothing_where_another_bucket_is_in_debt() {
     let total = Pace::shared(&gate(Quota::per_second(10_000).burst(1_000))).expect("large");
     let client = spawn(total.clone(), 8_192);
-    let keyed = Pace::keyed(&full_table(), 5_000).expect("large");
+    let keyed = Pace::keyed(&full_table(OnFull::Deny), 5_000).expect("large");
     let newcomers = [spawn(keyed.clone().and(&total), 100), spawn(total.and(&keyed), 100)];
     tokio::time::sleep(Duration::from_secs(9)).await;
     assert_eq!(newcomers.each_ref().map(bytes), [0, 0]);
@@ -161,6 +162,20 @@ async fn a_key_without_a_slot_passes_nothing_where_another_bucket_is_in_debt() {
     tokio::time::sleep(Duration::from_secs(4)).await;
     let passed = newcomers.each_ref().map(bytes);
     assert!(passed.iter().all(|&bytes| bytes >= 500), "{passed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_without_a_slot_share_their_bucket_where_another_one_is_in_debt() {
+    let shared = Quota::per_second(2_000).burst(400);
+    let total = Pace::shared(&gate(Quota::per_second(10_000).burst(1_000))).expect("large");
+    let client = spawn(total.clone(), 8_192);
+    let table = full_table(OnFull::SharedOverflow(shared));
+    let keyed = |key: u64| Pace::keyed(&table, key).expect("large").and(&total);
+    let newcomers = [5_000, 6_000].map(|key| spawn(keyed(key), 100));
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    let passed: u64 = newcomers.iter().map(bytes).sum();
+    assert!((14_000..=18_400 + 400).contains(&passed), "{passed}");
+    assert!(bytes(&client) >= 65_000, "{}", bytes(&client));
 }
 
 #[tokio::test(start_paused = true)]
