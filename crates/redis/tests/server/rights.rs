@@ -31,7 +31,8 @@ fn each_command_of_a_script_is_documented() {
     }
 }
 
-/// Granted: the quota, by every strategy, to a user that may do no more than the document says.
+/// Granted: the quota, by every strategy, to a user that may do no more than the document says, by both versions
+/// of the protocol.
 #[test]
 fn the_documented_rights_are_enough() {
     let Some(server) = Server::start() else { return };
@@ -41,12 +42,20 @@ fn the_documented_rights_are_enough() {
         println!("SKIPPED: the server has no users");
         return;
     }
-    let url = format!("redis://limits:secret@127.0.0.1:{}", server.port());
-    let store = with_long_deadline(Store::builder(url)).build().expect("a store");
+    for protocol in ["", "/?protocol=resp3"] {
+        let url = format!("redis://limits:secret@127.0.0.1:{}{protocol}", server.port());
+        let store = with_long_deadline(Store::builder(url)).build().expect("a store");
+        every_strategy_decides(&server, &store);
+        assert_eq!((store.stats().failed, store.stats().disconnected), (0, 0));
+        let _: () = redis::cmd("FLUSHALL").query(&mut server.admin()).expect("it");
+    }
+}
+
+fn every_strategy_decides(server: &Server, store: &Store) {
     block_on(async {
         store.ping().await.expect("an answer");
         for algorithm in Algorithm::NAMES {
-            let gate = RedisLimiter::builder(&store, *algorithm, Quota::per_hour(3));
+            let gate = RedisLimiter::builder(store, *algorithm, Quota::per_hour(3));
             let gate =
                 gate.algorithm(algorithm.parse().expect("a name")).build().expect("a limiter");
             for nth in 0..5 {
@@ -63,14 +72,14 @@ fn the_documented_rights_are_enough() {
             gate.reset("k").await.expect("an answer");
             assert!(gate.check("k").await.expect("an answer").is_ok());
         }
-        let bucket = RedisLimiter::builder(&store, "leased", Quota::per_second(100));
+        let bucket = RedisLimiter::builder(store, "leased", Quota::per_second(100));
         let leased = Leased::builder(bucket.leases(Duration::from_millis(50)).build().expect("it"));
         let leased = leased.build().expect("a limiter");
         assert!(leased.check(b"k").await.expect("an answer").decision.is_ok());
-        let windows = Windows::first_hit(&store, "batched", Duration::from_secs(60)).expect("it");
+        let windows = Windows::first_hit(store, "batched", Duration::from_secs(60)).expect("it");
         let batched = Batched::builder(windows, 100).build().expect("a limiter");
         assert!(batched.check(b"k").await.expect("an answer").decision.is_ok());
-        let nodes = RedisMembership::new(&store, "share").expect("a name");
+        let nodes = RedisMembership::new(store, "share").expect("a name");
         let share = Share::builder(nodes, Quota::per_second(100));
         let share = share.interval(Duration::from_millis(20)).build().expect("a limiter");
         let began = Instant::now();
@@ -81,5 +90,4 @@ fn the_documented_rights_are_enough() {
         drop(share);
         tokio::time::sleep(Duration::from_millis(100)).await;
     });
-    assert_eq!(store.stats().failed, 0);
 }
