@@ -242,8 +242,9 @@ impl StoreBuilder {
         if self.cluster {
             return self.cluster_target();
         }
-        let info = url.as_str().into_connection_info().map_err(|_| StoreError::Url)?;
-        let client = Client::open(info.set_tcp_settings(tcp())).map_err(|_| StoreError::Url)?;
+        let info = url.as_str().into_connection_info().map_err(|error| url_error(&error))?;
+        let client =
+            Client::open(info.set_tcp_settings(tcp())).map_err(|error| url_error(&error))?;
         Ok(Target::Single(client))
     }
 
@@ -257,13 +258,17 @@ impl StoreBuilder {
             .min_retry_wait(1)
             .max_retry_wait(4)
             .build();
-        Ok(Target::Cluster(Box::new(client.map_err(|_| StoreError::Url)?)))
+        Ok(Target::Cluster(Box::new(client.map_err(|error| url_error(&error))?)))
     }
 
     #[cfg(not(feature = "cluster"))]
     fn cluster_target(&self) -> Result<Target, StoreError> {
         Err(StoreError::Url)
     }
+}
+
+fn url_error(error: &redis::RedisError) -> StoreError {
+    if error.to_string().contains("with TLS") { StoreError::Tls } else { StoreError::Url }
 }
 
 fn tcp() -> TcpSettings {
@@ -281,6 +286,8 @@ pub(crate) fn is_name(name: &str) -> bool {
 pub enum StoreError {
     /// The URL is invalid.
     Url,
+    /// The URL asks for TLS, which the client library was built without.
+    Tls,
     /// The prefix cannot begin a key.
     Prefix,
     /// The deadline or the connect timeout is out of range.
@@ -302,6 +309,10 @@ impl fmt::Display for StoreError {
                 "this is no URL of a server: write it like redis://127.0.0.1:6379 or \
                  redis+unix:///run/redis.sock (a cluster needs at least one)"
             }
+            Self::Tls => {
+                "the client library was built without TLS: let the program depend on the crate redis \
+                 with the feature tokio-rustls-comp, or write redis:// for a server without TLS"
+            }
             Self::Prefix => "a prefix has 1 to 64 bytes and no braces: use one like \"shop\"",
             Self::Timeout => {
                 "deadline and connect timeout are from 1 ms to 60 s: 10 ms and 50 ms suit a server \
@@ -316,3 +327,23 @@ impl fmt::Display for StoreError {
 }
 
 impl core::error::Error for StoreError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_with_tls_is_told_from_no_url() {
+        let built = |url: &str| Store::builder(url).build().expect_err("it cannot be used");
+        assert_eq!(built("rediss://127.0.0.1:6379"), StoreError::Tls);
+        assert_eq!(built("valkeys://127.0.0.1"), StoreError::Tls);
+        for url in ["127.0.0.1:6379", "http://127.0.0.1", "redis://127.0.0.1/first"] {
+            assert_eq!(built(url), StoreError::Url);
+        }
+        #[cfg(feature = "cluster")]
+        assert_eq!(
+            Store::cluster(["rediss://127.0.0.1:7000"]).build().expect_err("it has none"),
+            StoreError::Tls
+        );
+    }
+}
