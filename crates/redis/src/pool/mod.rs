@@ -105,14 +105,6 @@ impl Pool {
         self.ask_on(index, cmd, counters).await
     }
 
-    /// Sends on every connection, one after the other, until one fails.
-    pub(crate) async fn ask_on_each(&self, cmd: &Cmd, counters: &Counters) -> RedisResult<()> {
-        for index in 0..self.len() {
-            self.ask_on(index, cmd, counters).await?;
-        }
-        Ok(())
-    }
-
     /// Discards all connections, so the next calls make new ones. A connection that died without
     /// notice would otherwise be used until the operating system notices, which takes minutes.
     pub(crate) fn discard_all(&self) {
@@ -123,7 +115,7 @@ impl Pool {
         }
     }
 
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match &self.slots {
             Slots::Single(_, slots) => slots.len(),
             #[cfg(feature = "cluster")]
@@ -131,7 +123,13 @@ impl Pool {
         }
     }
 
-    async fn ask_on(&self, index: usize, cmd: &Cmd, counters: &Counters) -> RedisResult<Value> {
+    /// Sends the command on one connection of those below [`len`](Self::len).
+    pub(crate) async fn ask_on(
+        &self,
+        index: usize,
+        cmd: &Cmd,
+        counters: &Counters,
+    ) -> RedisResult<Value> {
         match &self.slots {
             Slots::Single(client, slots) => {
                 slots[index].ask(client, self.timeouts, cmd, counters).await

@@ -12,7 +12,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
+use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
+use tokio::task::JoinSet;
 
 use builder::PAUSE_MIN;
 
@@ -288,7 +289,7 @@ impl Store {
         self.renew();
         let mut cmd = redis::cmd("EXISTS");
         cmd.arg(key);
-        let asking = self.0.pool.ask_on_each(&cmd, &self.0.counters);
+        let asking = self.ask_on_each(&cmd);
         let answered = match tokio::time::timeout(self.0.probe_timeout, asking).await {
             Ok(Ok(())) => true,
             Ok(Err(error)) => !is_away(&error),
@@ -302,6 +303,27 @@ impl Store {
             drop(breaker);
             self.0.on_change.call(&Health::Up);
         }
+    }
+
+    /// Sends the command on one connection, and if that is answered, on all others at once. A server that is away
+    /// sees one of them.
+    async fn ask_on_each(&self, cmd: &Cmd) -> RedisResult<()> {
+        let Inner { pool, counters, .. } = &*self.0;
+        pool.ask_on(0, cmd, counters).await?;
+        let mut asking = JoinSet::new();
+        for index in 1..pool.len() {
+            let (store, cmd) = (self.clone(), cmd.clone());
+            asking.spawn(async move {
+                let Inner { pool, counters, .. } = &*store.0;
+                pool.ask_on(index, &cmd, counters).await
+            });
+        }
+        while let Some(answer) = asking.join_next().await {
+            // The runtime is shutting down.
+            let Ok(answer) = answer else { break };
+            answer?;
+        }
+        Ok(())
     }
 
     fn explain(&self, error: &RedisError) -> Unavailable {

@@ -188,6 +188,32 @@ fn an_open_circuit_probes_and_does_not_call() {
     });
 }
 
+/// Granted: nothing. One slow round trip for each connection, one after the other, would take longer than a probe
+/// may, and the circuit would never close.
+#[test]
+fn a_probe_of_many_connections_over_a_slow_link_closes_the_circuit() {
+    let Some(server) = Server::start() else { return };
+    let link = Proxy::to(server.port());
+    let span = Duration::from_millis(200);
+    let store = Store::builder(link.url()).connections(64).open_after(FAILURES);
+    let store = store.deadline(span).connect_timeout(span).probe_every(Duration::from_millis(100));
+    let store = store.build().expect("a store");
+    let gate = ten(&store);
+    block_on(async {
+        link.delay(Duration::from_millis(10));
+        server.signal("STOP");
+        while !store.is_circuit_open() {
+            gate.check("k").await.expect_err("it is stopped");
+        }
+        server.signal("CONT");
+        let began = Instant::now();
+        while gate.peek_n("k", 1).await.is_err() {
+            assert!(began.elapsed() < RECOVERY_MAX, "{:?}", store.stats());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+}
+
 /// Granted: nothing. There is an error instead of a panic.
 #[test]
 fn a_call_outside_a_runtime_is_an_error() {
