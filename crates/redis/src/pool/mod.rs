@@ -5,7 +5,7 @@
 //! | event | reaction | charged |
 //! |---|---|---|
 //! | the connection was closed before a request is written | a new connection is made, and the request is sent on it | once |
-//! | the connection was silent for long, or the last request had no answer | a `PING` first; without an answer in a quarter of the deadline, a new connection is made | once |
+//! | the connection was silent for long, or the last request had no answer | a `PING` first; without an answer in half of the deadline, a new connection is made | once |
 //! | the connection ends after a request was written | an error, because the request may have been executed | at most once |
 //! | a request has no answer by the deadline | an error, and the next request sends a `PING` first | at most once |
 //!

@@ -118,7 +118,7 @@ impl StoreBuilder {
     }
 
     /// The idle time after which a connection is checked before it is used. The check is a `PING`,
-    /// which adds a round trip to that call. Without an answer in a quarter of the deadline, the
+    /// which adds a round trip to that call. Without an answer in half of the deadline, the
     /// connection is replaced.
     ///
     /// NATs and load balancers that forget connections without notice do so after a minute or more.
@@ -213,7 +213,7 @@ impl StoreBuilder {
             // Callers give up at their deadline. This frees the slot of an answer that never comes.
             response: self.deadline.max(self.connect_timeout),
             idle: self.check_idle_after,
-            check: self.deadline / 4,
+            check: self.deadline / 2,
         };
         let breaker_settings = BreakerSettings {
             failures: self.open_after,

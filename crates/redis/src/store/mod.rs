@@ -49,7 +49,7 @@ use crate::unavailable::Unavailable;
 /// byte of the call was written, the call is sent on a new connection. The closer may be the server
 /// (`timeout`, `CLIENT KILL`, a restart) or anything between. A connection that was idle for long,
 /// or that did not answer the last call in time, is checked by a `PING` before it is used, and
-/// replaced if the answer does not come within a quarter of the deadline. All of this counts
+/// replaced if the answer does not come within half of the deadline. All of this counts
 /// towards the deadline. TCP keepalive is on: after 15 seconds without a packet, then every 5
 /// seconds.
 ///

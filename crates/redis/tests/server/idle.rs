@@ -182,6 +182,28 @@ fn a_connection_that_died_in_silence_while_idle_is_replaced() {
     assert_eq!(store.stats().connections_renewed, u64::from(ROUNDS) - 1);
 }
 
+/// Granted: all, by the server. A link whose round trip is less than half of the deadline is good, also for a
+/// process that asks so seldom that each request checks its connection.
+#[test]
+fn seldom_requests_over_a_slow_link_are_answered_in_time() {
+    const IDLE: Duration = Duration::from_millis(10);
+    let Some(server) = Server::start() else { return };
+    let link = Proxy::to(server.port());
+    let store = Store::builder(link.url()).deadline(Duration::from_secs(2));
+    let store = store.connect_timeout(Duration::from_secs(2)).check_idle_after(IDLE);
+    let store = store.build().expect("a store");
+    let gate = per_day(&store, 100);
+    block_on(async {
+        assert!(gate.check("k").await.expect("an answer").is_ok());
+        link.delay(Duration::from_millis(800));
+        for _ in 0..3 {
+            tokio::time::sleep(IDLE).await;
+            assert!(gate.check("k").await.expect("an answer").is_ok());
+        }
+    });
+    assert_eq!((store.stats().connections_renewed, link.accepted()), (0, 1));
+}
+
 /// Granted: nothing more. The connection dies without notice between two requests in quick
 /// succession. One request ends at the deadline, the next one is decided, and the circuit stays
 /// closed.
