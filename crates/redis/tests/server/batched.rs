@@ -358,6 +358,35 @@ fn a_key_whose_expiry_the_user_may_not_set_leaves_other_keys_counted_once() {
     });
 }
 
+/// Granted: nothing by a server that writes nothing. The error is the server's, so connections to a replica are
+/// renewed.
+#[test]
+fn the_error_of_a_server_that_cannot_write_is_its_own() {
+    let Some(server) = Server::start_with(&["--maxmemory-policy", "noeviction"]) else { return };
+    let mut admin = server.admin();
+    let store = server.store().build().expect("a store");
+    let windows = windows(&store);
+    let failed_with = || {
+        let both = [charge(b"a", 1), charge(b"b", 1)];
+        let replies = block_on(windows.add(&both));
+        let texts: Vec<_> =
+            replies.into_iter().map(|it| it.expect_err("none").to_string()).collect();
+        assert_eq!(texts[0], texts[1]);
+        texts[0].clone()
+    };
+    let mut maxmemory = |bytes: u32| {
+        let mut set = redis::cmd("CONFIG");
+        let _: () = set.arg("SET").arg("maxmemory").arg(bytes).query(&mut admin).expect("it");
+    };
+    maxmemory(1);
+    assert!(failed_with().contains("OOM"), "{}", failed_with());
+    maxmemory(0);
+    let mut replicate = redis::cmd("REPLICAOF");
+    let _: () = replicate.arg("127.0.0.1").arg("1").query(&mut server.admin()).expect("it");
+    assert!(failed_with().contains("read only replica"), "{}", failed_with());
+    assert!(store.stats().connections_renewed >= 1, "{:?}", store.stats());
+}
+
 /// Granted: nothing more. A counter that lost its expiry gets one.
 #[test]
 fn a_counter_without_an_end_is_given_one() {
