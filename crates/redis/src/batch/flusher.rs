@@ -38,6 +38,8 @@ impl<L: CounterStore, C: Clock> Flusher<L, C> {
     }
 
     pub(super) async fn run(mut self) {
+        // Whether keys may be left over that were unsent at the last call.
+        let mut is_more = false;
         loop {
             let mut first = None;
             if self.retries.is_empty() {
@@ -46,10 +48,11 @@ impl<L: CounterStore, C: Clock> Flusher<L, C> {
                     return;
                 }
             }
-            if !self.receiver.is_closed() {
+            if !self.receiver.is_closed() && (!is_more || self.is_away()) {
                 self.wait().await;
             }
             let keys = self.fresh_keys(first);
+            is_more = keys.len() == KEYS_MAX;
             self.flush(keys).await;
             let keys = self.due_retries();
             self.flush(keys).await;

@@ -229,6 +229,20 @@ async fn all_keys_are_sent_in_one_call_and_what_is_left_at_the_end() {
     assert_eq!(cells.read(), 107, "sent before the task ended");
 }
 
+/// A call has 500 keys at most. More keys take more calls, and no further interval.
+#[tokio::test(start_paused = true)]
+async fn any_number_of_keys_is_sent_within_an_interval() {
+    let store = RecordingStore::default();
+    let cells = Arc::clone(&store.cells);
+    let clock = Arc::new(ManualClock::new());
+    let batched = Batched::builder(store, 100).max_unsent(50).clock(clock).build().expect("valid");
+    for key in 0..5_000_u64 {
+        assert!(batched.check(&key.to_be_bytes()).await.is_ok());
+    }
+    tokio::time::sleep(Duration::from_millis(11)).await;
+    assert_eq!((batched.stats().calls, cells.read()), (10, 5_000));
+}
+
 #[tokio::test(start_paused = true)]
 async fn while_the_store_fails_only_max_unsent_is_admitted_and_sent_later() {
     let store = RecordingStore::default();
