@@ -27,6 +27,8 @@ pub(super) struct Flusher<L, C> {
     /// Keys whose last charge failed, the one that has waited longest first.
     retries: VecDeque<Arc<KeyCounts>>,
     retry_at: Instant,
+    /// The last call that sent such keys again counted some, so the others need not wait.
+    is_recovering: bool,
 }
 
 impl<L: CounterStore, C: Clock> Flusher<L, C> {
@@ -34,12 +36,13 @@ impl<L: CounterStore, C: Clock> Flusher<L, C> {
         shared: Arc<Shared<L, C>>,
         receiver: UnboundedReceiver<Arc<KeyCounts>>,
     ) -> Self {
-        Self { shared, receiver, retries: VecDeque::new(), retry_at: Instant::now() }
+        let (retries, retry_at, is_recovering) = (VecDeque::new(), Instant::now(), false);
+        Self { shared, receiver, retries, retry_at, is_recovering }
     }
 
     pub(super) async fn run(mut self) {
-        // Whether keys may be left over that were unsent at the last call.
-        let mut is_more = false;
+        // Whether the last call had no room for more keys.
+        let mut is_full = false;
         loop {
             let mut first = None;
             if self.retries.is_empty() {
@@ -48,14 +51,21 @@ impl<L: CounterStore, C: Clock> Flusher<L, C> {
                     return;
                 }
             }
-            if !self.receiver.is_closed() && (!is_more || self.is_away()) {
+            let has_more = is_full || self.is_recovering;
+            if !self.receiver.is_closed() && (!has_more || self.is_away()) {
                 self.wait().await;
             }
+            let was_away = self.is_away();
             let keys = self.fresh_keys(first);
-            is_more = keys.len() == KEYS_MAX;
-            self.flush(keys).await;
+            is_full = keys.len() == KEYS_MAX;
+            let is_any_counted = self.flush(keys).await;
+            if was_away {
+                self.is_recovering = is_any_counted && !self.retries.is_empty();
+            }
             let keys = self.due_retries();
-            self.flush(keys).await;
+            if !keys.is_empty() {
+                self.is_recovering = self.flush(keys).await && !self.retries.is_empty();
+            }
         }
     }
 
@@ -99,10 +109,12 @@ impl<L: CounterStore, C: Clock> Flusher<L, C> {
         keys
     }
 
-    /// Up to a call of keys that failed, once in a pause. They have a call of their own, after that of the
-    /// others: their faults may fail a whole call, and any number of them delays the others by one call.
+    /// Up to a call of keys that failed, once in a pause until some are counted. They have a call of their own,
+    /// after that of the others: their faults may fail a whole call, and any number of them delays the others by
+    /// one call.
     fn due_retries(&mut self) -> Vec<Arc<KeyCounts>> {
-        let is_due = Instant::now() >= self.retry_at || self.receiver.is_closed();
+        let is_due =
+            self.is_recovering || Instant::now() >= self.retry_at || self.receiver.is_closed();
         match is_due && !self.is_away() {
             true => self.oldest_retries(KEYS_MAX),
             false => Vec::new(),
@@ -114,9 +126,10 @@ impl<L: CounterStore, C: Clock> Flusher<L, C> {
         self.retries.drain(..self.retries.len().min(max)).collect()
     }
 
-    async fn flush(&mut self, keys: Vec<Arc<KeyCounts>>) {
+    /// Sends the counts of keys. Returns whether any was counted.
+    async fn flush(&mut self, keys: Vec<Arc<KeyCounts>>) -> bool {
         if keys.is_empty() {
-            return;
+            return false;
         }
         let charge = |counts: &Arc<KeyCounts>| Charge {
             key: counts.key().into(),
@@ -124,6 +137,7 @@ impl<L: CounterStore, C: Clock> Flusher<L, C> {
         };
         let charges: Vec<_> = keys.iter().map(charge).collect();
         let replies = self.shared.add(&charges).await;
+        let is_any_counted = replies.iter().any(Result::is_ok);
         let is_news = self.count_failure(&keys, &replies);
         let now = self.shared.clock.now();
         for (counts, reply) in keys.into_iter().zip(replies) {
@@ -133,6 +147,7 @@ impl<L: CounterStore, C: Clock> Flusher<L, C> {
         if is_news {
             self.shared.answered.notify_waiters();
         }
+        is_any_counted
     }
 
     /// Counts the call as failed if the store was away. If it answered, each failure is of one key. Keys that

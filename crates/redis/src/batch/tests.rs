@@ -244,6 +244,29 @@ async fn any_number_of_keys_is_sent_within_an_interval() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn any_number_of_keys_is_sent_as_soon_as_the_store_is_back() {
+    let RecordingStore { fails, cells, .. } = RecordingStore::default();
+    for why in [1, FAILS_FOR_EACH_KEY] {
+        fails.set(why);
+        cells.set(0);
+        let store = RecordingStore {
+            fails: Arc::clone(&fails),
+            cells: Arc::clone(&cells),
+            ..RecordingStore::default()
+        };
+        let builder = Batched::builder(store, 100).max_unsent(50).interval(Duration::from_secs(1));
+        let batched = builder.clock(Arc::new(ManualClock::new())).build().expect("valid");
+        for key in 0..5_000_u64 {
+            assert!(batched.check(&key.to_be_bytes()).await.is_ok());
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        fails.set(0);
+        tokio::time::sleep(Duration::from_millis(101)).await;
+        assert_eq!(cells.read(), 5_000, "{why}: {:?}", batched.stats());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn while_the_store_fails_only_max_unsent_is_admitted_and_sent_later() {
     let store = RecordingStore::default();
     let (fails, cells) = (Arc::clone(&store.fails), Arc::clone(&store.cells));
