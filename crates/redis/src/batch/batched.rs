@@ -36,9 +36,9 @@ pub(crate) struct Settings {
 }
 
 /// A limiter of fixed windows over many processes. It admits by the counts it last received and by
-/// what it has admitted since. It sends the counts of all keys in one call, every
-/// [`interval`](BatchedBuilder::interval) or when a key has [as many
-/// unsent](BatchedBuilder::max_unsent) as it may.
+/// what it has admitted since. It sends the counts of all keys in one call (in several, one after
+/// the other, if there are more than 500 keys), every [`interval`](BatchedBuilder::interval) or when
+/// a key has [as many unsent](BatchedBuilder::max_unsent) as it may.
 ///
 /// For many lukewarm keys it is cheaper than [`Leased`](crate::Leased), because one call serves all
 /// of them. It is not exact.
