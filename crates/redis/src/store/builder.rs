@@ -135,7 +135,8 @@ impl StoreBuilder {
         self
     }
 
-    /// The number of calls in a row without an answer that opens the circuit.
+    /// The number of calls in a row that opens the circuit: calls without an answer, or with an error that
+    /// concerns every call, such as a missing password or a server that loads its data.
     ///
     /// ```
     /// # use tollgate_redis::Store;
