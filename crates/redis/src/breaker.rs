@@ -20,6 +20,8 @@ pub(crate) struct BreakerSettings {
     pub(crate) pause_min: Duration,
     /// Pauses double up to this.
     pub(crate) pause_max: Duration,
+    /// The longest time that a probe takes.
+    pub(crate) probe_max: Duration,
 }
 
 /// The breaker's instruction to a caller.
@@ -60,7 +62,8 @@ impl Breaker {
                 if now >= at =>
             {
                 // A probe without a result by then has lost its runtime and will never report one.
-                let until = now.saturating_add(self.settings.pause_max.saturating_mul(10));
+                let BreakerSettings { pause_max, probe_max, .. } = self.settings;
+                let until = now.saturating_add(pause_max.saturating_mul(10).max(probe_max));
                 self.state = State::Probing { until, probes };
                 Action::Probe
             }
@@ -120,6 +123,7 @@ mod tests {
         failures: 3,
         pause_min: Duration::from_millis(100),
         pause_max: Duration::from_millis(800),
+        probe_max: Duration::from_millis(800),
     };
 
     fn ms(ms: u64) -> Duration {
@@ -175,6 +179,16 @@ mod tests {
                 assert!(breaker.is_open());
             }
         }
+    }
+
+    #[test]
+    fn a_probe_that_may_still_end_is_not_replaced() {
+        let mut breaker =
+            Breaker::new(BreakerSettings { failures: 1, probe_max: ms(60_000), ..SETTINGS });
+        assert!(breaker.call_failed(ms(0), 0));
+        assert_eq!(breaker.next_action(ms(50)), Action::Probe);
+        assert_eq!(breaker.next_action(ms(60_049)), Action::Skip);
+        assert_eq!(breaker.next_action(ms(60_050)), Action::Probe);
     }
 
     #[test]

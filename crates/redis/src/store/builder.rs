@@ -216,16 +216,19 @@ impl StoreBuilder {
             idle: self.check_idle_after,
             check: self.deadline / 2,
         };
+        let probe_timeout = timeouts.connect + timeouts.response;
         let breaker_settings = BreakerSettings {
             failures: self.open_after,
             pause_min: PAUSE_MIN,
             pause_max: self.probe_every,
+            // Longer than the probe's own timeout, by what its task may be late.
+            probe_max: probe_timeout * 2,
         };
         Ok(Store(Arc::new(Inner {
             pool: Pool::new(target, timeouts, self.connections),
             prefix: self.prefix,
             deadline: self.deadline,
-            probe_timeout: timeouts.connect + timeouts.response,
+            probe_timeout,
             breaker: Mutex::new(Breaker::new(breaker_settings)),
             health: Mutex::new(Health::Up),
             on_change: self.on_change,

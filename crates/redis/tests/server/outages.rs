@@ -188,6 +188,26 @@ fn an_open_circuit_probes_and_does_not_call() {
     });
 }
 
+/// Granted: nothing. A stopped server sees one probe at a time, also if a probe may take longer than ten of the
+/// pauses between them.
+#[test]
+fn a_slow_probe_is_the_only_one() {
+    let Some(server) = Server::start() else { return };
+    let store = Store::builder(server.url()).connect_timeout(Duration::from_secs(20)).open_after(1);
+    let store = store.deadline(Duration::from_millis(10)).probe_every(Duration::from_millis(100));
+    let store = store.build().expect("a store");
+    let gate = ten(&store);
+    block_on(async {
+        server.signal("STOP");
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(4) {
+            gate.check("k").await.expect_err("it is stopped");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(store.stats().probes, 1);
+    });
+}
+
 /// Granted: nothing. One slow round trip for each connection, one after the other, would take longer than a probe
 /// may, and the circuit would never close.
 #[test]
