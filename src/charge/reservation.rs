@@ -67,7 +67,7 @@ use crate::time::Tick;
 /// - In [`SlotLayout::Wide`](crate::limiter::SlotLayout::Wide) that happens only to a key that has the same
 ///   slot again exactly a multiple of 1,024 lives later. No other key is refunded.
 #[must_use = "a reservation that is dropped refunds its cells"]
-pub struct Reservation<'g, G: Chargeable>(Held<&'g G>);
+pub struct Reservation<'g, G: Chargeable>(ReservationBy<&'g G>);
 
 /// A [`Reservation`] that holds its limiter in an `Arc`, so that it may move with a request from task
 /// to task.
@@ -89,7 +89,7 @@ pub struct Reservation<'g, G: Chargeable>(Held<&'g G>);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a reservation that is dropped refunds its cells"]
-pub struct OwnedReservation<G: Chargeable>(Held<Arc<G>>);
+pub struct OwnedReservation<G: Chargeable>(ReservationBy<Arc<G>>);
 
 impl<'g, G: Chargeable> Ask<'g, '_, G> {
     /// Charges the cells by an estimate, to be settled later: see [`Reservation`].
@@ -108,7 +108,7 @@ impl<'g, G: Chargeable> Ask<'g, '_, G> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn reserve(self) -> Result<Reservation<'g, G>, Denied> {
-        Held::new(self.gate, &self).map(Reservation)
+        ReservationBy::new(self.gate, &self).map(Reservation)
     }
 
     /// Charges the cells by an estimate, to be settled later by a reservation that holds the limiter in
@@ -123,7 +123,7 @@ impl<'g, G: Chargeable> Ask<'g, '_, G> {
     /// If `gate` is another limiter than the one that is asked.
     pub fn reserve_owned(self, gate: &Arc<G>) -> Result<OwnedReservation<G>, Denied> {
         assert!(core::ptr::eq(self.gate, &**gate), "the limiter that is asked");
-        Held::new(Arc::clone(gate), &self).map(OwnedReservation)
+        ReservationBy::new(Arc::clone(gate), &self).map(OwnedReservation)
     }
 }
 
@@ -202,7 +202,7 @@ impl<G: Chargeable> OwnedReservation<G> {
 }
 
 /// A reservation that holds its limiter by reference or in an `Arc`.
-struct Held<H>
+struct ReservationBy<H>
 where
     H: Deref<Target: Chargeable>,
 {
@@ -218,7 +218,7 @@ where
 type SpotOf<H> = <<H as Deref>::Target as Locate>::Spot;
 type ParamsOf<H> = <<H as Deref>::Target as Askable>::Params;
 
-impl<H: Deref<Target: Chargeable>> Held<H> {
+impl<H: Deref<Target: Chargeable>> ReservationBy<H> {
     fn new(gate: H, ask: &Ask<'_, '_, H::Target>) -> Result<Self, Denied> {
         let spot = gate.spot(ask.key);
         let taken = gate.take(gate.or_own(ask.plan), spot, ask.cells, gate.or_now(ask.at))?;
@@ -238,7 +238,7 @@ impl<H: Deref<Target: Chargeable>> Held<H> {
     }
 }
 
-impl<H: Deref<Target: Chargeable>> Drop for Held<H> {
+impl<H: Deref<Target: Chargeable>> Drop for ReservationBy<H> {
     fn drop(&mut self) {
         self.settle(0, None);
     }

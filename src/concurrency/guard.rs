@@ -145,7 +145,7 @@ impl Entry {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a guard that is dropped refunds its cells at once"]
-pub struct Guard<'g, G: Concurrent>(Held<&'g G>);
+pub struct Guard<'g, G: Concurrent>(GuardBy<&'g G>);
 
 /// A [`Guard`] that holds its limiter in an `Arc`, so that it may move with a request from task to task.
 ///
@@ -165,7 +165,7 @@ pub struct Guard<'g, G: Concurrent>(Held<&'g G>);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a guard that is dropped refunds its cells at once"]
-pub struct OwnedGuard<G: Concurrent>(Held<Arc<G>>);
+pub struct OwnedGuard<G: Concurrent>(GuardBy<Arc<G>>);
 
 impl<'g, G: Concurrent> Ask<'g, '_, G> {
     /// Counts the cells as in flight until the guard is dropped, if the limit admits all of them.
@@ -185,7 +185,7 @@ impl<'g, G: Concurrent> Ask<'g, '_, G> {
     #[inline(always)]
     pub fn enter(self) -> Result<Guard<'g, G>, G::Denied> {
         let entry = self.gate.enter_cells(self.key, self.cells, self.at)?;
-        Ok(Guard(Held { gate: self.gate, entry }))
+        Ok(Guard(GuardBy { gate: self.gate, entry }))
     }
 
     /// The same with a guard that holds the limiter in an `Arc`: see [`OwnedGuard`].
@@ -201,7 +201,7 @@ impl<'g, G: Concurrent> Ask<'g, '_, G> {
     pub fn enter_owned(self, gate: &Arc<G>) -> Result<OwnedGuard<G>, G::Denied> {
         assert!(core::ptr::eq(self.gate, &**gate), "the limiter that is asked");
         let entry = self.gate.enter_cells(self.key, self.cells, self.at)?;
-        Ok(OwnedGuard(Held { gate: Arc::clone(gate), entry }))
+        Ok(OwnedGuard(GuardBy { gate: Arc::clone(gate), entry }))
     }
 }
 
@@ -268,7 +268,7 @@ impl<G: sealed::Count> OwnedGuard<G> {
 }
 
 /// A guard that holds its limiter by reference or in an `Arc`.
-struct Held<H>
+struct GuardBy<H>
 where
     H: Deref<Target: Concurrent>,
 {
@@ -276,7 +276,7 @@ where
     entry: <H::Target as sealed::Enter>::Entry,
 }
 
-impl<H: Deref<Target: Concurrent>> Drop for Held<H> {
+impl<H: Deref<Target: Concurrent>> Drop for GuardBy<H> {
     #[inline(always)]
     fn drop(&mut self) {
         self.gate.leave(&self.entry);

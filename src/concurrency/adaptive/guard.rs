@@ -18,16 +18,20 @@ use crate::time::{Clock, Tick};
 /// [`ignored`](Self::ignored). A guard that is dropped counts as succeeded after the time until then: a
 /// request that its client gave up on was at least as slow.
 #[must_use = "a guard that is dropped ends its request at once"]
-pub struct AdaptiveGuard<'g, C: Clock = QuantaClock>(pub(super) Held<&'g AdaptiveLimit<C>, C>);
+pub struct AdaptiveGuard<'g, C: Clock = QuantaClock>(
+    pub(super) AdaptiveGuardBy<&'g AdaptiveLimit<C>, C>,
+);
 
 /// A request in flight that holds its limit in an `Arc`: made by [`AdaptiveLimit::enter_owned`].
 ///
 /// Otherwise it is an [`AdaptiveGuard`].
 #[must_use = "a guard that is dropped ends its request at once"]
-pub struct OwnedAdaptiveGuard<C: Clock = QuantaClock>(pub(super) Held<Arc<AdaptiveLimit<C>>, C>);
+pub struct OwnedAdaptiveGuard<C: Clock = QuantaClock>(
+    pub(super) AdaptiveGuardBy<Arc<AdaptiveLimit<C>>, C>,
+);
 
 /// A guard that holds its limit by reference or in an `Arc`.
-pub(super) struct Held<H, C: Clock>
+pub(super) struct AdaptiveGuardBy<H, C: Clock>
 where
     H: Deref<Target = AdaptiveLimit<C>>,
 {
@@ -47,7 +51,7 @@ enum Outcome {
     Ignored,
 }
 
-impl<H, C: Clock> Held<H, C>
+impl<H, C: Clock> AdaptiveGuardBy<H, C>
 where
     H: Deref<Target = AdaptiveLimit<C>>,
 {
@@ -63,7 +67,7 @@ where
     }
 }
 
-impl<H, C: Clock> Drop for Held<H, C>
+impl<H, C: Clock> Drop for AdaptiveGuardBy<H, C>
 where
     H: Deref<Target = AdaptiveLimit<C>>,
 {

@@ -34,7 +34,7 @@ use crate::time::quanta_clock::QuantaClock;
 use crate::time::{Clock, Tick};
 
 pub use builder::{AdaptiveBuilder, AdaptiveError};
-use guard::Held;
+use guard::AdaptiveGuardBy;
 pub use guard::{AdaptiveGuard, OwnedAdaptiveGuard};
 
 /// A limit of requests in flight that follows what an upstream can take.
@@ -147,7 +147,7 @@ impl<C: Clock> AdaptiveLimit<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn enter_at(&self, now: Tick) -> Result<AdaptiveGuard<'_, C>, ConcurrencyDenied> {
-        Ok(AdaptiveGuard(Held::enter(self, now)?))
+        Ok(AdaptiveGuard(AdaptiveGuardBy::enter(self, now)?))
     }
 
     /// The same with a guard that holds the limit in its `Arc`, so that it may move with a request from
@@ -168,7 +168,7 @@ impl<C: Clock> AdaptiveLimit<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn enter_owned(self: &Arc<Self>) -> Result<OwnedAdaptiveGuard<C>, ConcurrencyDenied> {
-        Ok(OwnedAdaptiveGuard(Held::enter(Arc::clone(self), self.clock.now())?))
+        Ok(OwnedAdaptiveGuard(AdaptiveGuardBy::enter(Arc::clone(self), self.clock.now())?))
     }
 
     /// The requests that are in flight.
