@@ -96,7 +96,8 @@ impl<C: Clock + Send + Sync + 'static> Gate for AdaptiveInFlightLimit<C> {
             Ok(guard) => {
                 report.note(self.reading(self.limit.limit(), self.limit.in_flight()));
                 let limit = Arc::clone(&self.limit);
-                let held = Held { guard: Some(guard), answer: None, failed: self.failed, limit };
+                let held =
+                    AdaptiveCharge { guard: Some(guard), answer: None, failed: self.failed, limit };
                 let charge: Option<Box<dyn Charge>> = Some(Box::new(held));
                 Verdict::Admit(GatePermit { charge, ..GatePermit::default() })
             }
@@ -116,7 +117,7 @@ impl<C: Clock + Send + Sync + 'static> Gate for AdaptiveInFlightLimit<C> {
 }
 
 /// A request in flight. Dropping it, wherever that happens, ends it.
-struct Held<C: Clock> {
+struct AdaptiveCharge<C: Clock> {
     /// `None` only while it is dropped.
     guard: Option<OwnedAdaptiveGuard<C>>,
     /// When the head of the response came, and whether it counts as failed.
@@ -125,7 +126,7 @@ struct Held<C: Clock> {
     limit: Arc<AdaptiveLimit<C>>,
 }
 
-impl<C: Clock + Send + Sync + 'static> Charge for Held<C> {
+impl<C: Clock + Send + Sync + 'static> Charge for AdaptiveCharge<C> {
     fn cancel(self: Box<Self>) {}
 
     /// Stays until the body has ended.
@@ -137,7 +138,7 @@ impl<C: Clock + Send + Sync + 'static> Charge for Held<C> {
     fn sent(self: Box<Self>, _: u64) {}
 }
 
-impl<C: Clock> Drop for Held<C> {
+impl<C: Clock> Drop for AdaptiveCharge<C> {
     fn drop(&mut self) {
         match (self.guard.take(), self.answer) {
             (Some(guard), Some((at, true))) => guard.failed_at(at),
@@ -148,9 +149,9 @@ impl<C: Clock> Drop for Held<C> {
     }
 }
 
-impl<C: Clock> fmt::Debug for Held<C> {
+impl<C: Clock> fmt::Debug for AdaptiveCharge<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held").field("guard", &self.guard).finish_non_exhaustive()
+        f.debug_struct("AdaptiveCharge").field("guard", &self.guard).finish_non_exhaustive()
     }
 }
 

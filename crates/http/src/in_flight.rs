@@ -139,7 +139,7 @@ where
                 let limit = self.limiter.limit();
                 let remaining = limit.saturating_sub(guard.in_flight());
                 report.note(Reading::new(self.policy.clone(), limit, remaining));
-                let charge: Option<Box<dyn Charge>> = Some(Box::new(Held(guard)));
+                let charge: Option<Box<dyn Charge>> = Some(Box::new(InFlightCharge(guard)));
                 Verdict::Admit(GatePermit { charge, ..GatePermit::default() })
             }
             Err(denied) => {
@@ -158,9 +158,9 @@ where
 }
 
 /// A request in flight. Dropping it, wherever that happens, ends it.
-struct Held<Q: ?Sized + Hash, C: Clock>(OwnedGuard<ConcurrencyLimiter<Q, C>>);
+struct InFlightCharge<Q: ?Sized + Hash, C: Clock>(OwnedGuard<ConcurrencyLimiter<Q, C>>);
 
-impl<Q, C> Charge for Held<Q, C>
+impl<Q, C> Charge for InFlightCharge<Q, C>
 where
     Q: Hash + ?Sized + 'static,
     C: Clock + Send + Sync + 'static,
@@ -175,9 +175,9 @@ where
     fn sent(self: Box<Self>, _: u64) {}
 }
 
-impl<Q: ?Sized + Hash, C: Clock> fmt::Debug for Held<Q, C> {
+impl<Q: ?Sized + Hash, C: Clock> fmt::Debug for InFlightCharge<Q, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Held").field(&self.0).finish()
+        f.debug_tuple("InFlightCharge").field(&self.0).finish()
     }
 }
 

@@ -47,7 +47,7 @@ impl fmt::Debug for Settle {
 }
 
 /// A reservation that stays charged when it is dropped.
-struct Kept<G: Chargeable> {
+struct KeptReservation<G: Chargeable> {
     held: Option<OwnedReservation<G>>,
     settle: Settle,
 }
@@ -65,7 +65,8 @@ where
     Limiter<Q, A, C>: Chargeable,
 {
     let held = ask.reserve_owned(limiter)?;
-    let charge: Box<dyn Charge> = Box::new(Kept { held: Some(held), settle: settle.clone() });
+    let charge: Box<dyn Charge> =
+        Box::new(KeptReservation { held: Some(held), settle: settle.clone() });
     // A reservation does not know what is left.
     let (limit, remaining, reset_after) = match ask.cells(0).peek() {
         Ok(permit) => (permit.limit(), permit.remaining(), permit.reset_after()),
@@ -75,7 +76,7 @@ where
     Ok(Charged { limit, remaining, reset_after, delay, charge: Some(charge) })
 }
 
-impl<G: Chargeable> Kept<G> {
+impl<G: Chargeable> KeptReservation<G> {
     fn settle(&mut self, actual: u64) {
         if let Some(held) = self.held.take() {
             held.settle(actual);
@@ -83,7 +84,7 @@ impl<G: Chargeable> Kept<G> {
     }
 }
 
-impl<G: Chargeable + Send + Sync + 'static> Charge for Kept<G> {
+impl<G: Chargeable + Send + Sync + 'static> Charge for KeptReservation<G> {
     fn cancel(mut self: Box<Self>) {
         self.settle(0);
     }
@@ -118,7 +119,7 @@ impl<G: Chargeable + Send + Sync + 'static> Charge for Kept<G> {
     }
 }
 
-impl<G: Chargeable> Drop for Kept<G> {
+impl<G: Chargeable> Drop for KeptReservation<G> {
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
             let cells = held.cells();
@@ -127,9 +128,12 @@ impl<G: Chargeable> Drop for Kept<G> {
     }
 }
 
-impl<G: Chargeable> fmt::Debug for Kept<G> {
+impl<G: Chargeable> fmt::Debug for KeptReservation<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cells = self.held.as_ref().map(OwnedReservation::cells);
-        f.debug_struct("Kept").field("cells", &cells).field("settle", &self.settle).finish()
+        f.debug_struct("KeptReservation")
+            .field("cells", &cells)
+            .field("settle", &self.settle)
+            .finish()
     }
 }
