@@ -21,11 +21,11 @@ enum Piece {
 }
 
 /// A mistake in a pattern: its byte offset, and what to write instead.
-pub(crate) type Wrong = (usize, String);
+pub(crate) type PatternMistake = (usize, String);
 
 impl Pattern {
     /// `/posts/*/comments/**`.
-    pub(crate) fn of_path(text: &str, spelling: Spelling) -> Result<Self, Wrong> {
+    pub(crate) fn of_path(text: &str, spelling: Spelling) -> Result<Self, PatternMistake> {
         if !text.starts_with('/') {
             return Err((0, "a path pattern begins with \"/\", as in \"/posts/**\"".into()));
         }
@@ -51,7 +51,7 @@ impl Pattern {
     }
 
     /// `*.example.com`.
-    pub(crate) fn of_host(text: &str) -> Result<Self, Wrong> {
+    pub(crate) fn of_host(text: &str) -> Result<Self, PatternMistake> {
         const A_HOST: &str = "a host is a name such as \"api.example.com\" or \"*.example.com\", \
                               without a scheme, a port or a path";
         if let Some(at) = text.find(['/', ':', ' ', '@']).filter(|_| !text.starts_with('[')) {
@@ -75,7 +75,7 @@ impl Pattern {
         text: &str,
         between: char,
         literal: impl Fn(&str) -> Result<Option<Vec<u8>>, String>,
-    ) -> Result<Self, Wrong> {
+    ) -> Result<Self, PatternMistake> {
         let mut pieces = Vec::new();
         let mut at = 0;
         for segment in text.split(between) {

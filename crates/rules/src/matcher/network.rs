@@ -16,11 +16,11 @@ pub(crate) struct Network {
 }
 
 /// A mistake in a network: its byte offset, and what to write instead.
-type Wrong = (usize, String);
+type NetworkMistake = (usize, String);
 
 impl Network {
     /// `10.0.0.0/8`, or an address alone.
-    pub(crate) fn parse(text: &str) -> Result<Self, Wrong> {
+    pub(crate) fn parse(text: &str) -> Result<Self, NetworkMistake> {
         const NEEDED: &str = "not a network: write one such as \"10.0.0.0/8\" or \
                               \"2001:db8::/32\", or an address such as \"192.0.2.7\"";
         let (address, bits) = match text.split_once('/') {

@@ -23,7 +23,7 @@ const NEEDED_ESTIMATE: &str = "a whole number such as 500, or a table such as { 
 
 /// The part of the request or of its response that the cost comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
+enum CostSource {
     Header,
     ResponseHeader,
     RequestBytes,
@@ -44,7 +44,7 @@ pub(super) fn read<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Rul
     };
     reader.only_keys(table, KEYS, ALIASES);
     let source = source(reader, value, table)?;
-    let is_response = matches!(source, Source::ResponseHeader | Source::ResponseBytes);
+    let is_response = matches!(source, CostSource::ResponseHeader | CostSource::ResponseBytes);
     for (key, belongs) in [("default", !is_response), ("estimate", is_response)] {
         if let (Some(value), false) = (table.get(key), belongs) {
             let message = match is_response {
@@ -56,7 +56,7 @@ pub(super) fn read<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Rul
     }
     if !is_response {
         let estimate = match source {
-            Source::Header => header_estimate(reader, value, table)?,
+            CostSource::Header => header_estimate(reader, value, table)?,
             _ => {
                 let (max, default) = bounds(reader, value, table, None)?;
                 Estimate::Length { max, default }
@@ -69,7 +69,7 @@ pub(super) fn read<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Rul
         None => Some(CELLS_MAX),
     };
     let by = match (source, table.get("response_header")) {
-        (Source::ResponseHeader, Some(value)) => {
+        (CostSource::ResponseHeader, Some(value)) => {
             let name = header_name(reader, value);
             name.zip(max).map(|(name, max)| SettleBy::Header { name, max })
         }
@@ -80,16 +80,21 @@ pub(super) fn read<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Rul
 }
 
 /// The one source that the table names.
-fn source<'s>(reader: &mut Reader<'s>, value: &Value<'s>, table: &DeTable<'s>) -> Option<Source> {
+fn source<'s>(
+    reader: &mut Reader<'s>,
+    value: &Value<'s>,
+    table: &DeTable<'s>,
+) -> Option<CostSource> {
     let given: Vec<_> = ["header", "response_header", "bytes"]
         .into_iter()
         .filter_map(|key| table.get(key).map(|value| (key, value)))
         .collect();
     match given[..] {
-        [("header", _)] => Some(Source::Header),
-        [("response_header", _)] => Some(Source::ResponseHeader),
+        [("header", _)] => Some(CostSource::Header),
+        [("response_header", _)] => Some(CostSource::ResponseHeader),
         [("bytes", value)] => {
-            let words = [("request", Source::RequestBytes), ("response", Source::ResponseBytes)];
+            let words =
+                [("request", CostSource::RequestBytes), ("response", CostSource::ResponseBytes)];
             reader.one_of(value, &words)
         }
         _ => {

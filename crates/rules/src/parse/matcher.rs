@@ -10,7 +10,7 @@ use crate::matcher::{
 };
 use crate::named::{self, Named};
 use crate::path::Spelling;
-use crate::pattern::{Pattern, Wrong};
+use crate::pattern::{Pattern, PatternMistake};
 
 const KEYS: &[&str] = &["path", "method", "host", "ip", "header", "query", "cookie", "not"];
 const NOT_KEYS: &[&str] = &["path", "method", "host", "ip", "header", "query", "cookie"];
@@ -145,7 +145,7 @@ fn patterns<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
     what: &str,
-    parse: impl Fn(&str) -> Result<Pattern, Wrong>,
+    parse: impl Fn(&str) -> Result<Pattern, PatternMistake>,
 ) -> Option<Vec<Pattern>> {
     let mut patterns = Vec::new();
     for (value, text) in reader.strings(value, what)? {
