@@ -31,7 +31,7 @@ const WARNINGS_LOGGED: usize = 5;
 /// The gate of the proxy for the layer of `tollgate-http`.
 #[derive(Debug)]
 pub(crate) struct RulesGate {
-    source: Source,
+    source: RulesSource,
     counters: ArcSwap<RuleCounters>,
     store_limits: ArcSwap<StoreLimits>,
     metrics: Arc<Metrics>,
@@ -41,7 +41,7 @@ pub(crate) struct RulesGate {
 }
 
 #[derive(Debug)]
-enum Source {
+enum RulesSource {
     BuiltIn(Box<RulesLimiter>),
     File(Arc<LiveRules>),
 }
@@ -57,10 +57,12 @@ impl RulesGate {
         let file =
             file.map(RulesFile::open).transpose().map_err(|error| anyhow!(all_mistakes(&error)))?;
         let source = match &file {
-            Some(file) => Source::File(file.live()),
+            Some(file) => RulesSource::File(file.live()),
             None => {
                 let rules = Rules::parse("built-in rules", demo::RULES)?;
-                Source::BuiltIn(Box::new(RulesLimiter::new(rules).context("the built-in rules")?))
+                RulesSource::BuiltIn(Box::new(
+                    RulesLimiter::new(rules).context("the built-in rules")?,
+                ))
             }
         };
         let (counters, store_limits) = (ArcSwap::default(), ArcSwap::default());
@@ -138,8 +140,8 @@ impl RulesGate {
     /// Reads the rules in force.
     pub(crate) fn read<R>(&self, read: impl FnOnce(&RulesLimiter) -> R) -> R {
         match &self.source {
-            Source::BuiltIn(gate) => read(gate),
-            Source::File(live) => read(&live.load()),
+            RulesSource::BuiltIn(gate) => read(gate),
+            RulesSource::File(live) => read(&live.load()),
         }
     }
 
@@ -156,8 +158,8 @@ impl RulesGate {
     /// The number of reloads, and the number of failed ones.
     pub(super) fn reloads(&self) -> (u64, u64) {
         match &self.source {
-            Source::BuiltIn(_) => (0, 0),
-            Source::File(live) => (live.reloads(), live.failures()),
+            RulesSource::BuiltIn(_) => (0, 0),
+            RulesSource::File(live) => (live.reloads(), live.failures()),
         }
     }
 
