@@ -20,7 +20,7 @@ pub(super) struct Seen {
 }
 
 /// A header that the log records, and its value if the request had it.
-type Kept = (&'static str, Option<String>);
+type PrintedHeader = (&'static str, Option<String>);
 
 impl Seen {
     /// Prints the request in each format, and checks that it reads back the same.
@@ -93,7 +93,7 @@ impl Seen {
     }
 
     /// The headers that the log records.
-    fn headers(&self) -> Vec<Kept> {
+    fn headers(&self) -> Vec<PrintedHeader> {
         use tollgate_rules::RequestView;
 
         let names = HEADERS.map(str::to_owned);

@@ -7,37 +7,36 @@ use std::borrow::Cow;
 
 use super::{TIME_NAMES, time};
 use crate::log::fields::{
-    Field, Fields, Header as LoggedHeader, Malformed, QUERY_NAMES, Stamp, header_names, path_of,
-    query_of,
+    Field, Fields, Header, Malformed, QUERY_NAMES, Stamp, header_names, path_of, query_of,
 };
 
 /// The columns of one file.
 #[derive(Debug)]
-pub(crate) struct Header {
-    columns: Vec<String>,
+pub(crate) struct Columns {
+    names: Vec<String>,
     time: usize,
 }
 
-impl Header {
+impl Columns {
     /// Reads the header line and finds the time column.
     pub(crate) fn parse(line: &str, time_field: Option<&str>) -> Result<Self, Malformed> {
-        let columns: Vec<String> =
+        let names: Vec<String> =
             split(line)?.into_iter().map(|column| column.trim().to_owned()).collect();
         let time = match time_field {
-            Some(name) => position(&columns, name).ok_or_else(|| {
+            Some(name) => position(&names, name).ok_or_else(|| {
                 Malformed::new(format!(
                     "the header has no column {name:?} for the time; it has {}",
-                    columns.join(", ")
+                    names.join(", ")
                 ))
             })?,
-            None => first_of(&columns, TIME_NAMES).ok_or_else(|| {
+            None => first_of(&names, TIME_NAMES).ok_or_else(|| {
                 Malformed::new(format!(
                     "no column has a usual name for the time: give --time-field, one of {}",
-                    columns.join(", ")
+                    names.join(", ")
                 ))
             })?,
         };
-        Ok(Self { columns, time })
+        Ok(Self { names, time })
     }
 
     /// Checks that the file has a column for the field. The error lists the columns.
@@ -47,7 +46,7 @@ impl Header {
             None => Err(Malformed::new(format!(
                 "no column has the field `{field}`; the header has {}: write field:NAME, \
                  or --key none for one bucket",
-                self.columns.join(", ")
+                self.names.join(", ")
             ))),
         }
     }
@@ -55,20 +54,20 @@ impl Header {
     /// Splits a line into one value per column.
     pub(crate) fn row<'a>(&'a self, line: &'a str) -> Result<Row<'a>, Malformed> {
         let values = split(line)?;
-        if values.len() != self.columns.len() {
+        if values.len() != self.names.len() {
             return Err(Malformed::new(format!(
                 "{} values where the header has {} columns",
                 values.len(),
-                self.columns.len()
+                self.names.len()
             )));
         }
-        Ok(Row { header: self, values })
+        Ok(Row { columns: self, values })
     }
 
     fn column(&self, field: &Field) -> Option<usize> {
         match field {
-            Field::Named(name) => position(&self.columns, name),
-            _ => first_of(&self.columns, field.usual_names()),
+            Field::Named(name) => position(&self.names, name),
+            _ => first_of(&self.names, field.usual_names()),
         }
     }
 }
@@ -88,42 +87,42 @@ fn first_of(columns: &[String], names: &[&str]) -> Option<usize> {
 /// One record.
 #[derive(Debug)]
 pub(crate) struct Row<'a> {
-    header: &'a Header,
+    columns: &'a Columns,
     values: Vec<Cow<'a, str>>,
 }
 
 impl Fields for Row<'_> {
     fn stamp(&self) -> Result<Stamp, Malformed> {
-        time::parse(&self.values[self.header.time])
+        time::parse(&self.values[self.columns.time])
     }
 
     fn target(&self) -> Option<Cow<'_, str>> {
-        Some(Cow::Borrowed(self.values[self.header.column(&Field::Path)?].as_ref()))
+        Some(Cow::Borrowed(self.values[self.columns.column(&Field::Path)?].as_ref()))
     }
 
     fn text(&self, field: &Field) -> Option<Cow<'_, str>> {
         match field {
             Field::Path => self.target().map(path_of),
-            _ => Some(Cow::Borrowed(self.values[self.header.column(field)?].as_ref())),
+            _ => Some(Cow::Borrowed(self.values[self.columns.column(field)?].as_ref())),
         }
     }
 
-    fn header(&self, name: &str) -> LoggedHeader<'_> {
+    fn header(&self, name: &str) -> Header<'_> {
         let names = header_names(name);
-        match names.iter().find_map(|name| position(&self.header.columns, name)) {
-            Some(column) => LoggedHeader::written(Cow::Borrowed(self.values[column].as_ref())),
-            None => LoggedHeader::NotInLog,
+        match names.iter().find_map(|name| position(&self.columns.names, name)) {
+            Some(column) => Header::written(Cow::Borrowed(self.values[column].as_ref())),
+            None => Header::NotInLog,
         }
     }
 
-    fn query(&self) -> LoggedHeader<'_> {
+    fn query(&self) -> Header<'_> {
         let value = |column: usize| Cow::Borrowed(self.values[column].as_ref());
-        if let Some(column) = first_of(&self.header.columns, QUERY_NAMES) {
-            return LoggedHeader::written(value(column));
+        if let Some(column) = first_of(&self.columns.names, QUERY_NAMES) {
+            return Header::written(value(column));
         }
-        match self.header.column(&Field::Path) {
-            Some(column) => query_of(&self.header.columns[column], value(column)),
-            None => LoggedHeader::NotInLog,
+        match self.columns.column(&Field::Path) {
+            Some(column) => query_of(&self.columns.names[column], value(column)),
+            None => Header::NotInLog,
         }
     }
 }
@@ -189,13 +188,13 @@ mod tests {
 
     #[test]
     fn the_azure_trace_is_read() {
-        let header = Header::parse("TIMESTAMP,ContextTokens,GeneratedTokens", None).unwrap();
-        let row = header.row("2023-11-16 18:15:46.6805900,374,44").unwrap();
+        let columns = Columns::parse("TIMESTAMP,ContextTokens,GeneratedTokens", None).unwrap();
+        let row = columns.row("2023-11-16 18:15:46.6805900,374,44").unwrap();
         assert_eq!(row.stamp().unwrap().unix_nanos, 1_700_158_546_680_590_000);
         assert_eq!(row.text(&named("ContextTokens")).unwrap(), "374");
         assert_eq!(row.text(&named("generatedtokens")).unwrap(), "44");
-        assert!(header.require(&named("GeneratedTokens")).is_ok());
-        let missing = header.require(&Field::Ip).unwrap_err().to_string();
+        assert!(columns.require(&named("GeneratedTokens")).is_ok());
+        let missing = columns.require(&Field::Ip).unwrap_err().to_string();
         assert!(missing.contains("`ip`") && missing.contains("ContextTokens"), "{missing}");
     }
 
@@ -222,21 +221,21 @@ mod tests {
             ("\"a\"x,b,c", "follows"),
             ("1,2", "2 values where the header has 3 columns"),
         ] {
-            let header = Header::parse("time,ip,path", None).unwrap();
-            let error = header.row(line).unwrap_err().to_string();
+            let columns = Columns::parse("time,ip,path", None).unwrap();
+            let error = columns.row(line).unwrap_err().to_string();
             assert!(error.contains(why), "{line}: {error}");
         }
-        assert!(Header::parse("a,b", None).unwrap_err().to_string().contains("--time-field"));
-        assert!(Header::parse("a,b", Some("c")).unwrap_err().to_string().contains("a, b"));
-        assert!(Header::parse("a,b", Some("b")).is_ok());
+        assert!(Columns::parse("a,b", None).unwrap_err().to_string().contains("--time-field"));
+        assert!(Columns::parse("a,b", Some("c")).unwrap_err().to_string().contains("a, b"));
+        assert!(Columns::parse("a,b", Some("b")).is_ok());
     }
 
     proptest! {
         #[test]
         fn no_text_panics(line in "[\",a-c0-9é ]{0,60}") {
             let _ = split(&line);
-            let header = Header::parse("time,ip", None).unwrap();
-            if let Ok(row) = header.row(&line) {
+            let columns = Columns::parse("time,ip", None).unwrap();
+            if let Ok(row) = columns.row(&line) {
                 let _ = row.stamp();
             }
         }

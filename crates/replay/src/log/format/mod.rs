@@ -57,7 +57,7 @@ pub(crate) enum Reader<'p> {
     CsvHeader {
         time_field: Option<&'p str>,
     },
-    Csv(csv::Header),
+    Csv(csv::Columns),
 }
 
 /// The kind of a line that was read.
@@ -86,7 +86,7 @@ impl<'p> Reader<'p> {
             Some(Self::Json { time_field })
         } else if clf::parse(line).is_ok() {
             Some(Self::Clf)
-        } else if [time_field, None].iter().any(|time| csv::Header::parse(line, *time).is_ok()) {
+        } else if [time_field, None].iter().any(|time| csv::Columns::parse(line, *time).is_ok()) {
             Some(Self::CsvHeader { time_field })
         } else {
             None
@@ -108,11 +108,13 @@ impl<'p> Reader<'p> {
             Self::Json { time_field } => {
                 json::parse(line, *time_field).and_then(|fields| charge.fill(&fields, request))
             }
-            Self::Csv(header) => header.row(line).and_then(|fields| charge.fill(&fields, request)),
+            Self::Csv(columns) => {
+                columns.row(line).and_then(|fields| charge.fill(&fields, request))
+            }
             Self::CsvHeader { time_field } => {
-                let header = csv::Header::parse(line, *time_field).map_err(Error::msg)?;
-                charge.fields().try_for_each(|field| header.require(field)).map_err(Error::msg)?;
-                *self = Self::Csv(header);
+                let columns = csv::Columns::parse(line, *time_field).map_err(Error::msg)?;
+                charge.fields().try_for_each(|field| columns.require(field)).map_err(Error::msg)?;
+                *self = Self::Csv(columns);
                 return Ok(Ok(LineKind::Nothing));
             }
         };
