@@ -41,7 +41,7 @@
 use core::time::Duration;
 
 use crate::algo::adaptive::{Controller, LimitRange, STATE_WORDS, Sample, State, WindowWord};
-use crate::sync::{AtomicU64, Fault, Ordering, SharedLimit, SharedNanos, StampedCell, planted};
+use crate::sync::{AtomicU64, Fault, Ordering, SharedNanos, SharedValue, StampedCell, planted};
 use crate::time::{Tick, saturating_nanos};
 
 /// The rules by which windows end and the controller steps.
@@ -64,7 +64,7 @@ pub struct AdaptivePlan {
 pub struct AdaptiveCell {
     window: AtomicU64,
     due_at: SharedNanos,
-    needed: SharedLimit,
+    needed: SharedValue,
     begun_from: SharedNanos,
     state: StampedCell<STATE_WORDS>,
     plan: AdaptivePlan,
@@ -78,7 +78,7 @@ impl AdaptiveCell {
         let cell = Self {
             window: AtomicU64::new(WindowWord::EMPTY.0),
             due_at: SharedNanos::default(),
-            needed: SharedLimit::new(0),
+            needed: SharedValue::new(0),
             begun_from: SharedNanos::default(),
             state: StampedCell::new(0, state.words()),
             plan,

@@ -8,7 +8,7 @@ use crate::concurrency::builder::check_limit;
 use crate::concurrency::error::{ConcurrencyDenied, ConcurrencyError};
 use crate::concurrency::guard::Entry;
 use crate::decision::{Denied, Permit};
-use crate::sync::{Fault, SharedLimit, planted};
+use crate::sync::{Fault, SharedValue, planted};
 use crate::table::{OutOfMemory, Placed, Probe, Source};
 use crate::time::{Clock, Tick};
 
@@ -17,7 +17,7 @@ pub(super) type Taken = Result<(RefundableCharge, Permit), Denied>;
 
 pub(super) struct Counting<C> {
     holds: Holds,
-    limit: Placed<SharedLimit>,
+    limit: Placed<SharedValue>,
     clock: C,
 }
 
@@ -28,7 +28,7 @@ impl<C> Counting<C> {
         clock: C,
         source: &Source,
     ) -> Result<Self, OutOfMemory> {
-        Ok(Self { holds, limit: Placed::new(source, SharedLimit::new(limit))?, clock })
+        Ok(Self { holds, limit: Placed::new(source, SharedValue::new(limit))?, clock })
     }
 
     pub(super) fn map_clock<D>(self, map: impl FnOnce(C) -> D) -> Counting<D> {

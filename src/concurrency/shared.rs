@@ -5,7 +5,7 @@ use crate::algo::{CONFIG_WORDS, StateMachine};
 use crate::concurrency::builder::{ConcurrencyBuilder, DirectConcurrencyBuilder};
 use crate::concurrency::{ConcurrencyError, ConcurrencyLimiter, DirectConcurrency};
 use crate::limiter::shared::{Form, Kind, Shared, SharedError, Site, build_at};
-use crate::sync::SharedLimit;
+use crate::sync::SharedValue;
 use crate::table::{OneBucket, Placed, RingLayout, Source, Table, Tally};
 use crate::time::monotonic_clock::MonotonicClock;
 
@@ -114,7 +114,7 @@ fn form(machine: &InFlight<'_>, bytes: usize) -> Form {
         buckets: 0,
         counts_decisions: false,
         overflow: words([]),
-        bytes: bytes.saturating_add(Placed::<SharedLimit>::BLOCK_BYTES),
+        bytes: bytes.saturating_add(Placed::<SharedValue>::BLOCK_BYTES),
     }
 }
 

@@ -302,17 +302,17 @@ impl core::fmt::Debug for SharedNanos {
     }
 }
 
-/// A limit that may be changed while threads decide by it.
+/// A setting, such as a limit, that may be changed while threads decide by it.
 ///
 /// Relaxed: a decision depends on the value that it has read, and on no other memory written before that.
 #[cfg(feature = "std")]
 #[derive(Debug)]
-pub(crate) struct SharedLimit(AtomicU64);
+pub(crate) struct SharedValue(AtomicU64);
 
 #[cfg(feature = "std")]
-impl SharedLimit {
-    pub(crate) fn new(limit: u64) -> Self {
-        Self(AtomicU64::new(limit))
+impl SharedValue {
+    pub(crate) fn new(value: u64) -> Self {
+        Self(AtomicU64::new(value))
     }
 
     #[inline]
@@ -320,8 +320,8 @@ impl SharedLimit {
         self.0.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set(&self, limit: u64) {
-        self.0.store(limit, Ordering::Relaxed);
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
     }
 }
 

@@ -5,7 +5,7 @@ use crossbeam_utils::CachePadded;
 use super::memory::OutOfMemory;
 use super::source::Source;
 use crate::cell::HeadCell;
-use crate::sync::SharedLimit;
+use crate::sync::SharedValue;
 
 /// A value of which every content is valid, and which has no destructor.
 ///
@@ -17,7 +17,7 @@ pub(crate) unsafe trait Atomics {}
 // SAFETY: an atomic integer.
 unsafe impl Atomics for CachePadded<HeadCell> {}
 // SAFETY: an atomic integer.
-unsafe impl Atomics for SharedLimit {}
+unsafe impl Atomics for SharedValue {}
 
 // SAFETY: an array of atomic integers, and one.
 #[cfg(feature = "shared-memory")]

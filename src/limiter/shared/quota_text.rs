@@ -5,7 +5,7 @@ use core::time::Duration;
 use crate::algo::CONFIG_WORDS;
 use crate::algo::dynamic_gcra::{GcraEpoch, QUOTA_WORDS};
 use crate::quota::Quota;
-use crate::sync::{SharedLimit, VersionedCell};
+use crate::sync::{SharedValue, VersionedCell};
 use crate::table::block::{HEADER_BYTES, piece_bytes};
 
 /// An algorithm by the number that a header has.
@@ -131,7 +131,7 @@ impl QuotaSource<'_> {
 
     fn in_flight(&self) -> String {
         let hold = Duration::from_nanos(self.config[0]);
-        let place = self.bytes.saturating_sub(piece_bytes::<SharedLimit>(1) as u64);
+        let place = self.bytes.saturating_sub(piece_bytes::<SharedValue>(1) as u64);
         match (self.read)(place, 1)[..] {
             [limit] => format!("{limit} in flight, each lost after {hold:?}"),
             _ => "spoilt".to_owned(),

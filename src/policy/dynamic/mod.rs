@@ -1,6 +1,6 @@
 //! Quotas that change while they are in use.
 
-mod live;
+mod in_force;
 #[cfg(feature = "shared-memory")]
 mod shared;
 
@@ -8,7 +8,7 @@ use core::time::Duration;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use live::{Change, LiveQuota};
+use in_force::{Change, QuotaInForce};
 
 use crate::algo::dynamic_gcra::{GcraEpoch, Inherit};
 use crate::algo::oracle::Level;
@@ -120,8 +120,8 @@ impl Algorithm for DynamicGcra {
 
     fn params(&self, quota: &Quota, _: u64) -> Result<DynamicGcraParams, QuotaError> {
         let first = GcraEpoch::new(quota, self.start_empty)?;
-        let quota = Arc::new(LiveQuota::new(first, quota));
-        Ok(DynamicGcraParams { kind: Kind::Live(quota), first })
+        let quota = Arc::new(QuotaInForce::new(first, quota));
+        Ok(DynamicGcraParams { kind: Kind::InForce(quota), first })
     }
 }
 
@@ -147,7 +147,7 @@ pub struct DynamicGcraParams {
 #[derive(Clone, Debug)]
 enum Kind {
     /// The quota in force, which changes.
-    Live(Arc<LiveQuota>),
+    InForce(Arc<QuotaInForce>),
     /// The quota of one moment.
     Still(GcraEpoch),
 }
@@ -157,7 +157,7 @@ impl DynamicGcraParams {
     #[inline(always)]
     fn now(&self) -> GcraEpoch {
         match &self.kind {
-            Kind::Live(quota) => quota.read(),
+            Kind::InForce(quota) => quota.read(),
             Kind::Still(params) => *params,
         }
     }
@@ -172,17 +172,19 @@ impl DynamicGcraParams {
         Self { kind: Kind::Still(params), first: self.first }
     }
 
-    /// Replaces the quota: see [`LiveQuota::change`].
+    /// Replaces the quota: see [`QuotaInForce::change`].
     fn change(&self, change: Change<'_>, renew: impl FnOnce(&GcraEpoch)) -> Result<(), QuotaError> {
         match &self.kind {
-            Kind::Live(quota) => quota.change(change, renew),
+            Kind::InForce(quota) => quota.change(change, renew),
             Kind::Still(_) => Err(QuotaError::ChangeUnderWay),
         }
     }
 
     /// The quota that holds now.
     fn quota(&self) -> Quota {
-        let Kind::Live(quota) = &self.kind else { unreachable!("a live limiter's is live") };
+        let Kind::InForce(quota) = &self.kind else {
+            unreachable!("a limiter has the quota in force")
+        };
         quota.quota()
     }
 }

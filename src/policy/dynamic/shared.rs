@@ -7,7 +7,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use super::live::{Change, LiveQuota};
+use super::in_force::{Change, QuotaInForce};
 use super::{DynamicGcra, DynamicGcraParams, Kind};
 use crate::algo::dynamic_gcra::{GCRA_EPOCH_WORDS, GcraEpoch, QUOTA_WORDS};
 use crate::algo::{CONFIG_WORDS, StateMachine as _};
@@ -106,8 +106,8 @@ impl Content<DynamicGcraParams> for Changing {
         let first = first.ok_or(SharedError::Spoilt { field: "the creator's quota" })?;
         let derived = DerivedCell::new(&*current, derive);
         let derived = derived.ok_or(SharedError::Spoilt { field: "the quota in force" })?;
-        let quota = LiveQuota::Shared(SharedQuota { current, derived });
-        *params = DynamicGcraParams { kind: Kind::Live(Arc::new(quota)), first };
+        let quota = QuotaInForce::Shared(SharedQuota { current, derived });
+        *params = DynamicGcraParams { kind: Kind::InForce(Arc::new(quota)), first };
         Ok(())
     }
 }

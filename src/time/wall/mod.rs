@@ -37,7 +37,7 @@ use edges::{WORDS, WallEdges};
 
 #[cfg(feature = "shared-memory")]
 use crate::sync::InBlock;
-use crate::sync::{Fault, SharedNanos, VersionedCell, planted};
+use crate::sync::{Fault, SharedValue, VersionedCell, planted};
 use crate::time::{Clock, Tick};
 
 const SECOND: i128 = 1_000_000_000;
@@ -66,7 +66,7 @@ struct Followed {
 pub(crate) struct WallWords {
     edges: VersionedCell<WORDS>,
     /// The offset in force from the next edge on, in two's complement.
-    offset_secs: SharedNanos,
+    offset_secs: SharedValue,
 }
 
 #[derive(Debug)]
@@ -115,7 +115,7 @@ impl WallClock {
     pub(crate) fn new(period: u64, ahead: i64, unix_origin_nanos: u64, offset_secs: i32) -> Self {
         let base = i128::from(ahead) - i128::from(unix_origin_nanos);
         let edges = VersionedCell::new(&WallEdges::unread(ahead).to_words());
-        let words = Words::Own(WallWords { edges, offset_secs: SharedNanos::default() });
+        let words = Words::Own(WallWords { edges, offset_secs: SharedValue::new(0) });
         let wall = Self(Arc::new(Followed { words, period, base, first_offset_secs: offset_secs }));
         wall.set_offset_secs(offset_secs);
         wall
@@ -126,8 +126,7 @@ impl WallClock {
     pub(crate) fn unread_words(&self) -> WallWords {
         let ahead = WallEdges::from_words(self.0.words.edges.read()).ahead();
         let edges = VersionedCell::new(&WallEdges::unread(ahead).to_words());
-        let offset_secs = SharedNanos::default();
-        offset_secs.set(self.0.words.offset_secs.read());
+        let offset_secs = SharedValue::new(self.0.words.offset_secs.read());
         WallWords { edges, offset_secs }
     }
 

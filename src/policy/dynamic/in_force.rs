@@ -14,7 +14,7 @@ const WORDS: usize = GCRA_EPOCH_WORDS + 2;
 
 /// A quota that changes.
 #[derive(Debug)]
-pub(super) enum LiveQuota {
+pub(super) enum QuotaInForce {
     /// In the process.
     Own(VersionedCell<WORDS>),
     /// In a block that other processes map.
@@ -30,7 +30,7 @@ pub(super) struct Change<'a> {
     pub(super) now: Tick,
 }
 
-impl LiveQuota {
+impl QuotaInForce {
     pub(super) fn new(first: GcraEpoch, quota: &Quota) -> Self {
         Self::Own(VersionedCell::new(&to_words(first, quota)))
     }
