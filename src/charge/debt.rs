@@ -138,20 +138,20 @@ impl<K: Hash + ?Sized, A: Algorithm<Params: Refund>, C: Clock> Limiter<K, A, C> 
         now: Tick,
     ) -> RefundableCharge {
         let overdrawn = algo.overdrawn();
-        anyway(n, |n| match self.charge(&overdrawn, probe, n, now) {
-            Err(None) => self.charge_shared(n, now),
+        anyway(n, |fewer| match self.charge(&overdrawn, probe, fewer, now) {
+            // The shared limiter may hold more than the key's own state.
+            Err(None) => Ok(self.charge_shared(n, now)),
             charged => charged.map(|paid| RefundableCharge::Slot(probe, paid)),
         })
     }
 
-    /// Charges `n` cells that are spent already to the limiter that keys without a slot share.
-    /// `Err(None)`: there is none.
+    /// Charges `n` cells that are spent already to the limiter that keys without a slot share, if there is one.
     #[cold]
-    fn charge_shared(&self, n: u64, now: Tick) -> Result<RefundableCharge, Option<Denied>> {
-        let WhenFull::Share(shared) = self.when_full() else { return Err(None) };
+    fn charge_shared(&self, n: u64, now: Tick) -> RefundableCharge {
+        let WhenFull::Share(shared) = self.when_full() else { return RefundableCharge::Nothing };
         self.table().counters().count(Event::Overflowed);
-        let overdrawn = self.still(&shared.0, now).overdrawn();
-        Ok(RefundableCharge::Bucket(shared.1.cell().charge(&overdrawn, now, n)?))
+        let (cell, overdrawn) = (shared.1.cell(), self.still(&shared.0, now).overdrawn());
+        anyway(n, |n| Ok(RefundableCharge::Bucket(cell.charge(&overdrawn, now, n)?)))
     }
 
     /// How long until a charge could have been made in the usual way.

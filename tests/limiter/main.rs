@@ -15,6 +15,7 @@ mod dynamic_gcra;
 mod leases;
 mod lives;
 mod max_delay;
+mod no_slot;
 mod occupancy;
 mod penalty;
 mod plan_verbs;
