@@ -222,13 +222,9 @@ impl Grid {
         self.later(instant, units).min(field.max())
     }
 
-    /// Units from `now` until `instant` lies `span` behind; at least 1.
-    pub(super) fn until_behind_by(&self, instant: u64, now: u64, span: Duration) -> u64 {
-        let span = self.units_in(span);
-        match self.ahead(instant, now) {
-            0 => span.saturating_sub(self.behind(instant, now)).max(1),
-            ahead => ahead.saturating_add(span),
-        }
+    /// How long from `now` until `units` more units have begun, at least one.
+    pub(super) fn wait(&self, now: Tick, units: u64) -> Duration {
+        self.scale(now, self.floor(now)).span(units.max(1))
     }
 
     /// How spans counted from `now`, whose floor is `floor`, become nanoseconds.
@@ -320,6 +316,11 @@ impl Grid {
     pub fn ring(&self) -> Option<u64> {
         self.mask.checked_add(1)
     }
+}
+
+/// The present of a clock that is `skew` behind, and how long until that clock has begun.
+pub(super) fn behind_by(skew: Duration, now: Tick) -> (Tick, Duration) {
+    (now.saturating_sub(skew), skew.saturating_sub(now.since(Tick::ZERO)))
 }
 
 /// The skew tolerance of a wrapping grid, in units.

@@ -247,7 +247,18 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         }
     }
 
-    /// The denial of a key without a slot. It can have one when `word`, the state with the least debt,
+    /// Whether states become idle in the order of their debts, or at times of which nothing is known.
+    const DEBT_IS_TIME: bool = true;
+
+    /// Units from `instant` until the state is idle if nothing else is charged; 0 if it is.
+    fn idle_in(&self, word: u64, instant: u64) -> u64 {
+        match self.liveness(word, instant) {
+            Liveness::Idle { .. } => 0,
+            Liveness::Live { debt } => debt,
+        }
+    }
+
+    /// The denial of a key without a slot. It can have one when `word`, the state that is idle first,
     /// has been idle for `skew`.
     fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied;
 

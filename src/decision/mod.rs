@@ -250,11 +250,11 @@ impl Denied {
         Self { measured, until_admitted }
     }
 
-    /// The denial of a key that can have a slot in `until_slot` units at the earliest. It does not count as
-    /// idle before.
-    pub(crate) fn without_slot(measured: Measurements, until_slot: u64) -> Self {
-        let until_idle = measured.until_idle.max(until_slot);
-        Self::new(Measurements { until_idle, ..measured }, until_slot)
+    /// The denial of a key that finds no slot for so long. Before that it is not as if it had never been used.
+    pub(crate) fn without_slot(reading: Measurements, wait: Duration) -> Self {
+        let (limit, remaining) = (reading.limit, reading.remaining());
+        let reset_after = reading.scale.span(reading.until_idle).max(wait);
+        DecisionParts { limit, remaining, reset_after }.denied(Some(wait))
     }
 
     /// The same denial for a caller whose clock is `gap` nanoseconds behind the instant it was made

@@ -88,12 +88,34 @@ impl<K: SlotKind> SlotTable<K> {
         may_evict: bool,
     ) -> Choice<K::Candidate<'a>> {
         if !may_evict {
-            return Choice::Full(Full { nearest_idle: least.seen().word.state() });
+            let nearest_idle = match M::DEBT_IS_TIME {
+                true => least.seen().word.state(),
+                false => self.nearest_idle(machine, ranking, least),
+            };
+            return Choice::Full(Full { nearest_idle });
         }
         match self.slots.victim(machine, ranking, least) {
             Some(candidate) => Choice::Take(candidate, true),
             None => Choice::Rescan,
         }
+    }
+
+    /// The live state that is idle first, where that need not be `least`, the one with the least debt.
+    #[cold]
+    #[inline(never)]
+    fn nearest_idle<'a, M: StateMachine>(
+        &'a self,
+        machine: &M,
+        ranking: &Ranking,
+        least: K::Candidate<'a>,
+    ) -> u64 {
+        let &Ranking { probe, instant, .. } = ranking;
+        let buckets = probe.buckets(self.slots.bucket_count());
+        let seen = buckets.flat_map(|bucket| self.candidates(bucket, probe)).flatten();
+        let live = seen.map(|seen| seen.seen().word).filter(|word| !word.is_provisional());
+        let first =
+            live.map(StateWord::state).min_by_key(|state| machine.idle_in(*state, instant));
+        first.unwrap_or(least.seen().word.state())
     }
 
     /// Chooses where no slot was vacant or idle, and one may be the key's own, or none may be taken.

@@ -1,4 +1,4 @@
-//! Keys that find no slot: what a charge to the shared limiter takes.
+//! Keys that find no slot: how long they wait for one, and what a charge to the shared limiter takes.
 
 use std::time::Duration;
 
@@ -6,11 +6,68 @@ use tollgate::algorithm::Algorithm;
 use tollgate::dynamic::DynamicGcra;
 use tollgate::internals::Refund;
 use tollgate::limiter::SlotLayout;
-use tollgate::{Direct, FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota};
+use tollgate::{
+    AnyAlgorithm, Direct, FixedWindow, Gcra, Limiter, ManualClock, OnFull, Quota, Tick, WarmUp,
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 type Gate<A> = Limiter<u64, A, ManualClock>;
+
+/// Keys that ask for different numbers of cells, a few seconds after one another, until no slot is left.
+fn fill(gate: &Gate<AnyAlgorithm>, start: u64) -> Tick {
+    let mut now = Tick::from_nanos(start);
+    for key in 0..100 {
+        now = now.saturating_add(Duration::from_nanos(700_000_123));
+        if gate.ask(&key).at(now).finds_slot() {
+            let _ = gate.ask(&key).cells(1 + key * 7 % 5).at(now).check();
+        }
+    }
+    now
+}
+
+/// The wait is that for the first slot that becomes free, to the nanosecond: whatever the windows, the counts,
+/// the units of time and the allowed skew.
+#[test]
+fn a_denial_for_want_of_a_slot_waits_for_the_first_slot_that_becomes_free() {
+    let named = AnyAlgorithm::NAMES.iter().map(|name| name.parse().expect("a name"));
+    let algorithms: Vec<AnyAlgorithm> = named.chain([WarmUp::new(MINUTE).into()]).collect();
+    let mut waited = 0;
+    for (skew_nanos, start) in
+        [(0, 0), (7, 3), (1_000_000, 0), (1_000_000, 1 << 52), (3_000_000_001, 77)]
+    {
+        let skew = Duration::from_nanos(skew_nanos);
+        for (algorithm, quota) in algorithms.iter().flat_map(|algorithm| {
+            [Quota::new(7, 3 * MINUTE), Quota::new(9, MINUTE)].map(|quota| (*algorithm, quota))
+        }) {
+            let gate: Gate<AnyAlgorithm> = Limiter::builder(quota)
+                .algorithm(algorithm)
+                .clock(ManualClock::new())
+                .capacity(1)
+                .on_full(OnFull::Deny)
+                .max_clock_skew(skew)
+                .build()
+                .expect("in range");
+            let mut now = fill(&gate, start);
+            for key in 1_000..1_200 {
+                if gate.ask(&key).at(now).finds_slot() {
+                    continue;
+                }
+                let denied = gate.ask(&key).at(now).check().expect_err("no slot");
+                let wait = denied.retry_after().expect("a slot becomes free");
+                let then = now.saturating_add(wait);
+                let before = then.saturating_sub(Duration::from_nanos(1));
+                let case = format!("{algorithm:?}, {quota}, {skew:?} from {start}: {wait:?}");
+                assert!(gate.ask(&key).at(then).finds_slot(), "too short: {case}");
+                assert!(!gate.ask(&key).at(before).finds_slot(), "too long: {case}");
+                assert!(denied.reset_after() >= wait, "{case}");
+                waited += 1;
+                now = now.saturating_add(Duration::from_nanos(12_345_678));
+            }
+        }
+    }
+    assert!(waited > 1_000, "{waited}");
+}
 
 /// The key's own state could hold less. The shared limiter decides how much is charged, and counts it once.
 #[test]

@@ -177,6 +177,12 @@ impl StateMachine for AnyParams {
         each_machine!(self, each => each.owed(word, ring, instant))
     }
 
+    const DEBT_IS_TIME: bool = false;
+
+    fn idle_in(&self, word: u64, instant: u64) -> u64 {
+        each_machine!(self, each => each.idle_in(word, instant))
+    }
+
     fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
         each_machine!(self, each => each.no_slot(word, now, skew))
     }

@@ -4,7 +4,7 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 
 use super::wall_time::WallTime;
-use crate::algo::grid::Grid;
+use crate::algo::grid::{Grid, behind_by};
 #[cfg(feature = "std")]
 use crate::algo::oracle::Window;
 use crate::algo::sealed::Sealed;
@@ -220,10 +220,20 @@ impl StateMachine for FixedWindowParams {
         }
     }
 
+    /// The debt counts cells.
+    const DEBT_IS_TIME: bool = false;
+
+    fn idle_in(&self, word: u64, instant: u64) -> u64 {
+        match self.count.of(word) {
+            0 => 0,
+            _ => self.grid.ahead(self.end.of(word), instant),
+        }
+    }
+
     fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
-        let view = self.view(word, now);
-        let wait = self.grid.until_behind_by(self.end.of(word), view.floor, skew);
-        let wait = wait.saturating_add(self.held);
+        let (view, (then, begins_in)) = (self.view(word, now), behind_by(skew, now));
+        let units = self.idle_in(word, self.instant(then)).max(1).saturating_add(self.held);
+        let wait = self.grid.wait(self.aligned(then), units).saturating_add(begins_in);
         Denied::without_slot(self.measured(&view, self.limit.get(), view.ahead), wait)
     }
 

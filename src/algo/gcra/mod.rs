@@ -48,7 +48,7 @@ use core::time::Duration;
 
 #[cfg(feature = "std")]
 use super::grid;
-use super::grid::Grid;
+use super::grid::{Grid, behind_by};
 #[cfg(feature = "std")]
 use super::oracle::Level;
 use super::{
@@ -503,9 +503,10 @@ impl StateMachine for GcraParams {
     }
 
     fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
-        let floor = self.grid.floor(now);
-        let wait = self.grid.until_behind_by(TAT.of(word), floor, skew);
-        Denied::without_slot(self.measured(now, floor, self.capacity), wait)
+        let (then, begins_in) = behind_by(skew, now);
+        let wait = self.grid.wait(then, self.idle_in(word, self.instant(then)));
+        let measured = self.measured(now, self.grid.floor(now), self.capacity);
+        Denied::without_slot(measured, wait.saturating_add(begins_in))
     }
 
     fn grid(&self) -> &Grid {

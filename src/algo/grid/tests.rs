@@ -66,11 +66,20 @@ fn distances_ahead_are_clamped_to_what_can_be_told_from_the_past() {
 }
 
 #[test]
-fn until_behind_by_counts_to_the_end_of_the_span_and_at_least_one() {
+fn a_wait_counts_to_the_beginning_of_the_unit_and_at_least_one() {
     let grid = Grid::new(1, 2_500, (1 << 53) - 1, 100);
-    let until = |instant, now| grid.until_behind_by(instant, now, Duration::from_micros(25));
-    assert_eq!((until(5, 0), until(0, 0), until(0, 4)), (15, 10, 6));
-    assert_eq!((until(0, 9), until(0, 10), until(0, 40)), (1, 1, 1), "never at once");
+    let wait = |now, units| grid.wait(Tick::from_nanos(now), units).as_nanos();
+    assert_eq!((wait(0, 5), wait(1, 5), wait(2_499, 5)), (12_500, 12_499, 10_001));
+    assert_eq!((wait(2_499, 1), wait(2_499, 0), wait(0, 0)), (1, 1, 2_500), "never at once");
+}
+
+#[test]
+fn a_clock_that_is_behind_may_not_have_begun() {
+    let behind = |now| {
+        let (then, begins_in) = behind_by(Duration::from_nanos(7), Tick::from_nanos(now));
+        (then.as_nanos(), begins_in.as_nanos())
+    };
+    assert_eq!([behind(0), behind(5), behind(7), behind(9)], [(0, 7), (0, 2), (0, 0), (2, 0)]);
 }
 
 proptest! {

@@ -60,7 +60,7 @@ pub use rates::SlidingLog;
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use super::grid::Grid;
+use super::grid::{Grid, behind_by};
 #[cfg(feature = "std")]
 use super::oracle::EventLog;
 use super::{Liveness, Ring, StateMachine, Step, sealed::Sealed};
@@ -431,14 +431,11 @@ impl StateMachine for SlidingLogParams {
     }
 
     fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
-        let floor = self.floor(now);
-        let (last, _) = self.last(word, floor);
-        let window = self.counts_for(word);
-        let wait = self.grid.until_behind_by(self.grid.later(last, window), floor, skew);
-        let scale = self.scale(now, floor);
-        let limit = self.limit_min;
-        let measured = Measurements { limit, room: 0, cell: NonZeroU64::MIN, until_idle: 0, scale };
-        Denied::without_slot(measured, wait)
+        let (then, begins_in) = behind_by(skew, now);
+        let wait = self.grid.wait(then, self.idle_in(word, self.instant(then)));
+        let (limit, cell) = (self.limit_min, NonZeroU64::MIN);
+        let measured = Measurements { limit, room: 0, cell, until_idle: 0, scale: Scale::NANOS };
+        Denied::without_slot(measured, wait.saturating_add(begins_in))
     }
 
     fn grid(&self) -> &Grid {

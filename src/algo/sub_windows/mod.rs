@@ -46,11 +46,11 @@ pub use build::SubWindows;
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use super::grid::Grid;
+use super::grid::{Grid, behind_by};
 #[cfg(feature = "std")]
 use super::oracle::SubWindowCounts;
 use super::{Liveness, Ring, StateMachine, Step, sealed::Sealed};
-use crate::decision::{Denied, Measurements, Permit};
+use crate::decision::{Denied, Permit, Measurements, Scale};
 use crate::time::Tick;
 use crate::word::Field;
 use at_once::Current;
@@ -318,18 +318,23 @@ impl<const WEIGHED: bool> StateMachine for SubWindowParams<WEIGHED> {
         }
     }
 
+    /// The debt counts cells, too.
+    const DEBT_IS_TIME: bool = false;
+
+    fn idle_in(&self, word: u64, instant: u64) -> u64 {
+        let (ahead, passed) = self.distance(self.index.of(word), instant);
+        match self.count.of(word) {
+            0 => 0,
+            _ => (ahead + self.older + 1).saturating_sub(passed),
+        }
+    }
+
     fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
-        let now = self.aligned(now);
-        let floor = self.grid.floor(now);
-        let end = self.grid.later(self.index.of(word), self.older + 1);
-        let wait = self.grid.until_behind_by(end, floor, skew);
-        let measured = Measurements {
-            limit: self.limit.get(),
-            room: 0,
-            cell: NonZeroU64::MIN,
-            until_idle: 0,
-            scale: self.grid.scale(now, floor),
-        };
+        let (then, begins_in) = behind_by(skew, now);
+        let units = self.idle_in(word, self.instant(then));
+        let wait = self.grid.wait(self.aligned(then), units).saturating_add(begins_in);
+        let (limit, cell) = (self.limit.get(), NonZeroU64::MIN);
+        let measured = Measurements { limit, room: 0, cell, until_idle: 0, scale: Scale::NANOS };
         Denied::without_slot(measured, wait)
     }
 

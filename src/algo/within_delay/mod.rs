@@ -141,6 +141,12 @@ impl<M: StateMachine> StateMachine for WithinDelay<'_, M> {
         self.machine.owed(word, ring, instant)
     }
 
+    const DEBT_IS_TIME: bool = M::DEBT_IS_TIME;
+
+    fn idle_in(&self, word: u64, instant: u64) -> u64 {
+        self.machine.idle_in(word, instant)
+    }
+
     fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
         self.machine.no_slot(word, now, skew)
     }

@@ -377,6 +377,10 @@ impl StateMachine for DynamicGcraParams {
         self.now().liveness(word, instant)
     }
 
+    fn idle_in(&self, word: u64, instant: u64) -> u64 {
+        self.now().idle_in(word, instant)
+    }
+
     fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
         self.now().no_slot(word, now, skew)
     }
