@@ -113,8 +113,7 @@ impl<K: SlotKind> SlotTable<K> {
         let buckets = probe.buckets(self.slots.bucket_count());
         let seen = buckets.flat_map(|bucket| self.candidates(bucket, probe)).flatten();
         let live = seen.map(|seen| seen.seen().word).filter(|word| !word.is_provisional());
-        let first =
-            live.map(StateWord::state).min_by_key(|state| machine.idle_in(*state, instant));
+        let first = live.map(StateWord::state).min_by_key(|state| machine.idle_in(*state, instant));
         first.unwrap_or(least.seen().word.state())
     }
 

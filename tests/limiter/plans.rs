@@ -148,6 +148,35 @@ proptest! {
     }
 }
 
+/// The limiter's own quota has opened a window of an hour. A reservation by a plan of 36 seconds is refunded until
+/// that ends.
+#[test]
+fn a_reservation_by_a_plan_is_refunded_while_the_window_is_open_that_the_own_quota_has_opened() {
+    for slots in [SlotLayout::Wide, SlotLayout::Compact] {
+        let gate: Limiter<u64, _, _> = Limiter::builder(Quota::per_hour(10))
+            .algorithm(FixedWindow::anchored())
+            .clock(ManualClock::new())
+            .slots(slots)
+            .build()
+            .expect("in range");
+        let plan = gate.plan(Quota::new(8, Duration::from_secs(36))).expect("whole units");
+        let at = |minutes: u64| Tick::from_duration(Duration::from_secs(60 * minutes));
+        assert!(gate.ask(&7).at(at(0)).check().is_ok());
+        let [early, late] = [(); 2].map(|()| {
+            let ask = gate.ask(&7).plan(&plan).cells(3).at(at(1));
+            ask.reserve().expect("there are eight")
+        });
+        let left =
+            |minutes| gate.ask(&7).cells(0).at(at(minutes)).peek().expect("none").remaining();
+        assert_eq!(left(59), 3);
+        early.settle_at(1, at(59));
+        assert_eq!(left(59), 5, "{slots:?}");
+        assert!(gate.ask(&7).at(at(60)).check().is_ok());
+        late.settle_at(0, at(60));
+        assert_eq!(left(60), 9, "the next window, {slots:?}");
+    }
+}
+
 #[test]
 fn a_plan_beyond_the_range_of_a_state_is_a_build_error_with_a_reason() {
     let gate: Limiter<u64> = Limiter::builder(Quota::per_second(100)).build().expect("in range");

@@ -257,6 +257,7 @@ impl FixedWindow {
             grid,
             limit,
             length,
+            own_length: length,
             wall_time: WallTime::ahead_by(ahead_nanos),
             count,
             end,

@@ -19,7 +19,8 @@ impl Refund for FixedWindowParams {
     fn refund(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
         let View { floor, counted, .. } = self.view(word, now);
         let passed = floor.saturating_sub(self.grid.floor(self.aligned(receipt.at)));
-        let most = self.length.saturating_add(self.held_for);
+        // The limiter's own quota may have opened the window that a plan's request was counted in.
+        let most = self.length.max(self.own_length).saturating_add(self.held_for);
         let same_window = self.end.of(word) == self.end.of(receipt.next) && passed <= most;
         let given = if same_window { n.min(receipt.cells) } else { 0 };
         self.less(word, counted, given)
