@@ -92,6 +92,8 @@ const MAX_WAITERS_DEFAULT: usize = 1_024;
 /// - A future that is dropped after its turn came, and that was not polled since, refunds at most
 ///   what time has not restored since its turn: see [`Reservation`](crate::reservation::Reservation). Requests
 ///   that were granted in the meantime keep their cells.
+/// - Cells that are [added](crate::Ask::refund) to a key, or its [reset](crate::Limiter::reset), do not move up a
+///   waiter that is booked: it goes ahead at the turn that it was given, and those behind it no sooner.
 /// - Keys that [find no slot](crate::OnFull) do not wait: the limiter's policy admits or denies
 ///   them.
 /// - With [`CoarseClock`](crate::clock::CoarseClock) a turn comes when that clock shows it.

@@ -193,6 +193,8 @@ impl KeyQueue {
         match self.waiting.front().map(|first| &first.stage) {
             // A key without a slot has no state that owes anything. The denial of the first knows its turn.
             Some(Stage::First { polls_at }) if wait.is_zero() => polls_at.since(call.now),
+            // Cells that were added to the key, or its reset, leave the booked waiter its turn.
+            Some(Stage::Booked { turn, .. }) => wait.max(turn.since(call.now)),
             _ => wait,
         }
     }

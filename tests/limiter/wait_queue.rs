@@ -1,5 +1,6 @@
 //! Wait queues never exceed the limit, whichever requests wait, leave, or do not wait.
 
+use std::cell::RefCell;
 use std::future::{Future, Pending, pending};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::wait::{Wait, WaitError, WaitQueue, Waitable, Waited};
-use tollgate::{Direct, Gcra, ManualClock, Quota, Tick};
+use tollgate::{Direct, Gcra, Limiter, ManualClock, Quota, Tick};
 
 use crate::bodies::span::worst_excess_of_bucket;
 
@@ -130,6 +131,43 @@ fn a_sleep_ends_at_the_turn() {
         assert!(matches!(result, Poll::Ready(Ok(_))), "{result:?}");
     }
     assert_eq!(slept, [Duration::from_millis(100); 3]);
+}
+
+/// Cells that are added to the key, or its reset, leave the first waiter its turn. No other spins until then.
+#[test]
+fn those_behind_a_booked_waiter_sleep_until_its_turn_whatever_is_added_to_the_key() {
+    type Keyed = Limiter<u64, Gcra, ManualClock>;
+    let gifts: [fn(&Keyed); 3] = [
+        |gate| gate.reset(&7),
+        |gate| gate.ask(&7).refund(),
+        |gate| gate.ask(&7).cells(99).refund(),
+    ];
+    for (index, give) in gifts.into_iter().enumerate() {
+        let clock = ManualClock::new();
+        let quota = Quota::per_minute(6).burst(1);
+        let gate: Keyed = Limiter::builder(quota).clock(clock.clone()).build().expect("in range");
+        let (queue, naps) = (WaitQueue::new(&gate), RefCell::new(vec![]));
+        let sleep = |span: Duration| -> Asleep {
+            naps.borrow_mut().push(span);
+            pending()
+        };
+        assert!(gate.check(&7).is_ok());
+        let [mut first, mut second] = [(); 2].map(|()| queue.ask(&7).wait_async(sleep));
+        let context = &mut Context::from_waker(Waker::noop());
+        assert!(Pin::new(&mut first).poll(context).is_pending());
+        clock.advance(Duration::from_secs(1));
+        give(&gate);
+        assert!(Pin::new(&mut second).poll(context).is_pending());
+        assert_eq!(*naps.borrow(), [10, 9].map(Duration::from_secs), "gift {index}");
+        clock.advance(Duration::from_secs(9));
+        assert!(matches!(Pin::new(&mut first).poll(context), Poll::Ready(Ok(_))));
+        if Pin::new(&mut second).poll(context).is_pending() {
+            clock.advance(Duration::from_secs(10));
+            assert!(matches!(Pin::new(&mut second).poll(context), Poll::Ready(Ok(_))));
+        }
+        assert!(naps.borrow().iter().all(|nap| nap.as_secs() >= 9), "{naps:?}");
+        assert_eq!(queue.waiting(), 0, "gift {index}");
+    }
 }
 
 #[test]
