@@ -21,6 +21,7 @@ const A_UNIT: &str = "a unit of time (ns, us, ms, s, min, h, d, w, y), as in \"1
 const A_DAYS_COUNT: &str = "a unit of fixed length; a month has none: write \"30 days\"";
 const A_SHORTER_PERIOD: &str = "a period of at most 100 years";
 const BURST: &str = "\"burst\" and a number of cells, or the end of the text";
+const THE_END: &str = "the end of the text after the burst";
 const A_BURST: &str = "a whole number of cells after \"burst\"";
 
 const SECOND: u64 = 1_000_000_000;
@@ -71,16 +72,17 @@ impl FromStr for Quota {
         let limit = rest.cells()?.ok_or(rest.expected(A_LIMIT))?;
         let (period_column, period) = rest.per_period()?;
         let mut quota = Quota::new(limit, period);
-        let mut burst_column = limit_column;
+        let (mut burst_column, mut more) = (limit_column, BURST);
         rest.skip_space();
         if rest.take_word("burst") {
             rest.skip_space();
             burst_column = rest.column();
             quota = quota.burst(rest.cells()?.ok_or(rest.expected(A_BURST))?);
             rest.skip_space();
+            more = THE_END;
         }
         if !rest.rest().is_empty() {
-            return Err(rest.expected(BURST));
+            return Err(rest.expected(more));
         }
         let columns = Columns { limit: limit_column, period: period_column, burst: burst_column };
         quota.validate().map_err(|error| columns.locate(error))?;
