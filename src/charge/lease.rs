@@ -61,6 +61,8 @@ use crate::time::{Clock, Tick};
 /// - A request that a lease denies might have been admitted with the cells that others hold.
 /// - If the clocks of two threads differ by `s`, a lease that moves from one to the other may spend
 ///   or refund `rate * s` cells too many, once for each such move.
+/// - A [reset](Limiter::reset) does not reach the cells that a lease holds: it may still spend them. They are not
+///   refunded.
 /// - A slot that was forgotten to make room for another key
 ///   ([`EvictNearestIdle`](crate::OnFull::EvictNearestIdle)) forgets what leases hold, like all else.
 ///

@@ -281,8 +281,10 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     /// without a locked instruction; further threads share one. Requests that
     /// a [lease](crate::lease) decides are not counted, nor is its taking of cells. Requests that are decided by
     /// cells which [a thread has taken ahead](Self::lease_hot_keys) are. A reservation counts when it is made, as
-    /// admitted even if it is cancelled. A [wait queue](crate::wait::WaitQueue) charges the turns of a token
-    /// bucket uncounted; with another algorithm, each time that a waiter asks counts.
+    /// admitted even if it is cancelled. [`charge_available`](crate::Ask::charge_available) counts each of its tries,
+    /// and a [charge](crate::Ask::charge) whatever the limit is not counted. A
+    /// [wait queue](crate::wait::WaitQueue) charges the turns of a token bucket uncounted; with another algorithm,
+    /// each time that a waiter asks counts.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
@@ -319,6 +321,11 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     ///   `k` for each thread, for as long as those may be spent. A thread's own cells are
     ///   counted. When no thread holds any, denials are exact; and the fewer cells are left, the fewer
     ///   are held. Cells that a thread holds when a window ends are lost.
+    /// - The cells that a thread holds are spent by [`check`](Limiter::check), [`allow`](Limiter::allow),
+    ///   [batches](Limiter::ask_each) and the last limit of a [composite](crate::composite::Composite), for requests
+    ///   of up to `k` cells and without a [plan](crate::plan::Plan). All else counts them as spent: larger requests,
+    ///   [`peek`](Limiter::peek), [reservations](crate::reservation::Reservation) and
+    ///   [`charge_available`](crate::Ask::charge_available).
     /// - A permit for cells that were taken ahead says what is left of the key as if no other thread
     ///   had charged it since they were taken: [`remaining`](crate::Permit::remaining) may be too high,
     ///   and [`reset_after`](crate::Permit::reset_after) too low. Denials do not count what other
