@@ -250,10 +250,10 @@ impl Denied {
         Self { measured, until_admitted }
     }
 
-    /// The denial of a key that finds no slot for so long. Before that it is not as if it had never been used.
-    pub(crate) fn without_slot(reading: Measurements, wait: Duration) -> Self {
-        let (limit, remaining) = (reading.limit, reading.remaining());
-        let reset_after = reading.scale.span(reading.until_idle).max(wait);
+    /// The denial of a key that can have a slot after `wait` at the earliest. It does not count as idle before.
+    pub(crate) fn without_slot(measured: Measurements, wait: Duration) -> Self {
+        let (limit, remaining) = (measured.limit, measured.remaining());
+        let reset_after = measured.scale.span(measured.until_idle).max(wait);
         DecisionParts { limit, remaining, reset_after }.denied(Some(wait))
     }
 

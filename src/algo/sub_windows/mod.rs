@@ -50,7 +50,7 @@ use super::grid::{Grid, behind_by};
 #[cfg(feature = "std")]
 use super::oracle::SubWindowCounts;
 use super::{Liveness, Ring, StateMachine, Step, sealed::Sealed};
-use crate::decision::{Denied, Permit, Measurements, Scale};
+use crate::decision::{Denied, Measurements, Permit, Scale};
 use crate::time::Tick;
 use crate::word::Field;
 use at_once::Current;
