@@ -138,6 +138,7 @@ impl ReplayPlan {
         let analysis = analysis(&options)?;
         let rules = options.rules_file.as_deref().map(read_rules).transpose()?;
         overwrites_nothing(&options, &inputs)?;
+        page_has_a_folder(&options)?;
         let limiter_options = limiter_options(&options)?;
         let (limiters, left_out) = limiters(&options.rules, &options.algorithms, limiter_options)?;
         let contenders = limiters.len() + rules.as_ref().map_or(0, |rules| rules.rules().len());
@@ -196,6 +197,23 @@ fn analysis(options: &ReplayOptions) -> Result<Option<AnalysisOptions>, String> 
     }))
 }
 
+/// Checks that the page can have its file, which is written after the logs are read.
+fn page_has_a_folder(options: &ReplayOptions) -> Result<(), String> {
+    let Some(page) = &options.html else { return Ok(()) };
+    let folder = folder_of(Path::new(page));
+    match folder.is_dir() {
+        true => Ok(()),
+        false => Err(format!("cannot write {page}: there is no folder {}", folder.display())),
+    }
+}
+
+fn folder_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
 fn overwrites_nothing(options: &ReplayOptions, inputs: &[Input]) -> Result<(), String> {
     for (option, file) in [("--decisions", &options.decisions), ("--html", &options.html)] {
         let Some(file) = file else { continue };
@@ -220,8 +238,7 @@ fn is_same_output(one: &str, other: &str) -> bool {
     let resolved = |name: &str| {
         std::fs::canonicalize(name).ok().or_else(|| {
             let path = Path::new(name);
-            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            let folder = std::fs::canonicalize(parent.unwrap_or(Path::new(".")));
+            let folder = std::fs::canonicalize(folder_of(path));
             Some(folder.ok()?.join(path.file_name()?))
         })
     };

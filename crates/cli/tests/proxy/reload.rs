@@ -19,7 +19,7 @@ fn a_changed_file_is_reloaded_and_unchanged_rules_keep_their_state() {
 
     // The proxy polls the file within about a second. One of 3 cells a day is used.
     scratch("reload.toml", &rules("3/day"));
-    eventually("it is polled", || proxy.stderr().contains("rules reloaded: 1 limits kept, 1 with"));
+    eventually("it is polled", || proxy.stderr().contains("rules reloaded: 1 limit kept, 1 with"));
     assert_eq!(["/changed"; 3].map(status), [200, 200, 429]);
     assert_eq!(["/kept"; 2].map(status), [200, 429]);
 

@@ -321,6 +321,7 @@ fn a_wrong_option_or_file_is_an_error_without_a_report() {
         (&["--rule", "1/s", "/no/such.log"][..], "cannot open /no/such.log"),
         (&["--rule", "1/s", "/"], "it is a directory"),
         (&["--rule", "1/s", "--decisions", "/no/such/dir", &nasa], "cannot write /no/such/dir"),
+        (&["--rule", "1/s", "--html", "/no/such/page", &nasa], "there is no folder /no/such"),
         (&["--rule", "1/s", "--key", "field:colour", &nasa], "may be host, ident, user"),
         (&["--rule", "1/s", &azure], "TIMESTAMP, ContextTokens, GeneratedTokens"),
         (&["--rule", "1/s", "--key", "none", "--time-field", "t", &azure], "no column \"t\""),

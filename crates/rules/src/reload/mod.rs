@@ -51,7 +51,11 @@ pub struct ReloadSummary {
 impl std::fmt::Display for ReloadSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { kept, inherited, new, dropped, .. } = self;
-        write!(f, "{kept} limits kept, {inherited} with a new quota, {new} new, {dropped} dropped")
+        let limits = if *kept == 1 { "limit" } else { "limits" };
+        write!(
+            f,
+            "{kept} {limits} kept, {inherited} with a new quota, {new} new, {dropped} dropped"
+        )
     }
 }
 
