@@ -197,7 +197,7 @@ impl RefundModel for Window {
 
     fn refund(&mut self, now: Tick, held: Held, n: u64) {
         let unit = self.units.begun(now);
-        if held.end == self.end && unit.saturating_sub(held.at) <= self.length {
+        if held.end == self.end {
             self.lower(unit, held.cells.min(n.into()));
         }
     }

@@ -148,32 +148,44 @@ proptest! {
     }
 }
 
-/// The limiter's own quota has opened a window of an hour. A reservation by a plan of 36 seconds is refunded until
-/// that ends.
+/// A window is as long as the quota that opened it. A reservation by another quota is refunded until that window ends.
 #[test]
-fn a_reservation_by_a_plan_is_refunded_while_the_window_is_open_that_the_own_quota_has_opened() {
+fn a_reservation_is_refunded_while_the_window_is_open_that_another_quota_has_opened() {
+    let (hour, short) = (Quota::per_hour(10), Quota::new(8, Duration::from_secs(36)));
+    let at = |seconds: u64| Tick::from_duration(Duration::from_secs(seconds));
     for slots in [SlotLayout::Wide, SlotLayout::Compact] {
-        let gate: Limiter<u64, _, _> = Limiter::builder(Quota::per_hour(10))
-            .algorithm(FixedWindow::anchored())
-            .clock(ManualClock::new())
-            .slots(slots)
-            .build()
-            .expect("in range");
-        let plan = gate.plan(Quota::new(8, Duration::from_secs(36))).expect("whole units");
-        let at = |minutes: u64| Tick::from_duration(Duration::from_secs(60 * minutes));
-        assert!(gate.ask(&7).at(at(0)).check().is_ok());
-        let [early, late] = [(); 2].map(|()| {
-            let ask = gate.ask(&7).plan(&plan).cells(3).at(at(1));
-            ask.reserve().expect("there are eight")
-        });
-        let left =
-            |minutes| gate.ask(&7).cells(0).at(at(minutes)).peek().expect("none").remaining();
-        assert_eq!(left(59), 3);
-        early.settle_at(1, at(59));
-        assert_eq!(left(59), 5, "{slots:?}");
-        assert!(gate.ask(&7).at(at(60)).check().is_ok());
-        late.settle_at(0, at(60));
-        assert_eq!(left(60), 9, "the next window, {slots:?}");
+        for (own, other) in [(hour, short), (short, hour)] {
+            let gate: Limiter<u64, _, _> = Limiter::builder(own)
+                .algorithm(FixedWindow::anchored())
+                .clock(ManualClock::new())
+                .slots(slots)
+                .build()
+                .expect("in range");
+            let Ok(plan) = gate.plan(other) else {
+                assert_eq!((own, slots), (short, SlotLayout::Compact), "beyond its grid");
+                continue;
+            };
+            let plan_of = |quota| if quota == own { None } else { Some(&plan) };
+            let ask = |quota, cells, seconds| {
+                let ask = gate.ask(&7).cells(cells).at(at(seconds));
+                match plan_of(quota) {
+                    Some(plan) => ask.plan(plan).reserve(),
+                    None => ask.reserve(),
+                }
+            };
+            ask(hour, 1, 0).expect("there are ten").settle_at(1, at(0));
+            let [early, late] = [(); 2].map(|()| ask(short, 3, 60).expect("there are eight"));
+            let counted = |seconds| {
+                let left = gate.ask(&7).cells(0).at(at(seconds)).peek().expect("none").remaining();
+                own.limit() - left
+            };
+            assert_eq!(counted(3_540), 7);
+            early.settle_at(1, at(3_540));
+            assert_eq!(counted(3_540), 5, "{own}, {slots:?}");
+            ask(hour, 1, 3_600).expect("a new window").settle_at(1, at(3_600));
+            late.settle_at(0, at(3_600));
+            assert_eq!(counted(3_600), 1, "the next window, {own}, {slots:?}");
+        }
     }
 }
 

@@ -257,7 +257,6 @@ impl FixedWindow {
             grid,
             limit,
             length,
-            own_length: length,
             wall_time: WallTime::ahead_by(ahead_nanos),
             count,
             end,

@@ -35,8 +35,6 @@ pub struct FixedWindowParams {
     pub(super) limit: NonZeroU64,
     /// Units in a window.
     pub(super) length: u64,
-    /// The same of the limiter's own quota.
-    pub(super) own_length: u64,
     /// The offset to wall time, in which aligned windows begin on the grid's units.
     pub(super) wall_time: WallTime,
     pub(super) count: Field,

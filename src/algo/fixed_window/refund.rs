@@ -18,10 +18,11 @@ impl Refund for FixedWindowParams {
     /// its window is open, and not later.
     fn refund(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
         let View { floor, counted, .. } = self.view(word, now);
-        let passed = floor.saturating_sub(self.grid.floor(self.aligned(receipt.at)));
-        // The limiter's own quota may have opened the window that a plan's request was counted in.
-        let most = self.length.max(self.own_length).saturating_add(self.held_for);
-        let same_window = self.end.of(word) == self.end.of(receipt.next) && passed <= most;
+        let charged_at = self.grid.floor(self.aligned(receipt.at));
+        let end = self.end.of(receipt.next);
+        // In a grid that wraps, a later window may have the same end. The one that was charged is open for so long.
+        let open_for = self.grid.ahead(end, charged_at).saturating_add(self.held_for);
+        let same_window = self.end.of(word) == end && floor.saturating_sub(charged_at) <= open_for;
         let given = if same_window { n.min(receipt.cells) } else { 0 };
         self.less(word, counted, given)
     }

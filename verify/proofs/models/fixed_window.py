@@ -131,8 +131,9 @@ class FixedWindow:
 
     def refund(self, word, receipt_cells, receipt_at, receipt_next, now, n):
         floor, counted, _ = self.view(word, now)
-        passed = floor.saturating_sub(self.grid.floor(self.aligned(receipt_at)))
-        same_window = And(self.end.of(word) == self.end.of(receipt_next), passed <= self.length)
+        charged_at, end = self.grid.floor(self.aligned(receipt_at)), self.end.of(receipt_next)
+        is_open = floor.saturating_sub(charged_at) <= self.grid.ahead(end, charged_at)
+        same_window = And(self.end.of(word) == end, is_open)
         return self.less(word, counted, If(same_window, n.min(receipt_cells), U(0)))
 
     def add(self, word, now, n):
@@ -305,8 +306,7 @@ FAULTS = [
     Fault("a refund reduces the largest count", "a refund was charged in this window",
           "known = And(counted > 0, counted < self.count.max)", "known = counted > 0"),
     Fault("a refund does not compare the window", "another window gets no refund",
-          "same_window = And(self.end.of(word) == self.end.of(receipt_next), passed <= self.length)",
-          "same_window = passed <= self.length"),
+          "same_window = And(self.end.of(word) == end, is_open)", "same_window = is_open"),
     Fault("an aligned instant that wraps", "aligned instants rise, and saturate on the limit's side",
           "a, b = now.saturating_add(ahead), later.saturating_add(ahead)",
           "a, b = now.wrapping_add(ahead), later.wrapping_add(ahead)"),
