@@ -43,11 +43,8 @@ pub(crate) fn report(decision: &RulesDecision<'_>, may_wait: bool) -> (Report, O
             }
             _ => match denial(denied) {
                 Some(reading) => {
-                    // With cells left, it only has to wait.
-                    let fits =
-                        matches!(denied.reason(), DenyReason::Limit(..)) && reading.remaining > 0;
                     report.note(reading);
-                    if fits && !may_wait { Reason::QueueFull } else { Reason::OverLimit }
+                    if denied.comes_too_late() && !may_wait { Reason::QueueFull } else { Reason::OverLimit }
                 }
                 None => Reason::Forbidden,
             },

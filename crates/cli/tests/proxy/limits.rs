@@ -160,8 +160,9 @@ fn a_queue_makes_requests_wait() {
 #[test]
 fn a_client_denied_because_the_queue_is_full_is_charged_nothing() {
     let rules = r#"rule = [{
-        name = "q", key = "header:x-user", algorithm = "leaky-queue", limits = "1/h burst 10" }]"#;
-    let file = crate::support::scratch("queue-full.toml", rules);
+        name = "q", key = "header:x-user", algorithm = "leaky-queue", limits = "1/h burst 10",
+        cost = { header = "x-cost", max = 100, default = 1 } }]"#;
+    let file = crate::support::scratch("queue-full.toml", &rules.replace('\n', " "));
     let words = ["--rules", file.to_str().expect("UTF-8"), "--max-waiting", "1"];
     let proxy = Proxy::start("queue-full", &words);
     let listen = proxy.listen;
@@ -177,7 +178,10 @@ fn a_client_denied_because_the_queue_is_full_is_charged_nothing() {
         assert_eq!(answer.status, 503);
         assert!(answer.header("ratelimit").starts_with("\"q\";r=9;"), "{}", answer.head);
     }
-    assert_eq!(proxy.metric("tollgate_queue_full_total").to_bits(), 20_f64.to_bits());
+    // The key has the cells for the first, and not for the second.
+    let cost = |cells: u8| format!("x-user: other\r\nx-cost: {cells}\r\n");
+    assert_eq!([9, 10].map(|cells| get(listen, "/", &cost(cells)).status), [503, 429]);
+    assert_eq!(proxy.metric("tollgate_queue_full_total").to_bits(), 21_f64.to_bits());
 }
 
 #[test]

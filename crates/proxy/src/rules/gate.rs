@@ -229,9 +229,7 @@ impl RulesGate {
         }
         let Some(reading) = denial(counters, denied) else { return Verdict::Forbidden };
         report.note(reading);
-        // The limit has cells left, so the request fits but would have to wait too long.
-        let fits = matches!(denied.reason(), DenyReason::Limit(..)) && denied.remaining() > 0;
-        if fits { Verdict::QueueFull } else { Verdict::Deny }
+        if denied.comes_too_late() { Verdict::QueueFull } else { Verdict::Deny }
     }
 
     /// Asks the limits in stores, after the limits of this process have admitted the request.

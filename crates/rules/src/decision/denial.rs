@@ -27,6 +27,7 @@ pub struct RuleDenial<'g> {
     reason: DenyReason<'g>,
     /// The wait for every other limit or ban that would deny the same request; `None`: no wait helps.
     min_wait: Option<Duration>,
+    comes_too_late: bool,
 }
 
 /// Why a rule denies a request.
@@ -62,7 +63,18 @@ pub enum DenyReason<'g> {
 
 impl<'g> RuleDenial<'g> {
     pub(crate) fn new(rule: &'g Rule, reason: DenyReason<'g>) -> Self {
-        Self { rule, reason, min_wait: Some(Duration::ZERO) }
+        Self { rule, reason, min_wait: Some(Duration::ZERO), comes_too_late: false }
+    }
+
+    /// The denial of a request for so many cells by a limit.
+    pub(crate) fn of_limit(
+        rule: &'g Rule,
+        limit: &'g RuleLimit,
+        denied: Denied,
+        cells: u64,
+    ) -> Self {
+        let comes_too_late = denied.remaining() >= cells;
+        Self { comes_too_late, ..Self::new(rule, DenyReason::Limit(limit, denied)) }
     }
 
     /// The same denial, if another limit or ban would deny the request until `wait` has passed; `None`: for ever.
@@ -127,6 +139,24 @@ impl<'g> RuleDenial<'g> {
         self.denied().map_or(0, Denied::remaining)
     }
 
+    /// Whether the key has the cells that the request costs, and only its turn in the queue would come too late for
+    /// [`decide_queued`](crate::RulesLimiter::decide_queued).
+    ///
+    /// ```
+    /// # use tollgate_rules::{RulesLimiter, Request, Rules};
+    /// # let text = r#"rule = [{ name = "a", key = "none", limits = "1/h burst 9", algorithm = "leaky-queue" }]"#;
+    /// let gate = RulesLimiter::new(Rules::parse("rules.toml", text)?)?;
+    /// assert!(gate.decide_queued(&Request::default(), 0).is_admitted());
+    /// let (late, large) = (gate.decide_queued(&Request::default(), 0), gate.decide_n(&Request::default(), 9));
+    /// assert!(late.denied().unwrap().comes_too_late(), "eight cells are left");
+    /// assert!(!large.denied().unwrap().comes_too_late());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn comes_too_late(&self) -> bool {
+        self.comes_too_late
+    }
+
     /// The shortest time after which the same request would be admitted; `None` if no wait helps. If too many
     /// requests are in flight, it is zero, because nothing tells when one of them ends.
     ///
@@ -161,6 +191,7 @@ impl<'g> RuleDenial<'g> {
     /// The denial that lasts longer.
     pub(crate) fn longer(self, other: Self) -> Self {
         let span = |denial: &Self| denial.retry_after().unwrap_or(Duration::MAX);
-        if span(&other) > span(&self) { other } else { self }
+        let longest = if span(&other) > span(&self) { other } else { self };
+        Self { comes_too_late: self.comes_too_late && other.comes_too_late, ..longest }
     }
 }

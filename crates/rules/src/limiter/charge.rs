@@ -54,8 +54,8 @@ impl PendingCharge<'_> {
     }
 
     /// Whether a denial is a strike. The denial of a turn that would come too late is none.
-    fn is_strike(&self, hit: Hit, denied: &Denied) -> bool {
-        self.max_waiting.is_none() || denied.remaining() < hit.cells
+    fn is_strike(&self, denial: &RuleDenial<'_>) -> bool {
+        self.max_waiting.is_none() || !denial.comes_too_late()
     }
 }
 
@@ -84,8 +84,8 @@ impl<C: Clock> RulesLimiter<C> {
             return match bucket.check(key, charge.cost(hit, limit), charge.now) {
                 Ok(permit) => Ok(Some(RulePermit { rule, limit, permit, delay: permit.delay() })),
                 Err(denied) => {
-                    let denial = RuleDenial::new(rule, DenyReason::Limit(limit, denied));
-                    let ban = ban.as_ref().filter(|_| charge.is_strike(hit, &denied));
+                    let denial = RuleDenial::of_limit(rule, limit, denied, hit.cells);
+                    let ban = ban.as_ref().filter(|_| charge.is_strike(&denial));
                     Err(struck(denial, ban, key, charge.now))
                 }
             };
@@ -186,9 +186,9 @@ impl<C: Clock> RulesLimiter<C> {
                         tightest = Some(tightest.map_or(permit, |other| other.tighter(permit)));
                     }
                     Err(denied) => {
-                        let denial = RuleDenial::new(rule, DenyReason::Limit(limit, denied));
+                        let denial = RuleDenial::of_limit(rule, limit, denied, hit.cells);
+                        is_strike |= charge.is_strike(&denial);
                         of_rule = longest_of(of_rule, denial);
-                        is_strike |= charge.is_strike(*hit, &denied);
                     }
                 }
             }
@@ -248,9 +248,10 @@ impl<C: Clock> RulesLimiter<C> {
         charged.map_err(|failed| match failed {
             Failed::Later(late) => late,
             Failed::Here(denied) => {
-                let reason = DenyReason::Limit(&rule.limits[limit], denied);
-                let ban = ban.as_ref().filter(|_| charge.is_strike(hits[index], &denied));
-                LateDenial(struck(RuleDenial::new(rule, reason), ban, key, charge.now))
+                let limit = &rule.limits[limit];
+                let denial = RuleDenial::of_limit(rule, limit, denied, hits[index].cells);
+                let ban = ban.as_ref().filter(|_| charge.is_strike(&denial));
+                LateDenial(struck(denial, ban, key, charge.now))
             }
         })
     }

@@ -45,9 +45,8 @@ impl<C: Clock> RulesLimiter<C> {
     /// Decides a request that costs one cell and may wait in a queue. At most `max_waiting` requests
     /// of its key may wait at a time, this one included. With 0, it may not wait.
     ///
-    /// If its turn comes too late, the request is denied and charged nothing. The
-    /// [`remaining`](RuleDenial::remaining) of such a denial is not 0, and the denial is no strike
-    /// towards a ban. Rules in shadow decide as if the request could wait.
+    /// If its turn [comes too late](RuleDenial::comes_too_late), the request is denied and charged nothing.
+    /// Such a denial is no strike towards a ban. Rules in shadow decide as if the request could wait.
     ///
     /// ```
     /// # use tollgate_rules::{RulesLimiter, Request, Rules};

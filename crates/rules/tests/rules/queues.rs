@@ -49,6 +49,23 @@ fn a_request_that_may_not_wait_is_charged_nothing_alone_or_beside_another_limit(
 }
 
 #[test]
+fn a_denial_comes_too_late_only_if_each_limit_has_the_cells() {
+    let queue =
+        r#"{ name = "q", key = "none", algorithm = "leaky-queue", limits = "1/s burst 5" }"#;
+    let window = r#"{ name = "w", key = "none", limits = "1/h burst 4" }"#;
+    let is_late = |rules: &str, cells| {
+        let (gate, _) = gate(&format!("rule = [{rules}]"));
+        assert!(gate.decide(&Request::default()).is_admitted());
+        let decision = gate.decide_queued_among(&Request::default(), cells, 0, |_, _| true);
+        decision.denied().expect("it may not wait").comes_too_late()
+    };
+    assert_eq!([3, 4, 5, 6].map(|cells| is_late(queue, cells)), [true, true, false, false]);
+    for both in [format!("{queue}, {window}"), format!("{window}, {queue}")] {
+        assert_eq!([3, 4, 5].map(|cells| is_late(&both, cells)), [true, false, false], "{both}");
+    }
+}
+
+#[test]
 fn a_denial_is_a_strike_unless_only_the_turn_comes_too_late() {
     let text = r#"rule = [{
         name = "q", key = "none", algorithm = "leaky-queue", limits = "10/s burst 2",
