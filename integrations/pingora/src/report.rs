@@ -44,7 +44,11 @@ pub(crate) fn report(decision: &RulesDecision<'_>, may_wait: bool) -> (Report, O
             _ => match denial(denied) {
                 Some(reading) => {
                     report.note(reading);
-                    if denied.comes_too_late() && !may_wait { Reason::QueueFull } else { Reason::OverLimit }
+                    if denied.comes_too_late() && !may_wait {
+                        Reason::QueueFull
+                    } else {
+                        Reason::OverLimit
+                    }
                 }
                 None => Reason::Forbidden,
             },
