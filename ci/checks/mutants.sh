@@ -8,7 +8,7 @@
 #   ci/check.sh mutants core                     one package
 #   ci/check.sh mutants core --file src/algo     the changes in some files; --options lists more
 #   ci/check.sh mutants core --lib               with the unit tests only: minutes, where all tests take hours
-#   ci/check.sh mutants core --longest-test 1    without tests that take more than a second
+#   ci/check.sh mutants core --longest-test 1    without tests that take more than a second: far faster to record
 #   ci/check.sh mutants core --for 3600          stops after an hour
 #
 # It can be stopped and started again: a change that was tried with the same files is not repeated.

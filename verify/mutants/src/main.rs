@@ -57,6 +57,8 @@ struct Options {
     shard: (usize, usize),
     sample: f64,
     tests: Vec<String>,
+    /// Whether the integration tests are built as well, all of them.
+    all_tests: bool,
     skip: Vec<String>,
     longest_test: f64,
     jobs: usize,
@@ -76,7 +78,8 @@ impl Options {
             files: Vec::new(),
             shard: (0, 1),
             sample: 100.0,
-            tests: Vec::new(),
+            tests: vec!["--lib".to_owned()],
+            all_tests: true,
             skip: Vec::new(),
             longest_test: f64::MAX,
             jobs: 1,
@@ -84,7 +87,6 @@ impl Options {
             trust_kills: false,
             list: false,
         };
-        let mut only = false;
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
             match word.as_str() {
@@ -96,9 +98,9 @@ impl Options {
                 "--file" => options.files.push(value()?),
                 "--shard" => options.shard = shard(&value()?)?,
                 "--sample" => options.sample = number(&word, &value()?)?,
-                "--lib" => only = true,
+                "--lib" => options.all_tests = false,
                 "--test" => {
-                    only = true;
+                    options.all_tests = false;
                     options.tests.extend(["--test".to_owned(), value()?]);
                 }
                 "--skip" => options.skip.push(value()?),
@@ -113,11 +115,6 @@ impl Options {
                 "--list" => options.list = true,
                 _ => return Err(format!("{word} is not an option")),
             }
-        }
-        options.tests.push("--lib".to_owned());
-        if !only {
-            // Unlike `--tests`, this includes those that their package leaves to `verify/limiter/`.
-            options.tests.extend(["--test".to_owned(), "*".to_owned()]);
         }
         Ok(options)
     }
@@ -175,7 +172,12 @@ fn run(options: &Options) -> io::Result<bool> {
         None => Known::default(),
     };
     let mut hashes = tree::revision(&workspace, &package)?;
-    let chosen = format!("{:?} {:?}", options.exclude, options.tests);
+    let mut tests = options.tests.clone();
+    if options.all_tests && workspace.join(&package.folder).join("tests").is_dir() {
+        // Unlike `--tests`, this includes those that their package leaves to `verify/limiter/`.
+        tests.extend(["--test".to_owned(), "*".to_owned()]);
+    }
+    let chosen = format!("{:?} {tests:?}", options.exclude);
     hashes.push_str(&format!("-{:016x}", fnv(&chosen)));
 
     // 1. Build. Mutants that the compiler rejected before are left out from the beginning.
@@ -185,7 +187,7 @@ fn run(options: &Options) -> io::Result<bool> {
         copy: out.join("copy"),
         target: out.with_file_name("build"),
         jobs: options.jobs,
-        tests: &options.tests,
+        tests: &tests,
         files: &files,
     };
     // By their keys, so that a change of the tests alone writes no file of the library again.
@@ -224,12 +226,19 @@ fn run(options: &Options) -> io::Result<bool> {
         scratch: out.join("scratch"),
     };
     eprintln!("mutants: built after {:.0} s; recording", began.elapsed().as_secs_f64());
-    let recorded =
-        record(&runner, &out.join(format!("reached-{hashes}.txt")), &options.skip, &workers)?;
+    let reached = out.join(format!("reached-{hashes}.txt"));
+    let recorded = record(&runner, &reached, &options.skip, options.longest_test, &workers)?;
     for test in &recorded.failing {
         println!("Left out, since it fails without a mutant: {test}");
     }
     let slow = recorded.tests.iter().filter(|test| test.seconds > options.longest_test).count();
+    if recorded.stopped > 0 {
+        println!(
+            "mutants: tests stopped, since they take longer than the longest test: {}. What only they reach counts as \
+             not reached",
+            recorded.stopped
+        );
+    }
     let seconds: f64 = recorded.tests.iter().map(|test| test.seconds).sum();
     eprintln!(
         "mutants: {} tests take {seconds:.0} s; {slow} of them are left out",

@@ -15,6 +15,11 @@ use crate::workers::Workers;
 /// A test of the slowest kind, recorded on a busy machine, ends within this.
 const LIMIT: Duration = Duration::from_secs(1200);
 
+/// A test that is not left out for its time may take so many times as long while its places are recorded on a busy
+/// machine, and a few seconds in any case.
+const SLOWDOWN: f64 = 10.0;
+const SLOWDOWN_MIN: Duration = Duration::from_secs(5);
+
 /// A test of a program.
 #[derive(Debug, Clone)]
 pub struct Test {
@@ -88,15 +93,20 @@ pub struct Recorded {
     pub tests: Vec<Test>,
     /// The names of those that fail, twice in a row.
     pub failing: Vec<String>,
+    /// How many were stopped because they take longer than the longest test. The next run records them if its
+    /// longest test is longer.
+    pub stopped: usize,
     /// Whether the time was enough for all.
     pub is_complete: bool,
 }
 
-/// Records what is not in `file` yet, which grows by a line for each test.
+/// Records what is not in `file` yet, which grows by a line for each test. A test of which it is clear that it takes
+/// longer than `longest_test` seconds is stopped.
 pub fn record(
     runner: &Runner<'_>,
     file: &Path,
     skip: &[String],
+    longest_test: f64,
     workers: &Workers,
 ) -> io::Result<Recorded> {
     let mut lines = BTreeMap::new();
@@ -117,9 +127,11 @@ pub fn record(
         |(program, name): &(usize, String)| format!("{}::{name}", runner.programs[*program].name);
     let open: Vec<_> = all.iter().filter(|test| !lines.contains_key(&title(test))).collect();
     let state = Mutex::new((File::options().create(true).append(true).open(file)?, lines));
+    let limit = Duration::try_from_secs_f64(longest_test * SLOWDOWN).unwrap_or(LIMIT);
+    let limit = limit.max(SLOWDOWN_MIN).min(LIMIT);
     let is_complete = workers.each(open.len(), |worker, index| {
         let (program, name) = open[index];
-        let line = record_one(runner, *program, name, worker)?;
+        let Some(line) = record_one(runner, *program, name, worker, limit)? else { return Ok(()) };
         let title = title(open[index]);
         let (file, lines) = &mut *state.lock().expect("no worker panics");
         file.write_all(format!("{title}\t{line}\n").as_bytes())?;
@@ -129,7 +141,10 @@ pub fn record(
     let (_, lines) = state.into_inner().expect("no worker panics");
     let mut recorded = Recorded { is_complete, ..Recorded::default() };
     for test in all {
-        let Some(line) = lines.get(&title(&test)) else { continue };
+        let Some(line) = lines.get(&title(&test)) else {
+            recorded.stopped += usize::from(is_complete);
+            continue;
+        };
         match line
             .split_once('\t')
             .and_then(|(seconds, places)| Some((seconds.parse().ok()?, places)))
@@ -147,19 +162,23 @@ pub fn record(
     Ok(recorded)
 }
 
-/// The line of a test: its seconds and the places, or that it fails. One that fails is asked once more.
+/// The line of a test: its seconds and the places, or that it fails. One that fails is asked once more. `None`: it was
+/// stopped at the limit.
 fn record_one(
     runner: &Runner<'_>,
     program: usize,
     name: &str,
     worker: usize,
-) -> io::Result<String> {
+    limit: Duration,
+) -> io::Result<Option<String>> {
     let places = runner.scratch.join(format!("places-{worker}.txt"));
     let switch = format!("record:{}", places.display());
     for _ in 0..2 {
         let _ = std::fs::remove_file(&places);
-        if runner.run(program, &[name], &switch, worker, LIMIT)?.0 != Ended::Well {
-            continue;
+        match runner.run(program, &[name], &switch, worker, limit)?.0 {
+            Ended::Well => {}
+            Ended::Badly => continue,
+            Ended::TooLate => return Ok(None),
         }
         let reached = std::fs::read_to_string(&places).unwrap_or_default();
         let reached: BTreeSet<u32> = reached.lines().filter_map(|line| line.parse().ok()).collect();
@@ -167,10 +186,10 @@ fn record_one(
         let (ended, took) = runner.run(program, &[name], "0", worker, LIMIT)?;
         if ended == Ended::Well {
             let places: Vec<_> = reached.iter().map(u32::to_string).collect();
-            return Ok(format!("{:.4}\t{}", took.as_secs_f64(), places.join(" ")));
+            return Ok(Some(format!("{:.4}\t{}", took.as_secs_f64(), places.join(" "))));
         }
     }
-    Ok("fails".to_owned())
+    Ok(Some("fails".to_owned()))
 }
 
 /// For each place, by the number of its first mutant, the tests that reach it, the fastest first.

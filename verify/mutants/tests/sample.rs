@@ -179,6 +179,16 @@ fn tests_are_chosen_by_name() {
 }
 
 #[test]
+fn a_test_beyond_the_longest_one_is_stopped_while_it_is_recorded() {
+    let slow = "#[test]\nfn slow() { std::thread::sleep(std::time::Duration::from_secs(60)) }\n";
+    let sample = Sample::new("slow", &format!("{STRONG}{slow}"));
+    let (text, code) = sample.run(&["--longest-test", "0.4"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("longer than the longest test: 1."), "{text}");
+    assert!(text.contains("0 survived, 0 not reached; 0 open"), "{text}");
+}
+
+#[test]
 fn a_part_is_tried_and_the_rest_stays_open() {
     let sample = Sample::new("part", STRONG);
     let (text, code) = sample.run(&["--for", "0"]);
