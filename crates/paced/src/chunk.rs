@@ -100,7 +100,8 @@ pub(crate) struct Ahead {
     pub(crate) bytes: u64,
     /// By the clock of the bucket.
     pub(crate) turn: Tick,
-    /// What the bucket had beyond these cells, as the time in which that comes back. Then their turn was at once.
+    /// The cells that the bucket had beyond these, as the time in which they come back. It is 0 if these had to wait
+    /// for their turn.
     spare_nanos: u64,
     burst: u64,
     refill_nanos: u64,

@@ -193,7 +193,7 @@ pub(super) fn identity_in(
     Ok((load(ORIGIN_AT), seeds))
 }
 
-/// What is wrong with a file that is shorter than a header. An empty one may have been cut.
+/// The error for a file that is shorter than a header. An empty file may be a block that was cut.
 pub(super) fn too_short(first_word: u64, found: u64) -> SharedError {
     match first_word == MAGIC || found == 0 {
         true => SharedError::OtherLength { found, expected: HEADER_BYTES as u64 },

@@ -234,8 +234,8 @@ fn run(options: &Options) -> io::Result<bool> {
     let slow = recorded.tests.iter().filter(|test| test.seconds > options.longest_test).count();
     if recorded.stopped > 0 {
         println!(
-            "mutants: tests stopped, since they take longer than the longest test: {}. What only they reach counts as \
-             not reached",
+            "mutants: stopped slow tests: {}. They took longer than the longest test allowed. Places that only they \
+             reach count as not reached",
             recorded.stopped
         );
     }

@@ -41,7 +41,7 @@ fn quotas() -> impl Strategy<Value = Quota> {
     })
 }
 
-/// What the rate carries in a time unit, and a byte of rounding.
+/// The bytes that the rate restores in a time unit, and one for rounding.
 fn unit(quota: Quota) -> i128 {
     i128::from(quota.limit()) * UNIT_NANOS / 1_000_000_000 + 1
 }
@@ -51,6 +51,16 @@ fn with_paused_time(future: impl Future<Output = ()>) {
     let builder = &mut tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().expect("a runtime");
     runtime.block_on(future);
+}
+
+async fn write_or_sleep(stream: &mut Paced<Scripted>, buffer: &[u8], step: Use) {
+    match step {
+        Use::Move(bytes, ms) => {
+            let write = stream.write(&buffer[..bytes]);
+            let _ = timeout(Duration::from_millis(ms), write).await;
+        }
+        Use::Sleep(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
+    }
 }
 
 proptest! {
@@ -78,11 +88,7 @@ proptest! {
                         let read = stream.read(&mut buffer[..bytes]);
                         let _ = timeout(Duration::from_millis(ms), read).await;
                     }
-                    Use::Move(bytes, ms) => {
-                        let write = stream.write(&buffer[..bytes]);
-                        let _ = timeout(Duration::from_millis(ms), write).await;
-                    }
-                    Use::Sleep(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
+                    step => write_or_sleep(&mut stream, &buffer, step).await,
                 }
             }
             drop(stream);
@@ -115,13 +121,7 @@ proptest! {
                     tokio::spawn(async move {
                         let buffer = vec![7; 200_000];
                         for step in uses {
-                            match step {
-                                Use::Move(bytes, ms) => {
-                                    let write = stream.write(&buffer[..bytes]);
-                                    let _ = timeout(Duration::from_millis(ms), write).await;
-                                }
-                                Use::Sleep(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
-                            }
+                            write_or_sleep(&mut stream, &buffer, step).await;
                         }
                     })
                 })
@@ -149,16 +149,10 @@ proptest! {
             let (mut second, mut judged) = (Oracle::new(quotas[1]), 0);
             let buffer = vec![7; 200_000];
             for step in uses {
-                match step {
-                    Use::Move(bytes, ms) => {
-                        let write = stream.write(&buffer[..bytes]);
-                        let _ = timeout(Duration::from_millis(ms), write).await;
-                        let passed = log.lock().expect("no panic").bytes;
-                        second.pass(usize::try_from(passed - judged).expect("few"), 0);
-                        judged = passed;
-                    }
-                    Use::Sleep(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
-                }
+                write_or_sleep(&mut stream, &buffer, step).await;
+                let passed = log.lock().expect("no panic").bytes;
+                second.pass(usize::try_from(passed - judged).expect("few"), 0);
+                judged = passed;
             }
             drop(stream);
             let exact = [log.lock().expect("no panic").oracle.left(), second.left()];

@@ -127,8 +127,8 @@ impl Fields for Row<'_> {
     }
 }
 
-/// What may stand beside a value without being a part of it. RFC 4180 counts it as a part, which would make
-/// ` 10.0.0.1` no address and ` /a` another path than `/a`.
+/// Blanks around a value, which the parser leaves out. RFC 4180 counts them as a part of the value. Then ` 10.0.0.1`
+/// would be no address, and ` /a` another path than `/a`.
 const BLANKS: [char; 2] = [' ', '\t'];
 
 /// The values of one line; `"a ""b"" c"` is the value `a "b" c`.
