@@ -223,8 +223,22 @@ impl Grid {
     }
 
     /// How long from `now` until `units` more units have begun, at least one.
-    pub(super) fn wait(&self, now: Tick, units: u64) -> Duration {
+    fn wait(&self, now: Tick, units: u64) -> Duration {
         self.scale(now, self.floor(now)).span(units.max(1))
+    }
+
+    /// How long from `now` until a state has been idle for `skew`: until it is idle by a clock that is so far behind.
+    /// `idle` takes the present of that clock. It returns the same instant as the grid counts it, and the units
+    /// until the state is idle.
+    pub(super) fn wait_behind(
+        &self,
+        skew: Duration,
+        now: Tick,
+        idle: impl FnOnce(Tick) -> (Tick, u64),
+    ) -> Duration {
+        let (then, begins_in) = behind_by(skew, now);
+        let (then, units) = idle(then);
+        self.wait(then, units).saturating_add(begins_in)
     }
 
     /// How spans counted from `now`, whose floor is `floor`, become nanoseconds.
@@ -319,7 +333,7 @@ impl Grid {
 }
 
 /// The present of a clock that is `skew` behind, and how long until that clock has begun.
-pub(super) fn behind_by(skew: Duration, now: Tick) -> (Tick, Duration) {
+fn behind_by(skew: Duration, now: Tick) -> (Tick, Duration) {
     (now.saturating_sub(skew), skew.saturating_sub(now.since(Tick::ZERO)))
 }
 

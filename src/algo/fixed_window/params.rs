@@ -4,7 +4,7 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 
 use super::wall_time::WallTime;
-use crate::algo::grid::{Grid, behind_by};
+use crate::algo::grid::Grid;
 #[cfg(feature = "std")]
 use crate::algo::oracle::Window;
 use crate::algo::sealed::Sealed;
@@ -231,9 +231,11 @@ impl StateMachine for FixedWindowParams {
     }
 
     fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
-        let (view, (then, begins_in)) = (self.view(word, now), behind_by(skew, now));
-        let units = self.idle_in(word, self.instant(then)).max(1).saturating_add(self.held);
-        let wait = self.grid.wait(self.aligned(then), units).saturating_add(begins_in);
+        let view = self.view(word, now);
+        let wait = self.grid.wait_behind(skew, now, |then| {
+            let units = self.idle_in(word, self.instant(then)).max(1);
+            (self.aligned(then), units.saturating_add(self.held))
+        });
         Denied::without_slot(self.measured(&view, self.limit.get(), view.ahead), wait)
     }
 

@@ -48,7 +48,7 @@ use core::time::Duration;
 
 #[cfg(feature = "std")]
 use super::grid;
-use super::grid::{Grid, behind_by};
+use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::Level;
 use super::{
@@ -503,10 +503,10 @@ impl StateMachine for GcraParams {
     }
 
     fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
-        let (then, begins_in) = behind_by(skew, now);
-        let wait = self.grid.wait(then, self.idle_in(word, self.instant(then)));
+        let wait =
+            self.grid.wait_behind(skew, now, |then| (then, self.idle_in(word, self.instant(then))));
         let measured = self.measured(now, self.grid.floor(now), self.capacity);
-        Denied::without_slot(measured, wait.saturating_add(begins_in))
+        Denied::without_slot(measured, wait)
     }
 
     fn grid(&self) -> &Grid {

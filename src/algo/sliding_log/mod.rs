@@ -60,11 +60,11 @@ pub use rates::SlidingLog;
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use super::grid::{Grid, behind_by};
+use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::EventLog;
 use super::{Liveness, Ring, StateMachine, Step, sealed::Sealed};
-use crate::decision::{Denied, Measurements, NEVER, Permit, Scale};
+use crate::decision::{DecisionParts, Denied, Measurements, NEVER, Permit, Scale};
 use crate::time::Tick;
 use crate::word::Field;
 use events::{Entry, View};
@@ -431,11 +431,9 @@ impl StateMachine for SlidingLogParams {
     }
 
     fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
-        let (then, begins_in) = behind_by(skew, now);
-        let wait = self.grid.wait(then, self.idle_in(word, self.instant(then)));
-        let (limit, cell) = (self.limit_min, NonZeroU64::MIN);
-        let measured = Measurements { limit, room: 0, cell, until_idle: 0, scale: Scale::NANOS };
-        Denied::without_slot(measured, wait.saturating_add(begins_in))
+        let wait =
+            self.grid.wait_behind(skew, now, |then| (then, self.idle_in(word, self.instant(then))));
+        DecisionParts { limit: self.limit_min, remaining: 0, reset_after: wait }.denied(Some(wait))
     }
 
     fn grid(&self) -> &Grid {

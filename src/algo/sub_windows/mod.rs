@@ -46,11 +46,11 @@ pub use build::SubWindows;
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use super::grid::{Grid, behind_by};
+use super::grid::Grid;
 #[cfg(feature = "std")]
 use super::oracle::SubWindowCounts;
 use super::{Liveness, Ring, StateMachine, Step, sealed::Sealed};
-use crate::decision::{Denied, Measurements, Permit, Scale};
+use crate::decision::{DecisionParts, Denied, Measurements, Permit};
 use crate::time::Tick;
 use crate::word::Field;
 use at_once::Current;
@@ -330,12 +330,11 @@ impl<const WEIGHED: bool> StateMachine for SubWindowParams<WEIGHED> {
     }
 
     fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
-        let (then, begins_in) = behind_by(skew, now);
-        let units = self.idle_in(word, self.instant(then));
-        let wait = self.grid.wait(self.aligned(then), units).saturating_add(begins_in);
-        let (limit, cell) = (self.limit.get(), NonZeroU64::MIN);
-        let measured = Measurements { limit, room: 0, cell, until_idle: 0, scale: Scale::NANOS };
-        Denied::without_slot(measured, wait)
+        let wait = self.grid.wait_behind(skew, now, |then| {
+            (self.aligned(then), self.idle_in(word, self.instant(then)))
+        });
+        DecisionParts { limit: self.limit.get(), remaining: 0, reset_after: wait }
+            .denied(Some(wait))
     }
 
     fn grid(&self) -> &Grid {

@@ -45,7 +45,7 @@ mod tests;
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use crate::algo::grid::{Grid, YEAR_NANOS, behind_by, gcd};
+use crate::algo::grid::{Grid, YEAR_NANOS, gcd};
 #[cfg(feature = "std")]
 use crate::algo::oracle::{Ramp, Slope};
 use crate::algo::{
@@ -443,11 +443,11 @@ impl StateMachine for WarmUpParams {
     }
 
     fn no_slot(&self, word: u64, now: Tick, skew: Duration) -> Denied {
-        let (then, begins_in) = behind_by(skew, now);
-        let wait = self.grid.wait(then, self.idle_in(word, self.instant(then)));
+        let wait =
+            self.grid.wait_behind(skew, now, |then| (then, self.idle_in(word, self.instant(then))));
         let warm = View { wait: 0, warmth: self.period };
         let measured = Measurements { room: 0, ..self.measured(now, self.grid.floor(now), warm) };
-        Denied::without_slot(measured, wait.saturating_add(begins_in))
+        Denied::without_slot(measured, wait)
     }
 
     fn grid(&self) -> &Grid {
