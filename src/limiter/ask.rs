@@ -182,7 +182,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
     #[inline(always)]
     pub fn check(self) -> Decision {
         let Self { gate, key, cells, at, plan, max_delay } = self;
-        if let (true, Some(max_delay)) = (A::Params::MAY_DELAY, max_delay) {
+        if A::Params::MAY_DELAY
+            && let Some(max_delay) = max_delay
+        {
             let (probe, now) = (gate.probe(key), gate.or_now(at));
             let request = Request { now, cells };
             return gate.decide_within(gate.or_own(plan), probe, request, max_delay);
@@ -311,7 +313,9 @@ impl<A: Algorithm, C: Clock> Ask<'_, '_, Direct<A, C>> {
     #[inline(always)]
     pub fn check(self) -> Decision {
         let Self { gate, cells, at, max_delay, .. } = self;
-        if let (true, Some(max_delay)) = (A::Params::MAY_DELAY, max_delay) {
+        if A::Params::MAY_DELAY
+            && let Some(max_delay) = max_delay
+        {
             return gate.decide_within(cells, gate.or_now(at), max_delay);
         }
         match at {

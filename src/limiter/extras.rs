@@ -32,7 +32,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 
     /// Answers by no lease, and counts the decision if the limiter counts them.
     #[inline(never)]
-    fn answer_without_lease<R: Answer>(
+    pub(super) fn answer_without_lease<R: Answer>(
         &self,
         plan: Option<&A::Params>,
         probe: Probe,

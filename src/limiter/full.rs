@@ -36,10 +36,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
                 let cell = bucket.cell();
                 let algo = self.still(params, now);
                 match max_delay {
-                    Some(bound) => {
+                    Some(bound) if A::Params::MAY_DELAY => {
                         cell.answer::<_, InFull>(&WithinDelay::new(&*algo, bound), now, n)
                     }
-                    None => cell.answer::<_, InFull>(&*algo, now, n),
+                    _ => cell.answer::<_, InFull>(&*algo, now, n),
                 }
             }
         };

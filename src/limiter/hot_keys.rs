@@ -26,7 +26,7 @@
 use core::hash::Hash;
 
 use crate::algo::{Algorithm, StateMachine, Visitor};
-use crate::cell::{MaxAhead, Request};
+use crate::cell::{InFull, MaxAhead, Request};
 use crate::decision::{Decision, OutOfLine, Permit};
 use crate::limiter::Limiter;
 use crate::limiter::ask::Ask;
@@ -78,7 +78,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
                 let algo = self.params.still(&now, &self.clock);
                 algo.dispatch(DecideLeasing { limiter: self, leases, probe, n, now })
             }
-            None => self.decide_probed(&self.params, probe, n, now()),
+            None => self.decide_by_no_lease(probe, n, now()),
         })
     }
 }
@@ -122,7 +122,7 @@ where
                 limiter.count(true);
                 Ok(permit)
             }
-            None => limiter.decide_probed(&limiter.params, probe, n, now),
+            None => limiter.decide_by_no_lease(probe, n, now),
         }
     }
 }
@@ -174,7 +174,14 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         if place.left(now) == 0 {
             place.clear();
         }
-        OutOfLine(self.decide_probed(&self.params, probe, n, now))
+        OutOfLine(self.decide_by_no_lease(probe, n, now))
+    }
+
+    /// Decides where no lease did. Out of line, since each algorithm would be compiled into each other's lease.
+    #[inline(always)]
+    fn decide_by_no_lease(&self, probe: Probe, n: u64, now: Tick) -> Decision {
+        let OutOfLine(decision) = self.answer_without_lease::<InFull>(None, probe, n, Some(now));
+        decision
     }
 
     /// Charges those of `n` cells that the thread's lease of the key does not hold, and a new lease.

@@ -34,7 +34,7 @@ impl<'a, M: StateMachine> WithinDelay<'a, M> {
     }
 }
 
-/// Wraps each machine that it is given in a [`WithinDelay`], and passes that to a visitor.
+/// Passes each machine that it is given to a visitor, in a [`WithinDelay`] if it may delay.
 struct Bounded<V> {
     visit: V,
     max_delay: Duration,
@@ -45,7 +45,11 @@ impl<V: Visitor> Visitor for Bounded<V> {
 
     #[inline]
     fn visit<M: StateMachine>(self, machine: &M) -> V::Out {
-        self.visit.visit(&WithinDelay::new(machine, self.max_delay))
+        // The condition is constant, so only machines that may delay are compiled twice.
+        match M::MAY_DELAY {
+            true => self.visit.visit(&WithinDelay::new(machine, self.max_delay)),
+            false => self.visit.visit(machine),
+        }
     }
 }
 
