@@ -1,5 +1,5 @@
 use super::*;
-use crate::algo::{PerKey, StateMachine, Step};
+use crate::algo::{PerKey, Refund, StateMachine, Step};
 use crate::time::Tick;
 use crate::word::tile;
 use proptest::prelude::*;
@@ -73,7 +73,7 @@ fn a_plan_of_the_same_window_has_its_own_limit_and_nothing_else() {
 
 #[test]
 fn a_refund_by_a_late_clock_keeps_what_an_early_clock_still_counts() {
-    use crate::algo::{Receipt, Refund};
+    use crate::algo::Receipt;
     let params = params(FixedWindow::anchored(), "5/min", 0);
     let opened = Tick::from_nanos(1_000_000_000_000);
     let Step::Admit { next } = params.step(params.fresh(opened), opened, 3) else {
@@ -86,6 +86,24 @@ fn a_refund_by_a_late_clock_keeps_what_an_early_clock_still_counts() {
     let refunded = params.refund(next, &receipt, inside, 3);
     let left = |word| params.permit(word, opened, 0).remaining();
     assert_eq!((left(next), left(refunded)), (2, 5));
+}
+
+#[test]
+fn a_window_is_idle_at_its_end_or_as_soon_as_nothing_is_counted_in_it() {
+    let params = params(FixedWindow::anchored(), "5/min", 0);
+    let opened = Tick::from_nanos(1_000_000_000_000);
+    let Step::Admit { next } = params.step(params.fresh(opened), opened, 3) else {
+        panic!("three of five are free")
+    };
+    let idle_in = |word, secs| {
+        let now = opened.saturating_add(Duration::from_secs(secs));
+        params.grid.span(params.idle_in(word, params.instant(now)))
+    };
+    assert_eq!(idle_in(next, 0), Duration::from_secs(60));
+    assert_eq!(idle_in(next, 45), Duration::from_secs(15));
+    assert_eq!(idle_in(next, 60), Duration::ZERO);
+    let refunded = params.add(next, opened, 3);
+    assert_eq!(idle_in(refunded, 0), Duration::ZERO);
 }
 
 #[test]
