@@ -35,7 +35,7 @@ struct Side {
 /// Where an instant lies on the wall clock, and for how long its window is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WallPosition {
-    /// The instant plus this lies in the window in force: it is wall time and `held` whole periods.
+    /// The instant plus this lies in the window in force. The sum is `held` whole periods later than wall time.
     pub(crate) ahead_nanos: i64,
     /// Whole periods for which the window in force is held beyond the end of the wall clock's window.
     pub(crate) held: u64,
