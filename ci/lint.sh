@@ -95,5 +95,6 @@ if rustup target add "$bare" >/dev/null 2>&1; then
 else
     echo "lint: SKIPPED: $bare, which rustup cannot add here"
 fi
-# With all features, as clippy above, so that the dependencies are checked once.
-RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features --locked --quiet
+# With all features and an example, as clippy above: examples use the features of the dependencies of tests. So
+# the dependencies are checked once.
+RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features --lib --example prefork --locked --quiet
