@@ -1,14 +1,14 @@
-//! A limiter that decides the requests of a log, with an optional reference model beside it: one
-//! trait for every algorithm.
+//! A limiter that decides the requests of a log, with an optional reference model beside it.
 
 use std::collections::HashMap;
 use std::fmt;
 
 use anyhow::{Result, bail};
+use tollgate::algorithm::Algorithm;
 use tollgate::internals::StateMachine;
 use tollgate::internals::oracle::{Oracle, Verdict};
 use tollgate::limiter::SlotLayout;
-use tollgate::{BuildError, Limiter, ManualClock, OnFull, Quota, Tick};
+use tollgate::{AnyAlgorithm, BuildError, Limiter, ManualClock, OnFull, Quota, Tick};
 
 use crate::words::counted;
 
@@ -42,21 +42,6 @@ pub(crate) struct Setup {
     pub(crate) origin_unix_nanos: u64,
 }
 
-/// Decides requests one after another.
-pub(crate) trait Contender {
-    /// Charges `cost` to `key`. Time is Unix time in nanoseconds, not before the origin.
-    fn decide(&mut self, key: &str, cost: u64, unix_nanos: u64) -> Verdict;
-
-    /// Where the limiter and the reference model disagreed; `None` without a model.
-    fn differences(&self) -> Option<&Differences>;
-
-    /// Keys that the limiter has room for.
-    fn capacity(&self) -> u64;
-
-    /// How often the limiter could not keep a key because its table was full.
-    fn times_full(&self) -> u64;
-}
-
 /// Disagreements between the limiter and the reference model.
 #[derive(Debug, Default)]
 pub(crate) struct Differences {
@@ -77,16 +62,13 @@ pub(crate) struct Difference {
 
 impl Setup {
     /// Builds a limiter of `algorithm`, with its model if `verify` is set.
-    pub(crate) fn build<A>(&self, algorithm: &A) -> Result<Box<dyn Contender>>
-    where
-        A: tollgate::algorithm::Algorithm + Clone + 'static,
-    {
+    pub(crate) fn build(&self, algorithm: AnyAlgorithm) -> Result<Contender> {
         let Options { capacity, on_full, verify, .. } = self.options;
         let origin_unix_nanos = self.origin_unix_nanos;
         let key = KeySize::of(&algorithm.params(&self.quota, origin_unix_nanos)?);
         let capacity = capacity.unwrap_or_else(|| key.fitting(MEMORY_DEFAULT_BYTES));
         let built = Limiter::builder(self.quota)
-            .algorithm(algorithm.clone())
+            .algorithm(algorithm)
             .clock(ManualClock::starting_at_unix_nanos(origin_unix_nanos))
             .capacity(capacity)
             .on_full(on_full)
@@ -99,7 +81,7 @@ impl Setup {
             bail!("there is no memory for {keys} of {bytes} each: lower --capacity");
         }
         let model = verify.then(Model::default);
-        Ok(Box::new(LimiterContender::<A> { limiter: built?, capacity, model, origin_unix_nanos }))
+        Ok(Contender { limiter: built?, capacity, model, origin_unix_nanos })
     }
 }
 
@@ -130,27 +112,25 @@ impl KeySize {
 }
 
 /// A limiter, and its model if `--verify` is given.
-struct LimiterContender<A: tollgate::algorithm::Algorithm> {
-    limiter: Limiter<str, A, ManualClock>,
+pub(crate) struct Contender {
+    limiter: Limiter<str, AnyAlgorithm, ManualClock>,
     capacity: u64,
-    model: Option<Model<<A::Params as StateMachine>::Oracle>>,
+    model: Option<Model>,
     origin_unix_nanos: u64,
 }
 
+type KeyOracle = <<AnyAlgorithm as Algorithm>::Params as StateMachine>::Oracle;
+
 /// The reference model: one exact oracle per key.
-struct Model<O> {
-    oracles: HashMap<Box<str>, O>,
+#[derive(Default)]
+struct Model {
+    oracles: HashMap<Box<str>, KeyOracle>,
     differences: Differences,
 }
 
-impl<O> Default for Model<O> {
-    fn default() -> Self {
-        Self { oracles: HashMap::new(), differences: Differences::default() }
-    }
-}
-
-impl<A: tollgate::algorithm::Algorithm> Contender for LimiterContender<A> {
-    fn decide(&mut self, key: &str, cost: u64, unix_nanos: u64) -> Verdict {
+impl Contender {
+    /// Charges `cost` to `key`. Time is Unix time in nanoseconds, not before the origin.
+    pub(crate) fn decide(&mut self, key: &str, cost: u64, unix_nanos: u64) -> Verdict {
         let now = Tick::from_nanos(unix_nanos.saturating_sub(self.origin_unix_nanos));
         let verdict = Verdict::from(&self.limiter.ask(key).cells(cost).at(now).check());
         if let Some(model) = &mut self.model {
@@ -168,22 +148,31 @@ impl<A: tollgate::algorithm::Algorithm> Contender for LimiterContender<A> {
         verdict
     }
 
-    fn differences(&self) -> Option<&Differences> {
+    /// Where the limiter and the reference model disagreed; `None` without a model.
+    pub(crate) fn differences(&self) -> Option<&Differences> {
         self.model.as_ref().map(|model| &model.differences)
     }
 
-    fn capacity(&self) -> u64 {
+    /// Keys that the limiter has room for.
+    pub(crate) fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    fn times_full(&self) -> u64 {
+    /// How often the limiter could not keep a key because its table was full.
+    pub(crate) fn times_full(&self) -> u64 {
         let stats = self.limiter.stats();
         stats.evicted + stats.denied_full + stats.admitted_full
     }
 }
 
-impl<O: Oracle> Model<O> {
-    fn decide(&mut self, key: &str, cost: u64, now: Tick, fresh: impl FnOnce() -> O) -> Verdict {
+impl Model {
+    fn decide(
+        &mut self,
+        key: &str,
+        cost: u64,
+        now: Tick,
+        fresh: impl FnOnce() -> KeyOracle,
+    ) -> Verdict {
         if let Some(oracle) = self.oracles.get_mut(key) {
             return oracle.decide(now, cost);
         }
@@ -210,7 +199,7 @@ impl fmt::Display for Difference {
 
 #[cfg(test)]
 mod tests {
-    use tollgate::{AnyAlgorithm, Gcra, LeakyQueue, SlidingCounter, SlidingLog, SubWindows};
+    use tollgate::{Gcra, LeakyQueue, SlidingCounter, SlidingLog, SubWindows};
 
     use super::*;
 

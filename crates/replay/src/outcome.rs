@@ -17,7 +17,7 @@ use crate::tally::Tally;
 /// The result of a replay. The reports describe it.
 pub struct ReplayOutcome {
     /// One for each limiter of the plan, in its order.
-    pub(crate) contenders: Vec<Box<dyn Contender>>,
+    pub(crate) contenders: Vec<Contender>,
     /// The rules file and its counts, if there is one.
     pub(crate) rules_replay: Option<RulesReplay>,
     /// The suggestion of other limits from the log, for `--suggest` and `--html`.

@@ -6,9 +6,11 @@ mod tests;
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
-use tollgate::{FixedWindow, Gcra, LeakyQueue, SlidingCounter, SlidingLog, SubWindows};
+use tollgate::{
+    AnyAlgorithm, FixedWindow, Gcra, LeakyQueue, SlidingCounter, SlidingLog, SubWindows,
+};
 
-use crate::contender::{Contender, Setup};
+use crate::contender::{Contender, Options, Setup};
 
 /// An algorithm that a replay can use. It parses from its name.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +26,7 @@ pub struct Algorithm {
     /// The most that the algorithm admits to a key in one period, wherever that begins, and why. A
     /// delayed request counts from the end of its delay.
     pub(crate) worst_window: &'static str,
-    build: fn(&Setup) -> Result<Box<dyn Contender>>,
+    with: fn(&Options) -> AnyAlgorithm,
 }
 
 impl Algorithm {
@@ -46,13 +48,14 @@ impl Algorithm {
     ///
     /// The algorithm cannot keep the rule, or there is no memory for its table. The error names neither the rule nor
     /// the algorithm.
-    pub(crate) fn build_bare(&self, setup: &Setup) -> Result<Box<dyn Contender>> {
-        (self.build)(setup)
+    pub(crate) fn build_bare(&self, setup: &Setup) -> Result<Contender> {
+        setup.build((self.with)(&setup.options))
     }
 
     /// Builds a limiter. The error names the rule and the algorithm too.
-    pub(crate) fn build(&self, setup: &Setup) -> Result<Box<dyn Contender>> {
-        (self.build)(setup).with_context(|| format!("rule \"{}\" with {}", setup.quota, self.name))
+    pub(crate) fn build(&self, setup: &Setup) -> Result<Contender> {
+        let named = || format!("rule \"{}\" with {}", setup.quota, self.name);
+        self.build_bare(setup).with_context(named)
     }
 }
 
@@ -65,7 +68,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
         uses_sub_windows: false,
         uses_immediate: false,
         worst_window: "burst + limit: a full bucket, plus the refill of a period",
-        build: |setup| setup.build(&Gcra::new()),
+        with: |_| Gcra::new().into(),
     },
     Algorithm {
         name: "fixed-window",
@@ -74,7 +77,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
         uses_sub_windows: false,
         uses_immediate: false,
         worst_window: TWO_WINDOWS,
-        build: |setup| setup.build(&FixedWindow::anchored()),
+        with: |_| FixedWindow::anchored().into(),
     },
     Algorithm {
         name: "fixed-window-aligned",
@@ -83,10 +86,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
         uses_sub_windows: false,
         uses_immediate: false,
         worst_window: TWO_WINDOWS,
-        build: |setup| {
-            let aligned = FixedWindow::aligned();
-            setup.build(&aligned.utc_offset_secs(setup.options.utc_offset_secs))
-        },
+        with: |options| FixedWindow::aligned().utc_offset_secs(options.utc_offset_secs).into(),
     },
     Algorithm {
         name: "leaky-queue",
@@ -95,7 +95,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
         uses_sub_windows: false,
         uses_immediate: true,
         worst_window: "limit + one request, or + --immediate cells if more",
-        build: |setup| setup.build(&LeakyQueue::new().immediate(setup.options.immediate_cells)),
+        with: |options| LeakyQueue::new().immediate(options.immediate_cells).into(),
     },
     Algorithm {
         name: "sub-windows",
@@ -104,9 +104,9 @@ pub const ALGORITHMS: &[Algorithm] = &[
         uses_sub_windows: true,
         uses_immediate: false,
         worst_window: "2 x limit; the limit within a period less one sub-window",
-        build: |setup| {
-            let divided = SubWindows::new().count(setup.options.sub_windows);
-            setup.build(&divided.utc_offset_secs(setup.options.utc_offset_secs))
+        with: |options| {
+            let divided = SubWindows::new().count(options.sub_windows);
+            divided.utc_offset_secs(options.utc_offset_secs).into()
         },
     },
     Algorithm {
@@ -116,9 +116,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
         uses_sub_windows: false,
         uses_immediate: false,
         worst_window: "2 x limit: it assumes that the last window was even",
-        build: |setup| {
-            setup.build(&SlidingCounter::new().utc_offset_secs(setup.options.utc_offset_secs))
-        },
+        with: |options| SlidingCounter::new().utc_offset_secs(options.utc_offset_secs).into(),
     },
     Algorithm {
         name: "sliding-log",
@@ -127,7 +125,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
         uses_sub_windows: false,
         uses_immediate: false,
         worst_window: "the limit, exactly",
-        build: |setup| setup.build(&SlidingLog::new()),
+        with: |_| SlidingLog::new().into(),
     },
 ];
 
