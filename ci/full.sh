@@ -24,7 +24,9 @@ stages=(
     'faults|ci/check.sh faults|hundreds of faults on redis-server and on Valkey, against stated bounds'
     'proofs|ci/check.sh proofs|the pure steps over all inputs'
     'oracles|ci/check.sh oracles 10000000000|10^10 decisions of all algorithms, each compared with its oracle'
-    'fuzz|ci/check.sh fuzz 300M|300 million executions of thirteen fuzz targets'
+    'fuzz-decisions|ci/check.sh fuzz 300M decisions|113 million executions of two fuzz targets'
+    'fuzz-states|ci/check.sh fuzz 300M states|41 million of four targets, which keep or change states'
+    'fuzz-parsers|ci/check.sh fuzz 300M parsers|145 million of seven targets, which read what others write'
     'miri|ci/check.sh miri|undefined behaviour and weak memory, on four kinds of machine'
     'races|ci/check.sh races|the tests with real threads under the thread sanitizer'
     'shared-memory|ci/check.sh shared-memory|10,000 processes killed that share a limiter, and their clocks'
@@ -51,7 +53,7 @@ while [ $# -gt 0 ]; do
         --list)
             for stage in "${stages[@]}"; do
                 IFS='|' read -r name command about <<<"$stage"
-                printf '%-13s %-35s %s\n' "$name" "$command" "$about"
+                printf '%-15s %-35s %s\n' "$name" "$command" "$about"
             done
             exit 0
             ;;
@@ -120,7 +122,7 @@ for stage in "${stages[@]}"; do
     fi
     log="$state/$name.log"
     if [ "$(head -1 "$state/$name.passed" 2>/dev/null)" = "$revision" ]; then
-        printf '%-13s %-8s %8s  %s\n' "$name" passed "$(sed -n 2p "$state/$name.passed")" \
+        printf '%-15s %-8s %8s  %s\n' "$name" passed "$(sed -n 2p "$state/$name.passed")" \
             '(earlier, with the same files)' >>"$table"
         continue
     fi
@@ -140,14 +142,15 @@ for stage in "${stages[@]}"; do
     elif [ "$skipped" -gt 0 ]; then
         outcome=SKIPPED note="$skipped left out: $(grep -m1 'SKIPPED:' "$log")"
     else
-        outcome=passed note="$(grep "^$name: " "$log" | tail -1)"
+        # The stages of one check have names such as fuzz-states, and its lines begin with the check's name.
+        outcome=passed note="$(sed -nE "s/^($name|${name%%-*}): //p" "$log" | tail -1)"
         # A stage without such a line has test results.
         [ -n "$note" ] || note="$(awk '/^test result: ok/ { sum += $4 } END { if (sum) print sum, "tests passed" }' "$log")"
         printf '%s\n%s\n' "$revision" "$took" >"$state/$name.passed"
     fi
-    printf '%-13s %-8s %8s  %s\n' "$name" "$outcome" "$took" "$note" >>"$table"
+    printf '%-15s %-8s %8s  %s\n' "$name" "$outcome" "$took" "$note" >>"$table"
     if [ $keep = yes ] && [ $outcome != stopped ]; then
-        keep_row "$name" "$outcome" "$took" "${note#"$name: "}"
+        keep_row "$name" "$outcome" "$took" "$note"
     fi
 done
 echo

@@ -3,7 +3,10 @@
 # prints how many executions that were. A crash is kept in fuzz/artifacts, and fails the check.
 #
 #   ci/check.sh fuzz [SECONDS] [TARGET ...]    60 seconds a target, and all targets, by default
-#   ci/check.sh fuzz 300M [TARGET ...]         so many million executions in all
+#   ci/check.sh fuzz 300M [TARGET ...]         so many million executions of all targets, or these
+#                                              targets' share of them
+#
+# `decisions`, `states` and `parsers` stand for the targets of that group.
 #
 # Each target has a share of the executions, so that the time follows from how fast they are. With a
 # nightly compiler, tables are fuzzed with the address sanitizer; targets without unsafe code of ours run
@@ -14,35 +17,40 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-# Target, millions of executions of 300, longest input, sanitizer; the slowest target is first.
+# Target, group, its part of the executions, longest input, sanitizer; the slowest of a group is first.
 table=(
-    'words 117 320 none'
-    'operations 1 320 address'
-    'block 1 600 address'
-    'accounts 10 400 none'
-    'changes 28 400 none'
-    'snapshot 4 160 address'
-    'forwarded 45 768 none'
-    'fields 40 256 none'
-    'replies 41 256 none'
-    'advice 10 256 none'
-    'log_lines 2 1024 none'
-    'rules 2 1024 none'
-    'paths 10 128 none'
+    'operations decisions 1 320 address'
+    'words decisions 117 320 none'
+    'block states 1 600 address'
+    'changes states 28 400 none'
+    'accounts states 10 400 none'
+    'snapshot states 4 160 address'
+    'forwarded parsers 45 768 none'
+    'fields parsers 40 256 none'
+    'replies parsers 41 256 none'
+    'advice parsers 10 256 none'
+    'log_lines parsers 2 1024 none'
+    'rules parsers 2 1024 none'
+    'paths parsers 10 128 none'
 )
 amount="${1:-60}"
 if ! [[ "$amount" =~ ^[1-9][0-9]*M?$ ]]; then
-    sed -n '5,6s/^# *//p' "$0" >&2
+    sed -n '5,7s/^# *//p' "$0" >&2
     exit 2
 fi
-rows=()
-for row in "${table[@]}"; do
-    if [ $# -lt 2 ] || [[ " ${*:2} " == *" ${row%% *} "* ]]; then rows+=("$row"); fi
+wanted=("${@:2}")
+for word in ${wanted[@]+"${wanted[@]}"}; do
+    if ! printf '%s\n' "${table[@]}" | grep -qE "^($word|[a-z_]+ $word) "; then
+        echo "fuzz: $word is no target and no group; targets are: ${table[*]%% *}" >&2
+        exit 2
+    fi
 done
-if [ $# -ge 2 ] && [ ${#rows[@]} -ne $(($# - 1)) ]; then
-    echo "fuzz: not all of these are targets: ${*:2}; those are: ${table[*]%% *}" >&2
-    exit 2
-fi
+rows=() parts=0
+for row in "${table[@]}"; do
+    read -r name group part _ <<<"$row"
+    parts=$((parts + part))
+    if [ ${#wanted[@]} -eq 0 ] || [[ " ${wanted[*]} " =~ \ ($name|$group)\  ]]; then rows+=("$row"); fi
+done
 for file in fuzz/fuzz_targets/*.rs; do
     name="$(basename "$file" .rs)"
     if ! printf '%s\n' "${table[@]}" | grep -q "^$name "; then
@@ -69,10 +77,8 @@ else
     rows=("${rows[@]/%address/none}")
 fi
 
-parts=0
 for row in "${rows[@]}"; do
-    read -r name part _ sanitizer <<<"$row"
-    parts=$((parts + part))
+    read -r name _ _ _ sanitizer <<<"$row"
     CARGO_TARGET_DIR="$base/$sanitizer" "${fuzz[@]}" build --no-trace-compares --sanitizer "$sanitizer" "$name"
 done
 # An error must not walk the stack, nor must an allocation. Memory that is returned to the system after
@@ -102,7 +108,7 @@ finish() {
     running=$((running - 1))
 }
 for row in "${rows[@]}"; do
-    read -r name part longest sanitizer <<<"$row"
+    read -r name _ part longest sanitizer <<<"$row"
     [ "$running" -lt "${TOLLGATE_FUZZ_JOBS:-$(nproc)}" ] || finish
     rm -f "$base/$name.failed"
     { one "$name" "$part" "$longest" "$sanitizer" || touch "$base/$name.failed"; } &
