@@ -95,6 +95,6 @@ if rustup target add "$bare" >/dev/null 2>&1; then
 else
     echo "lint: SKIPPED: $bare, which rustup cannot add here"
 fi
-# With all features and an example, as clippy above: examples use the features of the dependencies of tests. So
-# the dependencies are checked once.
+# All features and an example: then the dependencies have the features that clippy has checked them with, and
+# are not checked again.
 RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features --lib --example prefork --locked --quiet
