@@ -129,6 +129,13 @@ proptest! {
     }
 }
 
+/// By default case does not count, so the rule of `/a` applies to `/A`, however the slash is read.
+#[test]
+fn a_path_that_differs_by_case_as_well_as_by_an_encoded_slash_is_no_unclear_one() {
+    hold("%2fa/../A");
+    hold("/%2fa/../A");
+}
+
 /// The corpus of the fuzz target.
 fn seed_paths() -> Vec<String> {
     let text = |data: Vec<u8>| String::from_utf8_lossy(&data).into_owned();
