@@ -122,7 +122,7 @@ where
                 limiter.count(true);
                 Ok(permit)
             }
-            None => limiter.decide_by_no_lease(probe, n, now),
+            None => limiter.decide_probed(&limiter.params, probe, n, now),
         }
     }
 }
