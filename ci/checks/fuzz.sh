@@ -40,7 +40,7 @@ if ! [[ "$amount" =~ ^[1-9][0-9]*M?$ ]]; then
 fi
 wanted=("${@:2}")
 for word in ${wanted[@]+"${wanted[@]}"}; do
-    if ! printf '%s\n' "${table[@]}" | grep -qE "^($word|[a-z_]+ $word) "; then
+    if ! printf '%s\n' "${table[@]}" | awk '{ print $1; print $2 }' | grep -xFe "$word" >/dev/null; then
         echo "fuzz: $word is no target and no group; targets are: ${table[*]%% *}" >&2
         exit 2
     fi
@@ -49,7 +49,13 @@ rows=() parts=0
 for row in "${table[@]}"; do
     read -r name group part _ <<<"$row"
     parts=$((parts + part))
-    if [ ${#wanted[@]} -eq 0 ] || [[ " ${wanted[*]} " =~ \ ($name|$group)\  ]]; then rows+=("$row"); fi
+    # Without a word, each target is wanted.
+    for word in "${wanted[@]:-$name}"; do
+        if [ "$word" = "$name" ] || [ "$word" = "$group" ]; then
+            rows+=("$row")
+            break
+        fi
+    done
 done
 for file in fuzz/fuzz_targets/*.rs; do
     name="$(basename "$file" .rs)"
