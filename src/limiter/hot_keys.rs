@@ -177,8 +177,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         OutOfLine(self.decide_by_no_lease(probe, n, now))
     }
 
-    /// Decides where no lease did. The decision is out of line: otherwise every algorithm would be compiled into
-    /// the leases of every other.
+    /// Decides where no lease did. For rare paths, each of which would otherwise compile the decision of every
+    /// algorithm once more.
     #[inline(always)]
     fn decide_by_no_lease(&self, probe: Probe, n: u64, now: Tick) -> Decision {
         let OutOfLine(decision) = self.answer_without_lease::<InFull>(None, probe, n, Some(now));

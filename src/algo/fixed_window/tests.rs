@@ -1,5 +1,5 @@
 use super::*;
-use crate::algo::{PerKey, Refund, StateMachine, Step};
+use crate::algo::{PerKey, Receipt, Refund, StateMachine, Step};
 use crate::time::Tick;
 use crate::word::tile;
 use proptest::prelude::*;
@@ -7,6 +7,16 @@ use proptest::prelude::*;
 fn params(window: FixedWindow, quota: &str, origin: u64) -> FixedWindowParams {
     let quota = quota.parse().expect("a quota");
     window.params(&quota, origin).expect("in range")
+}
+
+/// A window of a minute that was opened by three of its five cells: when, and its state.
+fn three_of_five_a_minute() -> (FixedWindowParams, Tick, u64) {
+    let params = params(FixedWindow::anchored(), "5/min", 0);
+    let opened = Tick::from_nanos(1_000_000_000_000);
+    let Step::Admit { next } = params.step(params.fresh(opened), opened, 3) else {
+        panic!("three of five are free")
+    };
+    (params, opened, next)
 }
 
 #[test]
@@ -73,12 +83,7 @@ fn a_plan_of_the_same_window_has_its_own_limit_and_nothing_else() {
 
 #[test]
 fn a_refund_by_a_late_clock_keeps_what_an_early_clock_still_counts() {
-    use crate::algo::Receipt;
-    let params = params(FixedWindow::anchored(), "5/min", 0);
-    let opened = Tick::from_nanos(1_000_000_000_000);
-    let Step::Admit { next } = params.step(params.fresh(opened), opened, 3) else {
-        panic!("three of five are free")
-    };
+    let (params, opened, next) = three_of_five_a_minute();
     let receipt = Receipt { cells: 3, at: opened, next };
     let late = opened.saturating_add(Duration::from_secs(90));
     assert_eq!(params.refund(next, &receipt, late, 3), next, "its window is over by then");
@@ -90,11 +95,7 @@ fn a_refund_by_a_late_clock_keeps_what_an_early_clock_still_counts() {
 
 #[test]
 fn a_window_is_idle_at_its_end_or_as_soon_as_nothing_is_counted_in_it() {
-    let params = params(FixedWindow::anchored(), "5/min", 0);
-    let opened = Tick::from_nanos(1_000_000_000_000);
-    let Step::Admit { next } = params.step(params.fresh(opened), opened, 3) else {
-        panic!("three of five are free")
-    };
+    let (params, opened, next) = three_of_five_a_minute();
     let idle_in = |word, secs| {
         let now = opened.saturating_add(Duration::from_secs(secs));
         params.grid.span(params.idle_in(word, params.instant(now)))
