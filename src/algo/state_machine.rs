@@ -218,6 +218,7 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
     fn denied(&self, view: Self::View, now: Tick, n: u64) -> Denied;
 
     /// The answer to a request of `n` cells, with nothing charged.
+    #[inline]
     fn answer(&self, view: Self::View, now: Tick, n: u64) -> Decision {
         match self.step(view, now, n) {
             Step::Admit { .. } => Ok(self.permit(view, now, n)),

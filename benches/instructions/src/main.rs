@@ -22,7 +22,7 @@ use tollgate::{
 /// A kind of decision, and the function that makes `count` of them.
 type Kind = (&'static str, fn(usize));
 
-const KINDS: [Kind; 39] = [
+const KINDS: [Kind; 41] = [
     ("loop-alone", |count| decide(count, KEYS, STEP_NANOS, START_NANOS, |_, _| true)),
     ("direct-gcra-admit", direct_admit),
     ("direct-gcra-deny", direct_deny),
@@ -42,6 +42,8 @@ const KINDS: [Kind; 39] = [
     ("shared-gcra-deny", |count| shared(count, black_box(Quota::per_hour(1)))),
     ("shared-gcra-claim", shared_claim),
     ("lease-admit", lease_admit),
+    ("hot-key-leases-admit", |count| hot_key_leases(count, roomy())),
+    ("hot-key-leases-deny", |count| hot_key_leases(count, black_box(Quota::per_hour(LIMIT)))),
     ("keyed-fixed-window-admit", |count| windows_admit(FixedWindow::anchored(), count)),
     ("keyed-fixed-window-deny", |count| windows_deny(FixedWindow::anchored(), count)),
     ("keyed-aligned-window-admit", aligned_window_admit),
@@ -278,6 +280,21 @@ fn lease_admit(count: usize) {
         now += STEP_NANOS;
         assert!(black_box(lease.ask().at(Tick::from_nanos(black_box(now))).check().is_ok()));
     }
+}
+
+/// A limiter that leases hot keys, whose only thread loses no race and so holds no lease.
+fn hot_key_leases(count: usize, quota: Quota) {
+    const LEASE: u64 = 16;
+    let builder = Limiter::builder(quota).algorithm(Gcra::new().leases(LEASE)).lease_hot_keys();
+    let builder = builder.clock(ManualClock::new()).capacity(KEYS as u64).hash_seed(7);
+    let gate: Limiter<u64, Gcra, ManualClock> = builder.build().expect("in range");
+    for rank in 0..KEYS {
+        // All that is not kept for leases.
+        let key = key(rank);
+        let first = gate.ask(&key).cells(LIMIT - LEASE).at(Tick::from_nanos(START_NANOS)).check();
+        assert!(first.is_ok());
+    }
+    checked(&gate, count);
 }
 
 fn log_claim(count: usize) {
