@@ -135,6 +135,23 @@ def test_a_request_without_a_key_is_denied_unless_it_is_admitted(ask):
         assert ask(limiter, key=keys.header("X-Api-Key"), headers=[("x-api-key", "k")]).status == status
 
 
+@pytest.mark.parametrize("on_no_key", ["deny", "admit"])
+def test_a_header_that_is_there_twice_is_no_new_key(on_no_key):
+    limiter = Limiter("1/h")
+    options = {"key": keys.header("x-api-key"), "on_no_key": on_no_key}
+    first = ask_asgi(limiter, headers=[("x-api-key", "k")], **options)
+    assert first.status == 200
+    for other in range(5):
+        forged = [("x-api-key", "k"), ("x-api-key", str(other))]
+        again = ask_asgi(limiter, headers=forged, **options)
+        assert again.status == 400 and b"x-api-key is there more than once" in again.body
+
+
+def test_an_empty_header_is_no_key(ask):
+    for value in ("", " "):
+        assert ask(Limiter("1/h"), key=keys.header("x-api-key"), headers=[("x-api-key", value)]).status == 400
+
+
 @pytest.mark.parametrize(
     ("hops", "forwarded", "expected"),
     [

@@ -122,6 +122,24 @@ def test_a_task_that_is_cancelled_leaves_the_queue_and_is_charged_nothing():
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("algorithm", ["fixed-window", "sliding-log", "leaky-queue"])
+def test_a_task_that_is_cancelled_before_its_turn_is_charged_nothing_by_any_algorithm(algorithm):
+    limiter = Limiter("1 per 400 ms", algorithm=algorithm)
+
+    async def main():
+        await limiter.wait_async("a")
+        task = asyncio.create_task(limiter.wait_async("a"))
+        await asyncio.sleep(0.05)
+        before = limiter.peek("a").retry_after
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert limiter.peek("a").retry_after <= before
+        return await limiter.wait_async("a", timeout=0.6)
+
+    assert asyncio.run(main()) < 0.5
+
+
 def test_a_task_is_woken_if_the_one_before_it_leaves():
     limiter = Limiter("1 per 2 s")
 

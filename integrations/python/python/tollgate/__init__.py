@@ -24,7 +24,10 @@ class Limiter(_tollgate.Limiter):
     __slots__ = ()
 
     async def wait_async(self, key: str | bytes, cost: int = 1, timeout: float | None = None) -> float:
-        """As `wait`, for a task of asyncio. A task that is cancelled leaves the queue and is charged nothing."""
+        """As `wait`, for a task of asyncio. A task that is cancelled before its turn is charged nothing.
+
+        After its turn, "gcra" refunds what time has not restored since. By other algorithms the cells are spent.
+        """
         waiter = self._waiter(key, cost, timeout)
         loop = _asyncio.get_running_loop()
         woken = _asyncio.Event()

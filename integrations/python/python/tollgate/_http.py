@@ -12,7 +12,7 @@ from math import ceil
 from typing import Any
 
 from tollgate._tollgate import Limiter
-from tollgate.keys import KeyUnavailable, Request, peer_ip
+from tollgate.keys import KeyMalformed, KeyUnavailable, Request, peer_ip
 
 #: Status, fields and body.
 Denial = tuple[int, list[tuple[str, str]], bytes]
@@ -95,6 +95,8 @@ class Policy:
             key = self._key(request)
         except KeyUnavailable as error:
             return self._without_key(500, str(error))
+        except KeyMalformed as error:
+            return self._no_key(400, str(error))
         if key is None:
             return self._without_key(400, "the request has no key for the rate limit")
         decision = self.limiter.check(key, self._cost(request))
@@ -107,6 +109,7 @@ class Policy:
         return Answer(_denial(429, body, secs), self._item, limit, secs)
 
     def _without_key(self, status: int, title: str) -> Answer:
-        if self._admits_no_key:
-            return Answer()
+        return Answer() if self._admits_no_key else self._no_key(status, title)
+
+    def _no_key(self, status: int, title: str) -> Answer:
         return Answer(_denial(status, _body(status, "about:blank", title)))

@@ -42,9 +42,12 @@ class _Request:
         return str(self.raw["path"])
 
     def header(self, name: str) -> str | None:
+        lines = self.header_lines(name)
+        return ", ".join(lines) if lines else None
+
+    def header_lines(self, name: str) -> list[str]:
         wanted = name.lower().encode("latin-1")
-        values = [value for its, value in self.raw["headers"] if its.lower() == wanted]
-        return b", ".join(values).decode("latin-1") if values else None
+        return [value.decode("latin-1") for its, value in self.raw["headers"] if its.lower() == wanted]
 
 
 def _encoded(fields: list[tuple[str, str]]) -> list[tuple[bytes, bytes]]:

@@ -1,7 +1,8 @@
 """Keys of requests, for the middleware.
 
-A key function takes a request, which is the same for ASGI and WSGI (`peer`, `method`, `path`, `header(name)`, and
-`raw`, the scope or environ), and returns a `str` or `bytes`, or `None` if the request has no key.
+A key function takes a request, which is the same for ASGI and WSGI (`peer`, `method`, `path`, `header(name)`,
+`header_lines(name)`, and `raw`, the scope or environ), and returns a `str` or `bytes`, or `None` if the request has no
+key. It raises `KeyMalformed` if the request has something else in place of a key.
 """
 
 from collections.abc import Callable as _Callable
@@ -11,7 +12,7 @@ from ipaddress import ip_address as _ip_address
 from typing import Any as _Any
 from typing import Protocol as _Protocol
 
-__all__ = ["KeyUnavailable", "Request", "client_ip", "header", "peer_ip"]
+__all__ = ["KeyMalformed", "KeyUnavailable", "Request", "client_ip", "header", "peer_ip"]
 
 _BYTES_MAX = 4_096
 _ENTRIES_MAX = 64
@@ -29,7 +30,16 @@ class Request(_Protocol):
     def method(self) -> str: ...
     @property
     def path(self) -> str: ...
-    def header(self, name: str) -> str | None: ...
+    def header(self, name: str) -> str | None:
+        """The header's value; if the server passes on several lines, all of them with commas between."""
+        ...
+    def header_lines(self, name: str) -> list[str]:
+        """The header's lines, as far as the server keeps them apart: servers of WSGI join them."""
+        ...
+
+
+class KeyMalformed(Exception):
+    """The request has something else in place of a key. The response is 400, with `on_no_key="admit"` too."""
 
 
 class KeyUnavailable(Exception):
@@ -59,8 +69,19 @@ def peer_ip(request: Request) -> str:
 
 
 def header(name: str) -> _Callable[[Request], str | None]:
-    """The value of a header. A request without it has no key."""
-    return lambda request: request.header(name)
+    """The value of a header. A request without it, or with an empty value, has no key.
+
+    A request with several such lines is denied: its client could choose a new key with each request, while the
+    application reads one of the lines. A server of WSGI joins them, and then they are one value for both.
+    """
+
+    def key(request: Request) -> str | None:
+        lines = request.header_lines(name)
+        if len(lines) > 1:
+            raise KeyMalformed(f"the header {name} is there more than once")
+        return lines[0].strip(" \t") or None if lines else None
+
+    return key
 
 
 def _without_port(entry: str) -> str:

@@ -41,6 +41,10 @@ class _Request:
         prefix = "" if name in ("CONTENT_TYPE", "CONTENT_LENGTH") else "HTTP_"
         return self.raw.get(prefix + name)
 
+    def header_lines(self, name: str) -> list[str]:
+        joined = self.header(name)
+        return [] if joined is None else [joined]
+
 
 class RateLimitMiddleware:
     """Denies requests beyond a limit with 429, and tells every client what it has left.
@@ -48,7 +52,7 @@ class RateLimitMiddleware:
     - `key`: a function of the request, see `tollgate.keys`; the peer's address unless given.
     - `cost`: the cells of a request, or a function of the request that returns them.
     - `name`: the limit's name in the fields.
-    - `on_no_key`: "deny" (400, or 500 if the server does not provide the key) or "admit".
+    - `on_no_key`: "deny" (400, or 500 if the server does not provide the key) or "admit". A malformed key is denied.
     """
 
     def __init__(
