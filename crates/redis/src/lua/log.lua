@@ -1,6 +1,7 @@
--- The state is a sorted set. A cell's score is when it was spent; its member is that time and a
--- number larger than those before. The set holds the latest cells, as many as the largest limit of
--- all quotas that need them.
+-- The state is a sorted set. A cell's score is when it was spent; its member is a time that is no
+-- earlier than those before, usually the score, and a number larger than those before. So the member
+-- of the latest cell is last among equal scores too. The set holds the latest cells, as many as the
+-- largest limit of all quotas that need them.
 local count_denials = ARGV[5] == '1'
 local places = tonumber(ARGV[6])
 local rates, window_max = {}, 0
@@ -21,13 +22,13 @@ local function put(list)
   end
 end
 
-local last, number = nil, 0
+local last, number, stamp = nil, 0, 0
 local latest = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
 if latest[1] then
-  local sequence = string.match(latest[1], '^%d+:(%d+)$')
+  local prefix, sequence = string.match(latest[1], '^(%d+):(%d+)$')
   last = math.ceil(tonumber(latest[2]))
   if not sequence or #latest[1] ~= 32 or last > LARGEST then return alien() end
-  number = tonumber(sequence) + 1
+  number, stamp = tonumber(sequence) + 1, tonumber(prefix)
   -- The clock is behind by more than the longest window: the latest cell moves to now, and those before
   -- it move back with it. One command scales all scores, which shortens the spans between cells by the
   -- fraction that the clock is behind: a year of 56 is 2 %.
@@ -35,7 +36,8 @@ if latest[1] then
     if charge then
       redis.call('ZUNIONSTORE', key, 1, key, 'WEIGHTS', string.format('%.17g', now / last))
       redis.call('PEXPIRE', key, expiry_ms(window_max))
-      last = now
+      -- The product is rounded, perhaps up. A cell before the latest one would not be the latest.
+      last = math.ceil(tonumber(redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2]))
     else
       now = last
     end
@@ -53,7 +55,7 @@ end
 local function enter(cells)
   local entered = {}
   for cell = 0, cells - 1 do
-    entered[#entered + 1], entered[#entered + 2] = whole(at), member(at, number + cell)
+    entered[#entered + 1], entered[#entered + 2] = whole(at), member(math.max(at, stamp), number + cell)
   end
   -- Cells that count for a quota with a larger limit stay. If the state outlives this quota's window, a
   -- quota with a longer window needs all of it.

@@ -17,6 +17,7 @@ mod http;
 mod idle;
 mod leased;
 mod many;
+mod moving_log;
 mod names;
 mod open;
 mod outages;
