@@ -56,6 +56,14 @@ pub trait LeaseSource: Send + Sync + 'static {
         key: &[u8],
         want: LeaseRequest,
     ) -> impl Future<Output = Result<Grant, Unavailable>> + Send;
+
+    /// The longest time that a request waits for an answer, however many calls it makes or waits
+    /// for. Leases that are shorter than a call may take arrive too late, so a source should have
+    /// [`Grant::lifetime`] at least as long as this. Without a deadline, a request waits for several
+    /// calls.
+    fn deadline(&self) -> Duration {
+        Duration::MAX
+    }
 }
 
 /// How many cells a call asks for.

@@ -39,7 +39,8 @@ const MIN_WAIT: Duration = Duration::from_millis(10);
 ///
 /// **Guarantee.** What the source grants is spent once, by the process that asked, within its
 /// lifetime. If the source fulfils [`Grant::lifetime`](crate::Grant::lifetime), all processes
-/// together never exceed the quota in any span, whichever of them die or are stopped.
+/// together never exceed the quota in any span, whichever of them die or are stopped. A request
+/// waits no longer than the source's [deadline](LeaseSource::deadline).
 ///
 /// **Not guaranteed.**
 ///
@@ -296,13 +297,37 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
         key_state
     }
 
-    /// Calls the source, or waits for calls in flight, until there is an answer.
+    /// Calls the source, or waits for calls in flight, until there is an answer or the source's deadline
+    /// is over.
     async fn answer_by_calls(
         &self,
         key_state: &Arc<KeyState>,
         n: u64,
     ) -> Result<Answer, Unavailable> {
-        let mut late = false;
+        let mut is_unanswered = false;
+        let rounds = self.rounds(key_state, n, &mut is_unanswered);
+        let deadline = self.shared.source.deadline();
+        // Without a runtime there are no timers.
+        let answered = match deadline == Duration::MAX || Handle::try_current().is_err() {
+            true => rounds.await,
+            false => tokio::time::timeout(deadline, rounds).await.unwrap_or(None),
+        };
+        match answered {
+            Some(answered) => answered,
+            None if is_unanswered => Err(Unavailable::TimedOut),
+            None => Ok(key_state.denied_under_load(n, self.now(), &self.shared.settings)),
+        }
+    }
+
+    /// Calls the source, or waits for calls in flight. `None` after the last round. `is_unanswered` tells
+    /// whether the call in flight would have answered, or answered too late.
+    async fn rounds(
+        &self,
+        key_state: &Arc<KeyState>,
+        n: u64,
+        is_unanswered: &mut bool,
+    ) -> Option<Result<Answer, Unavailable>> {
+        let mut is_late = false;
         let began = self.now();
         for round in 0..ROUNDS_MAX {
             let now = self.now();
@@ -314,27 +339,31 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
                     if let Prefetch::Cells(min) = prefetch {
                         self.prefetch(key_state, min, now);
                     }
-                    return Ok(answer);
+                    return Some(Ok(answer));
                 }
-                Attempt::Unavailable(why) => return Err(why),
+                Attempt::Unavailable(why) => return Some(Err(why)),
                 Attempt::Ask => {
                     let Some(pending_call) = key_state.begin(n, n, now, &self.shared.settings)
                     else {
                         continue;
                     };
+                    *is_unanswered = true;
                     match self.ask(key_state, pending_call).await {
-                        Completion::Answered(answer) => return Ok(answer),
-                        Completion::Unavailable(why) => return Err(why),
-                        Completion::Late => late = true,
+                        Completion::Answered(answer) => return Some(Ok(answer)),
+                        Completion::Unavailable(why) => return Some(Err(why)),
+                        // One window may have ended meanwhile. After two late calls, all would be late.
+                        Completion::Late if is_late => return None,
+                        Completion::Late => is_late = true,
                     }
                 }
-                Attempt::Wait => self.wait(key_state, n).await,
+                Attempt::Wait => {
+                    *is_unanswered |= round == 0;
+                    self.wait(key_state, n).await;
+                    *is_unanswered = is_late;
+                }
             }
         }
-        match late {
-            true => Err(Unavailable::TimedOut),
-            false => Ok(key_state.denied_under_load(n, self.now(), &self.shared.settings)),
-        }
+        None
     }
 
     /// Waits for the end of a call in flight.

@@ -253,6 +253,63 @@ async fn cells_that_arrive_expired_are_not_spent() {
     assert_eq!(leased.check_n(b"a", 5_000).await, Err(Unavailable::TimedOut));
     let stats = leased.stats();
     assert_eq!((stats.cells_taken, stats.from_source), (stats.cells_lapsed, 0));
+    assert_eq!(stats.calls, 3, "a window may end during one call, so the first request makes two");
+}
+
+/// A source that answers after a time with a lease of 30 ms, and the clock of its caller.
+struct Distant {
+    round_trip: Duration,
+    deadline: Duration,
+    began: tokio::time::Instant,
+    clock: Arc<ManualClock>,
+}
+
+impl LeaseSource for Distant {
+    async fn take(&self, _: &[u8], want: LeaseRequest) -> Result<Grant, Unavailable> {
+        tokio::time::sleep(self.round_trip).await;
+        let nanos = u64::try_from(self.began.elapsed().as_nanos()).expect("in range");
+        self.clock.set(Tick::from_nanos(nanos));
+        let parts = DecisionParts { limit: 50, remaining: 0, reset_after: LIFETIME };
+        let lifetime = Duration::from_millis(30);
+        Ok(Grant { cells: want.min, lifetime, parts, retry_after: None })
+    }
+
+    fn deadline(&self) -> Duration {
+        self.deadline
+    }
+}
+
+fn distant(round_trip_ms: u64, deadline_ms: u64) -> Leased<Distant, Arc<ManualClock>> {
+    let (began, clock) = (tokio::time::Instant::now(), Arc::new(ManualClock::new()));
+    let [round_trip, deadline] = [round_trip_ms, deadline_ms].map(Duration::from_millis);
+    let source = Distant { round_trip, deadline, began, clock: Arc::clone(&clock) };
+    // A call brings no cell for another request.
+    Leased::builder(source).clock(clock).max_lease(1).build().expect("in range")
+}
+
+#[tokio::test(start_paused = true)]
+async fn late_leases_end_a_request_by_the_deadline() {
+    let leased = distant(60, 100);
+    let began = tokio::time::Instant::now();
+    assert_eq!(leased.check(b"a").await, Err(Unavailable::TimedOut));
+    let took = began.elapsed();
+    assert!((100..=102).contains(&took.as_millis()), "{took:?}");
+    assert_eq!(leased.stats().unavailable, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_for_the_calls_of_others_is_answered_by_the_deadline() {
+    let leased = distant(20, 50);
+    let began = tokio::time::Instant::now();
+    let mut clients = JoinSet::new();
+    for _ in 0..2_000 {
+        let leased = leased.clone();
+        clients.spawn(async move { leased.check(b"a").await });
+    }
+    let answers = clients.join_all().await;
+    let took = began.elapsed();
+    assert!(took <= Duration::from_millis(52), "{took:?}");
+    assert!(answers.iter().any(is_ok) && answers.iter().any(|answer| !is_ok(answer)));
 }
 
 #[tokio::test]

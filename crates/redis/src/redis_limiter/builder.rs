@@ -46,7 +46,8 @@ impl RedisLimiterBuilder {
 
     /// Allows cells to be [taken](RedisLimiter::take) ahead and kept for this long, from 1
     /// microsecond to a day. A bucket may lower the lifetime so that half of its burst remains, a
-    /// counter to half of its period.
+    /// counter to half of its period. Cells that arrive after their lifetime are lost, so it should be
+    /// at least as long as the store's [deadline](crate::StoreBuilder::deadline).
     ///
     /// All requests are then held to slightly less, so that the quota is kept whatever happens to
     /// the leases. A bucket's burst is lowered by what comes back in the lifetime, and the windows

@@ -1,5 +1,7 @@
 //! A limiter on the server as a source of leases.
 
+use core::time::Duration;
+
 use super::RedisLimiter;
 use crate::{Grant, LeaseRequest, LeaseSource, Unavailable};
 
@@ -8,5 +10,10 @@ use crate::{Grant, LeaseRequest, LeaseSource, Unavailable};
 impl LeaseSource for RedisLimiter {
     async fn take(&self, key: &[u8], want: LeaseRequest) -> Result<Grant, Unavailable> {
         Self::take(self, key, want.min, want.max).await
+    }
+
+    /// The deadline of the store.
+    fn deadline(&self) -> Duration {
+        self.store().deadline()
     }
 }

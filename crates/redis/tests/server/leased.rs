@@ -8,6 +8,7 @@ use tollgate_redis::{
 };
 
 use crate::harness::{PATIENCE, Server, block_on};
+use crate::proxy::Proxy;
 use crate::workers::{self, Worker, report, runtime};
 
 /// The largest number of cells that a process asks for in one call.
@@ -143,6 +144,29 @@ fn rushing_worker() {
         granted
     });
     report(&[granted]);
+}
+
+/// Granted: nothing, by a fallback that denies. The leases end before they arrive, and each answer comes by
+/// the deadline.
+#[test]
+fn leases_shorter_than_a_round_trip_delay_no_request_beyond_the_deadline() {
+    const DEADLINE: Duration = Duration::from_secs(2);
+    let Some(server) = Server::start() else { return };
+    let link = Proxy::to(server.port());
+    let store = Store::builder(link.url()).deadline(DEADLINE).connect_timeout(DEADLINE);
+    let leased = leased(&store.build().expect("a store"), large(), Duration::from_millis(30));
+    let gate = WithFallback::new(leased, Fallback::Deny);
+    block_on(async {
+        assert_eq!(gate.check("connected").await.origin, Origin::Server);
+        link.delay(Duration::from_millis(1_500));
+        for _ in 0..2 {
+            let asked = Instant::now();
+            let answer = gate.check("k").await;
+            assert_eq!((answer.origin, answer.decision.is_ok()), (Origin::Fallback, false));
+            let took = asked.elapsed();
+            assert!(took < Duration::from_millis(2_900), "{took:?}: less than two round trips");
+        }
+    });
 }
 
 /// Granted: the burst at most. Lost: the cells that the killed process held.
