@@ -54,6 +54,14 @@ impl Estimate {
         }
     }
 
+    /// The largest cost.
+    fn max(&self) -> u64 {
+        match self {
+            Self::Fixed(cells) => *cells,
+            Self::Header { max, .. } | Self::Length { max, .. } => *max,
+        }
+    }
+
     /// The header that it reads, in lower case.
     pub(crate) fn header_name(&self) -> Option<&str> {
         match self {
@@ -124,6 +132,24 @@ impl Rule {
     /// ```
     pub fn cost_of(&self, request: &impl RequestView) -> u64 {
         self.cost.as_ref().map_or(1, |cost| cost.estimate.of(request))
+    }
+
+    /// The most cells that a request may cost before a response settles the cost: 1 unless the rule has a `cost`.
+    ///
+    /// ```
+    /// use tollgate_rules::Rules;
+    ///
+    /// let rules = Rules::parse("rules.toml", r#"rule = [
+    ///     { name = "a", cost = { header = "x-cost", max = 50 }, limits = "100/s" },
+    ///     { name = "b", limits = "100/s" },
+    /// ]"#)?;
+    /// assert_eq!(rules.rules()[0].cost_max(), 50);
+    /// assert_eq!(rules.rules()[1].cost_max(), 1);
+    /// # Ok::<(), tollgate_rules::RulesError>(())
+    /// ```
+    #[must_use]
+    pub fn cost_max(&self) -> u64 {
+        self.cost.as_ref().map_or(1, |cost| cost.estimate.max())
     }
 
     /// Whether a response settles what a request costs: `cost` by a header or the bytes of the response.

@@ -98,6 +98,27 @@ fn two_proxies_with_leases_never_admit_more_than_the_quota() {
     assert!(sum(&proxies, "tollgate_store_waits_total") < 900);
 }
 
+/// Leases would withhold a part of the burst. Without an answer in time, the fallback admits the request too.
+#[test]
+fn a_request_may_cost_all_that_a_limit_in_a_store_admits_at_once() {
+    let Some(redis) = Redis::start() else { return };
+    let rule = |name: &str, limits: &str, cost: &str| {
+        format!(
+            "[[rule]]\nname = \"{name}\"\nmatch = {{ path = \"/{name}\" }}\nlimits = \"{limits}\"\n\
+             cost = {cost}\nstore = \"{}\"\n",
+            redis.url()
+        )
+    };
+    let rules = [
+        rule("most", "100/s burst 20", "15"),
+        rule("all", "100/s", "100"),
+        rule("named", "100/s", "{ header = \"x-cost\", max = 100 }"),
+    ];
+    let proxy = Proxy::with_rules("costly", &rules.concat());
+    let status = |path: &str| get(proxy.listen, path, "x-cost: 100\r\n").status;
+    assert_eq!(["/most", "/all", "/named"].map(status), [200; 3]);
+}
+
 #[test]
 fn while_the_store_is_down_each_rule_uses_its_fallback() {
     let Some(mut redis) = Redis::start() else { return };

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tollgate::Quota;
 use tollgate_redis::{
-    Algorithm, Fallback, Health, Leased, RedisLimiter, RedisLimiterError, Store, WithFallback,
+    Algorithm, Fallback, Health, Leased, RedisLimiter, RedisLimiterError, Remote, Store,
+    WithFallback,
 };
 use tollgate_rules::{Rule, RuleLimit};
 
@@ -14,10 +15,13 @@ use crate::log;
 
 /// A lease of fewer cells saves almost no calls.
 const CELLS_WORTH_A_LEASE: u32 = 10;
-/// A shorter lease expires before it arrives. A longer one withholds cells from other processes.
-const LIFETIMES: std::ops::RangeInclusive<Duration> =
-    Duration::from_millis(10)..=Duration::from_secs(1);
+/// Leases withhold at most one part in this many of a burst.
+const BURST_PARTS: u64 = 10;
+/// A shorter lease expires before it arrives.
+const LIFETIME_MIN: Duration = Duration::from_millis(10);
 const LIFETIME_DEFAULT: Duration = Duration::from_millis(50);
+/// A longer lease withholds cells from other processes.
+const LIFETIME_MAX: Duration = Duration::from_secs(1);
 /// The longest name of a limit on a server, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 /// The shortest connect timeout, independent of the deadline of calls.
@@ -58,6 +62,7 @@ pub(super) fn rule(
     Ok(RuleLimits {
         store_limits: store_limits.collect::<Result<_, _>>()?,
         key: rule.key().clone(),
+        cost_max: rule.cost_max(),
         limits: rule.limits().to_vec(),
         capacity: rule.capacity(),
         store: at.clone(),
@@ -72,12 +77,16 @@ fn store_limit(
 ) -> Result<StoreLimit, String> {
     let algorithm: Algorithm = limit.algorithm_name().parse().map_err(text)?;
     let nodes = u32::try_from(at.nodes()).unwrap_or(u32::MAX);
-    let wished = if at.asks_always() { None } else { lifetime(&limit.quota(), nodes) };
-    let limiter =
+    let builder =
         RedisLimiter::builder(store, name(rule, limit), limit.quota()).algorithm(algorithm);
-    let limiter = match wished.map(|lifetime| limiter.clone().leases(lifetime).build()) {
+    let wished = if at.asks_always() { None } else { lifetime(&limit.quota(), nodes) };
+    let limiter = match wished.map(|lifetime| builder.clone().leases(lifetime).build()) {
+        // A request may need the cells that leases withhold.
+        Some(Ok(leasing)) if leasing.max_at_once() < rule.cost_max().min(limit.at_once()) => {
+            builder.build()
+        }
         None | Some(Err(RedisLimiterError::NoRoomForLeases | RedisLimiterError::LeaseOfLog)) => {
-            limiter.build()
+            builder.build()
         }
         Some(built) => built,
     };
@@ -100,16 +109,16 @@ fn text(error: impl std::error::Error) -> String {
     error.to_string()
 }
 
-/// The lifetime of leases: long enough for each process to receive about ten cells, but not longer than
-/// half of the burst takes to refill, because leases withhold that much. `None` if leases are not
+/// The lifetime of leases: long enough for each process to receive about ten cells, but not longer than a
+/// tenth of the burst takes to refill, because leases withhold that much. `None` if leases are not
 /// worthwhile. All processes with the same rules choose the same lifetime.
 fn lifetime(quota: &Quota, nodes: u32) -> Option<Duration> {
     let worth = time_of(quota, CELLS_WORTH_A_LEASE)?;
     let wished = time_of(quota, CELLS_WORTH_A_LEASE.saturating_mul(nodes)).unwrap_or(Duration::MAX);
-    let half_burst = u32::try_from(quota.burst_cells() / 2).unwrap_or(u32::MAX);
-    let room = time_of(quota, half_burst).unwrap_or(Duration::MAX);
-    let lifetime = wished.max(LIFETIME_DEFAULT).min(room).min(*LIFETIMES.end());
-    (lifetime >= worth && LIFETIMES.contains(&lifetime)).then_some(lifetime)
+    let withheld_max = u32::try_from(quota.burst_cells() / BURST_PARTS).unwrap_or(u32::MAX);
+    let room = time_of(quota, withheld_max).unwrap_or(Duration::MAX);
+    let lifetime = wished.max(LIFETIME_DEFAULT).min(LIFETIME_MAX).min(room);
+    (lifetime >= worth.max(LIFETIME_MIN)).then_some(lifetime)
 }
 
 /// How long the quota takes to restore this number of cells; `None` on overflow.
@@ -186,6 +195,12 @@ mod tests {
         ));
         // The quota is shared by a million processes.
         assert!(is_ahead("\"100/s\"", ", nodes = 1_000_000"));
+        // Leases of 100 ms withhold ten cells.
+        assert!(is_ahead("\"100/s\"\ncost = 90", ""));
+        assert!(!is_ahead("\"100/s\"\ncost = 91", ""));
+        assert!(!is_ahead("\"100/s\"\ncost = { header = \"x-cost\", max = 1000 }", ""));
+        let window = "{ quota = \"100/s\", algorithm = \"fixed-window\" }\ncost = 100";
+        assert!(is_ahead(window, ""), "leases withhold nothing of a fixed window");
     }
 
     #[test]
@@ -222,15 +237,16 @@ mod tests {
         };
         assert_eq!(chosen("1000/s", 1), Some(50));
         assert_eq!(chosen("100/s", 1), Some(100));
-        assert_eq!(chosen("100/s", 4), Some(400));
-        assert_eq!(chosen("100/s", 4_000_000_000), Some(500), "half of the burst");
-        assert_eq!(chosen("1000/s burst 60", 9), Some(30));
+        assert_eq!(chosen("100/s burst 500", 4), Some(400));
+        assert_eq!(chosen("100/s burst 500", 4_000_000_000), Some(500), "a tenth of the burst");
+        assert_eq!(chosen("1000/s burst 300", 9), Some(30));
         assert_eq!(chosen("10/s burst 500", 9), Some(1_000), "the maximum");
-        // Ten cells are more than half of the burst, or take longer than the longest lease.
-        assert_eq!(chosen("100/s burst 10", 1), None);
+        // Ten cells are more than a tenth of the burst, or take longer than the longest lease.
+        assert_eq!(chosen("100/s burst 99", 1), None);
+        assert_eq!(chosen("100/s burst 20", 1), None);
         assert_eq!(chosen("20/day", 2), None);
-        // Half of the burst refills sooner than an answer arrives.
-        assert_eq!(chosen("1000000/s burst 100", 1), None);
+        // A tenth of the burst refills sooner than an answer arrives.
+        assert_eq!(chosen("1000000/s burst 1000", 1), None);
     }
 
     #[test]

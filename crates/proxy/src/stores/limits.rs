@@ -9,6 +9,7 @@ pub(crate) struct RuleLimits {
     pub(super) key: Key,
     pub(super) limits: Vec<RuleLimit>,
     pub(super) capacity: u64,
+    pub(super) cost_max: u64,
     pub(super) store: tollgate_rules::Store,
     /// In the order of `limits`.
     pub(super) store_limits: Vec<StoreLimit>,
@@ -30,6 +31,7 @@ impl RuleLimits {
             && self.limits == rule.limits()
             && self.key == *rule.key()
             && self.capacity == rule.capacity()
+            && self.cost_max == rule.cost_max()
     }
 
     /// Whether a request is denied if the store gives no decision.

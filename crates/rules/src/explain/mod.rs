@@ -168,7 +168,7 @@ fn explain_concurrency(Concurrency { limit, max_hold }: Concurrency) -> String {
 fn explain_store(store: &Store) -> String {
     let mode = match store.asks_always {
         true => "which decides each request",
-        false => "from which each process leases cells ahead",
+        false => "from which each process leases cells ahead (a tenth of a burst may be withheld)",
     };
     let down = match store.fallback {
         Fallback::Local if store.nodes == 1 => {

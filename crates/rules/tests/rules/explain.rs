@@ -76,8 +76,8 @@ fn a_store_and_its_fallback_are_explained() {
     for (nodes, share) in [(1, "all"), (3, "1/3")] {
         let store = format!("store = {{ url = \"redis://u:secret@cache\", nodes = {nodes} }}");
         let said = format!(
-            "store    redis://cache, from which each process leases cells ahead; while it is down, each process \
-             decides by {share} of the quota"
+            "store    redis://cache, from which each process leases cells ahead (a tenth of a burst may be \
+             withheld); while it is down, each process decides by {share} of the quota"
         );
         assert_eq!(explained(&store)[2], said);
     }
