@@ -20,7 +20,7 @@ const BURST_PARTS: u64 = 10;
 /// A shorter lease expires before it arrives.
 const LIFETIME_MIN: Duration = Duration::from_millis(10);
 const LIFETIME_DEFAULT: Duration = Duration::from_millis(50);
-/// A longer lease withholds cells from other processes.
+/// A longer lease withholds cells from other processes, so only slow calls have one.
 const LIFETIME_MAX: Duration = Duration::from_secs(1);
 /// The longest name of a limit on a server, in bytes.
 const NAME_BYTES_MAX: usize = 64;
@@ -79,7 +79,10 @@ fn store_limit(
     let nodes = u32::try_from(at.nodes()).unwrap_or(u32::MAX);
     let builder =
         RedisLimiter::builder(store, name(rule, limit), limit.quota()).algorithm(algorithm);
-    let wished = if at.asks_always() { None } else { lifetime(&limit.quota(), nodes) };
+    let wished = match at.asks_always() {
+        true => None,
+        false => lifetime(&limit.quota(), nodes, store.deadline()),
+    };
     let limiter = match wished.map(|lifetime| builder.clone().leases(lifetime).build()) {
         // A request may need the cells that leases withhold.
         Some(Ok(leasing)) if leasing.max_at_once() < rule.cost_max().min(limit.at_once()) => {
@@ -109,16 +112,18 @@ fn text(error: impl std::error::Error) -> String {
     error.to_string()
 }
 
-/// The lifetime of leases: long enough for each process to receive about ten cells, but not longer than a
-/// tenth of the burst takes to refill, because leases withhold that much. `None` if leases are not
-/// worthwhile. All processes with the same rules choose the same lifetime.
-fn lifetime(quota: &Quota, nodes: u32) -> Option<Duration> {
+/// The lifetime of leases: long enough for each process to receive about ten cells, and twice as long as a
+/// call may take, but not longer than a tenth of the burst takes to refill, because leases withhold that
+/// much. `None` if leases are not worthwhile, or would end while a call may still bring them. All processes
+/// with the same rules choose the same lifetime.
+fn lifetime(quota: &Quota, nodes: u32, deadline: Duration) -> Option<Duration> {
     let worth = time_of(quota, CELLS_WORTH_A_LEASE)?;
     let wished = time_of(quota, CELLS_WORTH_A_LEASE.saturating_mul(nodes)).unwrap_or(Duration::MAX);
     let withheld_max = u32::try_from(quota.burst_cells() / BURST_PARTS).unwrap_or(u32::MAX);
     let room = time_of(quota, withheld_max).unwrap_or(Duration::MAX);
-    let lifetime = wished.max(LIFETIME_DEFAULT).min(LIFETIME_MAX).min(room);
-    (lifetime >= worth.max(LIFETIME_MIN)).then_some(lifetime)
+    let calls = deadline.saturating_mul(2);
+    let lifetime = wished.max(LIFETIME_DEFAULT).min(LIFETIME_MAX).max(calls).min(room);
+    (lifetime >= worth.max(deadline).max(LIFETIME_MIN)).then_some(lifetime)
 }
 
 /// How long the quota takes to restore this number of cells; `None` on overflow.
@@ -233,7 +238,8 @@ mod tests {
     fn the_lifetime_of_leases_follows_the_quota() {
         let chosen = |text: &str, nodes| {
             let quota: Quota = text.parse().expect("a quota");
-            lifetime(&quota, nodes).map(|lifetime| lifetime.as_millis())
+            let deadline = Duration::from_millis(10);
+            lifetime(&quota, nodes, deadline).map(|lifetime| lifetime.as_millis())
         };
         assert_eq!(chosen("1000/s", 1), Some(50));
         assert_eq!(chosen("100/s", 1), Some(100));
@@ -247,6 +253,21 @@ mod tests {
         assert_eq!(chosen("20/day", 2), None);
         // A tenth of the burst refills sooner than an answer arrives.
         assert_eq!(chosen("1000000/s burst 1000", 1), None);
+    }
+
+    #[test]
+    fn no_lease_ends_while_a_call_may_still_bring_it() {
+        let chosen = |text: &str, deadline_ms| {
+            let quota: Quota = text.parse().expect("a quota");
+            let chosen = lifetime(&quota, 1, Duration::from_millis(deadline_ms));
+            chosen.map(|lifetime| lifetime.as_millis())
+        };
+        assert_eq!(chosen("1000/s", 25), Some(50));
+        assert_eq!(chosen("1000/s", 40), Some(80), "twice the deadline");
+        assert_eq!(chosen("1000/s", 100), Some(100), "a tenth of the burst");
+        assert_eq!(chosen("1000/s", 101), None);
+        assert_eq!(chosen("1000/s burst 60", 100), None);
+        assert_eq!(chosen("10/s burst 500", 2_000), Some(4_000), "calls are slow");
     }
 
     #[test]
