@@ -9,7 +9,9 @@ use hyper_util::rt::TokioExecutor;
 
 use crate::failures::{assert_problem, failures};
 use crate::server::runtime;
-use crate::support::{PATIENCE, Proxy, connect, eventually, get, read_head, send, upstream};
+use crate::support::{
+    PATIENCE, Proxy, connect, eventually, get, read_head, scratch, send, upstream,
+};
 
 /// A body timeout, in seconds, that a thread which has to send does not exceed on a busy machine.
 const TIMEOUT: &str = "3";
@@ -182,6 +184,29 @@ fn an_exchange_that_is_idle_in_one_direction_continues() {
     client.read_exact(&mut body).expect("the whole body");
     assert_eq!(&body, b"4\r\ndone\r\n0\r\n\r\n");
     assert_eq!(stalls(&proxy), [0.0; 4]);
+}
+
+/// The body passes at 12 kB a second, so most of its frames take longer than the timeout.
+#[test]
+fn a_paced_response_is_not_cut_off_by_an_upload_that_idles() {
+    const BODY: usize = 80_000;
+    let large = upstream(|mut stream| {
+        read_head(&mut stream);
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {BODY}\r\n\r\n");
+        let _ = stream.write_all(&[head.as_bytes(), &vec![7; BODY]].concat());
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let rules = scratch("paced.toml", "rule = [{ name = \"a\", bytes = \"12kB/s burst 4kB\" }]");
+    let url = format!("http://{large}");
+    let words = ["--rules", rules.to_str().expect("UTF-8"), "--upstream", &url];
+    let proxy = Proxy::start("paced", &[&words[..], &["--body-timeout", "1"]].concat());
+    let mut client = connect(proxy.listen);
+    client.write_all(format!("{UPLOAD}1\r\nx\r\n").as_bytes()).expect("written");
+    assert!(read_head(&mut client).starts_with("HTTP/1.1 200 "));
+    client.read_exact(&mut vec![0; BODY]).expect("the whole body");
+    // Now both directions idle, so the exchange ends.
+    let _ = client.read_to_end(&mut Vec::new());
+    is_all_over(&proxy);
 }
 
 #[test]

@@ -59,6 +59,7 @@ impl Body for Download {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let Self { body, idle, announced, metrics } = self.get_mut();
+        idle.activity().taken();
         let Some(mut polled) = idle.poll(body, context) else {
             return Poll::Ready(Some(Err(idle.count(metrics, Stall::Response))));
         };
@@ -76,6 +77,9 @@ impl Body for Download {
             metrics.count_fault(Fault::Long);
             return Poll::Ready(Some(Err("the body is longer than announced".into())));
         }
+        if let Poll::Ready(Some(Ok(_))) = &polled {
+            idle.activity().handed_on();
+        }
         polled.map_err(BoxError::from)
     }
 
@@ -85,6 +89,12 @@ impl Body for Download {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+impl Drop for Download {
+    fn drop(&mut self) {
+        self.idle.activity().taken();
     }
 }
 

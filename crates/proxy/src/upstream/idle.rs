@@ -21,13 +21,32 @@ type Polled<B> = Poll<Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error
 pub(super) struct Activity {
     began: Instant,
     last_micros: AtomicU64,
+    /// Whether the client, or the pace of its response, has not taken the response's last frame yet. That may take
+    /// longer than the timeout, and other timeouts bound it.
+    is_response_unread: AtomicBool,
     is_over: AtomicBool,
 }
 
 impl Activity {
     pub(super) fn new() -> Arc<Self> {
-        let (last_micros, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
-        Arc::new(Self { began: Instant::now(), last_micros, is_over })
+        Arc::new(Self {
+            began: Instant::now(),
+            last_micros: AtomicU64::new(0),
+            is_response_unread: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+        })
+    }
+
+    /// Notes that a frame of the response was handed on.
+    pub(super) fn handed_on(&self) {
+        self.is_response_unread.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that the response's last frame was taken, or that its body is gone.
+    pub(super) fn taken(&self) {
+        if self.is_response_unread.swap(false, Ordering::Relaxed) {
+            self.note();
+        }
     }
 
     fn note(&self) {
@@ -74,7 +93,10 @@ impl IdleTimeout {
 
     fn is_over(&mut self, context: &mut Context<'_>) -> bool {
         let Self { activity, span, timer, .. } = self;
-        let due = || activity.last() + *span;
+        let due = || match activity.is_response_unread.load(Ordering::Relaxed) {
+            true => Instant::now() + *span,
+            false => activity.last() + *span,
+        };
         let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due())));
         while timer.as_mut().poll(context).is_ready() {
             if due() <= Instant::now() {
@@ -83,6 +105,11 @@ impl IdleTimeout {
             timer.as_mut().reset(due());
         }
         false
+    }
+
+    /// What has moved in either direction.
+    pub(super) fn activity(&self) -> &Activity {
+        &self.activity
     }
 
     /// Counts the stall, unless the other body has counted it. Returns the error for the body.
