@@ -126,6 +126,40 @@ fn an_http2_stream_that_is_not_read_is_ended_alone() {
     is_all_over(&proxy);
 }
 
+/// What the upstream sends at once takes the client longer than the timeout.
+#[test]
+fn an_http2_stream_that_is_read_slowly_but_steadily_is_not_ended() {
+    const BODY: usize = 300_000;
+    const READ: usize = 8_000;
+    let large = upstream(|mut stream| {
+        read_head(&mut stream);
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {BODY}\r\n\r\n");
+        let _ = stream.write_all(&[head.as_bytes(), &vec![7; BODY]].concat());
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let proxy = Proxy::before("steady", large, &["--body-timeout", TIMEOUT]);
+    let received = runtime().block_on(async {
+        let client: Client<_, Empty<bytes::Bytes>> = Client::builder(TokioExecutor::new())
+            .http2_only(true)
+            .http2_initial_stream_window_size(32 << 10)
+            .build_http();
+        let url = format!("http://{}/", proxy.listen).parse().expect("a URL");
+        let mut body = client.get(url).await.expect("an answer").into_body();
+        let (mut received, mut pauses) = (0, 0);
+        while let Some(frame) = body.frame().await {
+            let Ok(frame) = frame else { break };
+            received += frame.data_ref().map_or(0, bytes::Bytes::len);
+            // 20 kB a second: 8 kB, then a pause.
+            for _ in pauses..received / READ {
+                tokio::time::sleep(PAUSE).await;
+            }
+            pauses = received / READ;
+        }
+        received
+    });
+    assert_eq!((received, stalls(&proxy)), (BODY, [0.0; 4]));
+}
+
 #[test]
 fn an_upload_that_stops_before_the_response_is_a_408() {
     let reader = upstream(|mut stream| drop(stream.read_to_end(&mut Vec::new())));

@@ -22,6 +22,7 @@ use tollgate_paced::PacedBody;
 use tower_service::Service as _;
 
 use crate::connection::open::OpenConnection;
+use crate::connection::pieces::Pieces;
 use crate::connection::streams;
 use crate::connection::usage::{Usage, UsedByRequest};
 use crate::metrics::Failure;
@@ -68,7 +69,11 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
             drop(RequestBody::new(&head, body, rest_timeout));
             let mut response = refusal(failure, &head).map(Either::Right);
             make_room(&mut response, head.version, &self.open);
-            return Box::pin(std::future::ready(Ok(in_flight.answer(response, None))));
+            return Box::pin(std::future::ready(Ok(in_flight.answer(
+                response,
+                head.version,
+                None,
+            ))));
         }
         if head.headers.contains_key(UPGRADE) {
             head.extensions.insert(Arc::clone(&self.open));
@@ -98,7 +103,7 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
                 Some(pace) => Either::Right(PacedBody::new(body, pace.clone())),
                 None => Either::Left(body),
             });
-            Ok(in_flight.answer(response.map(Either::Left), cuts))
+            Ok(in_flight.answer(response.map(Either::Left), version, cuts))
         })
     }
 }
@@ -159,11 +164,17 @@ impl InFlightRequest {
     fn answer<B>(
         mut self,
         response: Response<B>,
+        version: Version,
         cuts: Option<Arc<Usage>>,
     ) -> Response<TrackedBody<B>> {
         self.is_answered = true;
         self.metrics.request_answered(response.status(), self.began.elapsed());
-        response.map(|body| TrackedBody { body, cuts, _in_flight: self })
+        let is_http2 = version == Version::HTTP_2;
+        response.map(|body| TrackedBody {
+            body: Pieces::new(body, is_http2),
+            cuts,
+            _in_flight: self,
+        })
     }
 }
 
@@ -178,7 +189,7 @@ pin_project! {
     #[derive(Debug)]
     pub(super) struct TrackedBody<B> {
         #[pin]
-        body: B,
+        body: Pieces<B>,
         cuts: Option<Arc<Usage>>,
         _in_flight: InFlightRequest,
     }
