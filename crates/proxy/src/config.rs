@@ -36,8 +36,9 @@ pub struct Config {
     pub body_rate: BodyRate,
     /// Connections of clients at one time.
     pub max_connections: u32,
-    /// Connections of one client address at one time; 0 means no limit.
-    pub max_connections_per_client: u32,
+    /// Connections of one client address at one time; 0 means no limit. `None` is half of the connections
+    /// that the limit of open files allows, and at least 8, so that no address has all of them.
+    pub max_connections_per_client: Option<u32>,
     /// Requests that may wait for their turn at one time.
     pub max_waiting: usize,
     /// Another form of the rate limit fields.

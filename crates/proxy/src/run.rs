@@ -40,6 +40,9 @@ const CUT_OFF: u8 = 1;
 /// attempt of TCP. The system may lower it.
 const BACKLOG: u32 = 4_096;
 
+/// About as many connections as one browser opens.
+const CLIENT_CONNECTIONS_MIN: u32 = 8;
+
 /// How long the process waits at exit until the log is written. It takes so long only if the pipe is not read.
 const LOG_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -173,8 +176,16 @@ fn server(
         drain_timeout: timeouts.drain,
         timeouts: ClientTimeouts { write: timeouts.body, half_close: timeouts.half_close },
         max_connections,
-        per_client: PerClient::new(config.max_connections_per_client, config.trust()),
+        per_client: PerClient::new(
+            per_client_max(config.max_connections_per_client, max_connections),
+            config.trust(),
+        ),
     }
+}
+
+/// The limit of each client: half of all connections by default, so that no address has all of them.
+fn per_client_max(wanted: Option<u32>, max_connections: u32) -> u32 {
+    wanted.unwrap_or((max_connections / 2).max(CLIENT_CONNECTIONS_MIN))
 }
 
 fn forward_options(config: &Config, connections_max: usize) -> ForwardOptions {
@@ -223,4 +234,17 @@ fn bind(address: SocketAddr) -> Result<TcpListener> {
         socket.listen(BACKLOG)
     };
     listen().with_context(|| format!("cannot listen on {address}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_half_of_all_connections_by_default() {
+        assert_eq!(per_client_max(None, 10_000), 5_000);
+        assert_eq!(per_client_max(None, 68), 34);
+        assert_eq!(per_client_max(None, 3), 8);
+        assert_eq!([7, 0].map(|wanted| per_client_max(Some(wanted), 10_000)), [7, 0]);
+    }
 }

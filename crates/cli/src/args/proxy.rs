@@ -109,9 +109,6 @@ Examples:
   tollgate proxy
   tollgate proxy --upstream http://127.0.0.1:3000 --rules rules/example.toml --listen 0.0.0.0:8080";
 
-/// About as many connections as one browser opens.
-const CLIENT_CONNECTIONS_MIN: u32 = 8;
-
 /// `tollgate proxy`.
 #[derive(Args, Debug)]
 pub(crate) struct ProxyArgs {
@@ -203,7 +200,8 @@ pub(crate) struct ProxyArgs {
     max_connections: u32,
 
     /// Connections of one client address (in IPv6, one /64) at one time, 0 for no limit; further ones
-    /// are closed immediately. Trusted proxies are exempt [default: half of --max-connections, at least 8]
+    /// are closed immediately. Trusted proxies are exempt [default: half of those of all clients, at
+    /// least 8]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(0..=1_000_000))]
     max_connections_per_client: Option<u32>,
 
@@ -220,7 +218,6 @@ pub(crate) struct ProxyArgs {
 impl ProxyArgs {
     /// The configuration for the library.
     pub(crate) fn config(self) -> Config {
-        let max_connections_per_client = self.max_connections_per_client();
         Config {
             listen: self.listen,
             admin: self.admin,
@@ -242,17 +239,10 @@ impl ProxyArgs {
             },
             body_rate: BodyRate { grace: self.body_grace, min_bytes_per_s: self.min_body_rate },
             max_connections: self.max_connections,
-            max_connections_per_client,
+            max_connections_per_client: self.max_connections_per_client,
             max_waiting: self.max_waiting,
             dialect: self.dialect,
         }
-    }
-
-    /// The limit of each client: half of all connections by default, so that no address has all of
-    /// them.
-    fn max_connections_per_client(&self) -> u32 {
-        let half = (self.max_connections / 2).max(CLIENT_CONNECTIONS_MIN);
-        self.max_connections_per_client.unwrap_or(half)
     }
 }
 
@@ -289,24 +279,6 @@ fn seconds(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_address_has_half_of_all_connections_by_default() {
-        #[derive(clap::Parser)]
-        struct Words {
-            #[command(flatten)]
-            args: ProxyArgs,
-        }
-
-        let max = |words: &[&str]| {
-            let words: Words = clap::Parser::parse_from([&["proxy"], words].concat());
-            words.args.max_connections_per_client()
-        };
-        assert_eq!(max(&[]), 5_000);
-        assert_eq!(max(&["--max-connections", "3"]), 8);
-        assert_eq!(max(&["--max-connections-per-client", "7"]), 7);
-        assert_eq!(max(&["--max-connections-per-client", "0"]), 0);
-    }
 
     #[test]
     fn an_address_has_an_ip_and_a_port() {

@@ -57,7 +57,7 @@ fn four_hundred_clients_with_two_hundred_files_receive_no_502() {
     const CLIENTS: usize = 400;
     // A connection may be accepted long before its client has its turn to send.
     let patience = PATIENCE.as_secs().to_string();
-    let words = ["--header-timeout", &patience];
+    let words = ["--header-timeout", &patience, "--max-connections-per-client", "0"];
     let proxy = limited("files", done(), "ulimit -n 200", &words);
     let together = Arc::new(Barrier::new(CLIENTS));
     let clients = (0..CLIENTS).map(|_| {
@@ -246,6 +246,20 @@ fn each_address_has_its_own_bound_on_connections() {
         let mut next = connect(proxy.listen);
         next.write_all(REQUEST).is_ok() && next.read(&mut [0; 1]).is_ok_and(|count| count == 1)
     });
+}
+
+/// The limit of open files allows 68 connections, and `--max-connections` 10,000.
+#[test]
+fn an_address_has_half_of_the_connections_that_the_open_files_allow() {
+    let proxy = limited("half", done(), "ulimit -n 200", &["--header-timeout", "60"]);
+    let mut held: Vec<_> = (0..34).map(|_| connect(proxy.listen)).collect();
+    for stream in &mut held {
+        assert_eq!(status(stream), 200);
+    }
+    let mut more = connect(proxy.listen);
+    let _ = more.write_all(REQUEST);
+    assert_eq!(more.read(&mut [0; 1]).unwrap_or(0), 0);
+    assert_eq!(proxy.metric(DENIED).to_bits(), 1_f64.to_bits());
 }
 
 #[test]
