@@ -263,6 +263,24 @@ fn an_address_has_half_of_the_connections_that_the_open_files_allow() {
 }
 
 #[test]
+fn each_connection_whose_first_head_takes_too_long_is_counted() {
+    let proxy = Proxy::before("heads", done(), &["--header-timeout", "3"]);
+    let heads: [&[u8]; 4] = [b"", b"G", b"GET / HTTP/1.1\r\nhost: a\r\n", b"PRI * HTTP/2.0\r\n"];
+    let mut held: Vec<_> = (0..40).map(|_| connect(proxy.listen)).collect();
+    for (stream, head) in held.iter_mut().zip(heads.into_iter().cycle()) {
+        stream.write_all(head).expect("written");
+    }
+    // This one idles after a request, which is not counted.
+    let mut used = connect(proxy.listen);
+    assert_eq!(status(&mut used), 200);
+    for stream in held.iter_mut().chain([&mut used]) {
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    let counted = proxy.metric("tollgate_connection_header_timeouts_total");
+    assert_eq!(counted.to_bits(), 40_f64.to_bits(), "{counted}");
+}
+
+#[test]
 fn connections_of_a_trusted_proxy_are_not_bounded_by_its_address() {
     let words = ["--max-connections-per-client", "1", "--trusted-proxies", "127.0.0.1"];
     let proxy = Proxy::before("address-trusted", done(), &words);

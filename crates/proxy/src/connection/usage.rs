@@ -61,10 +61,15 @@ impl Usage {
         self.has_sent.store(true, Ordering::Relaxed);
     }
 
+    /// Whether a request has arrived.
+    pub(crate) fn has_request(&self) -> bool {
+        self.is_used.load(Ordering::Relaxed)
+    }
+
     /// Completes after this span if no request has arrived; otherwise never.
     pub(crate) async fn lacks_request_for(&self, span: Duration) {
         tokio::time::sleep(span).await;
-        if self.is_used.load(Ordering::Relaxed) {
+        if self.has_request() {
             std::future::pending().await
         }
     }

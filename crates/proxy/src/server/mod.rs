@@ -2,6 +2,7 @@
 
 pub(crate) mod service;
 
+use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -149,7 +150,12 @@ impl Connection {
         let served = served.into_owned();
         tokio::pin!(served);
         tokio::select! {
-            _ = &mut served => return,
+            ended = &mut served => {
+                if ended.is_err_and(|error| is_timeout(&*error)) && !usage.has_request() {
+                    metrics.count_header_timeout();
+                }
+                return;
+            }
             // hyper has no timeout for the first bytes, which select the version.
             () = usage.lacks_request_for(header_timeout) => return metrics.count_header_timeout(),
             () = usage.idles_for(header_timeout, &open) => {}
@@ -161,4 +167,9 @@ impl Connection {
             () = usage.lingers_for(timeouts.write) => {}
         }
     }
+}
+
+/// Whether hyper waited too long for the rest of a head.
+fn is_timeout(error: &(dyn Error + Send + Sync + 'static)) -> bool {
+    error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_timeout)
 }
