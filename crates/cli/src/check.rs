@@ -43,6 +43,10 @@ pub(crate) fn explained(args: &CheckArgs) -> Result<Result<String, String>> {
             warning.column()
         )?;
     }
+    #[cfg(feature = "proxy")]
+    if let Err(why) = tollgate_proxy::check_stores(&rules) {
+        return Ok(Err(format!("error: {why}\n")));
+    }
     let paths = rules.explain_paths();
     let sharing = rules.explain_sharing();
     // The tables are reserved but not touched, so they take no memory.

@@ -35,6 +35,7 @@ mod upstream;
 
 pub use config::{Config, Timeouts};
 pub use run::run;
+pub use stores::check_stores;
 pub use tollgate_http::Dialect;
 pub use tollgate_http::key::Trust;
 pub use upstream::{BodyRate, Upstream};

@@ -72,6 +72,33 @@ fn shared_limits_are_explained_and_not_created() {
 }
 
 #[test]
+#[cfg(feature = "proxy")]
+fn a_limit_that_no_store_can_keep_is_a_mistake() {
+    let rule = |limits: &str, store: &str| {
+        format!("[[rule]]\nname = \"a\"\nlimits = {limits}\nstore = {store}\n")
+    };
+    let url = "redis://127.0.0.1:1";
+    let of_thousand = format!("{{ url = \"{url}\", nodes = 1000 }}");
+    for (text, why) in [
+        (
+            rule("\"1/day\"", &of_thousand),
+            "the part of one of 1000 nodes: quota: the rate is below ",
+        ),
+        (
+            rule("{ quota = \"5/1500ns\", algorithm = \"fixed-window\" }", &format!("\"{url}\"")),
+            "on a server a window is a whole number of microseconds: ",
+        ),
+    ] {
+        let (code, out, err) = check(&scratch("store.toml", &text));
+        assert_eq!((code, out.as_str()), (1, ""), "{err}");
+        let begins = "error: rule \"a\": limit \"";
+        assert!(err.starts_with(begins) && err.contains(why), "{err}");
+    }
+    let (code, _, err) = check(&scratch("store.toml", &rule("\"100/day\"", &of_thousand)));
+    assert_eq!((code, err.as_str()), (0, ""));
+}
+
+#[test]
 fn all_mistakes_are_shown_with_carets() {
     let text = "[[rule]]\nname = \"a\"\nlimits = \"5/fortnight\"\nshadow = 1\n";
     let file = scratch("mistakes.toml", text);

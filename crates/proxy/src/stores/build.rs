@@ -95,9 +95,11 @@ fn store_limit(
     };
     let limiter = limiter.map_err(text)?;
     let fallback = match at.fallback() {
-        tollgate_rules::Fallback::Local => {
-            Fallback::local(&limiter, nodes, rule.capacity()).map_err(text)?
-        }
+        tollgate_rules::Fallback::Local => Fallback::local(&limiter, nodes, rule.capacity())
+            .map_err(|why| match nodes {
+                1 => why.to_string(),
+                _ => format!("the part of one of {nodes} nodes: {why}"),
+            })?,
         tollgate_rules::Fallback::Deny => Fallback::Deny,
         tollgate_rules::Fallback::Admit => Fallback::Admit,
     };

@@ -19,4 +19,5 @@ mod watch;
 pub(crate) use self::ask::{PendingDecision, PendingRule};
 pub(crate) use self::metrics::write;
 pub(crate) use self::registry::StoreLimits;
+pub use self::registry::check_stores;
 pub(crate) use self::watch::{StoreDown, watch};

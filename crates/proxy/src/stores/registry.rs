@@ -4,10 +4,28 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tollgate_redis::Store;
-use tollgate_rules::Rule;
+use tollgate_rules::{Rule, Rules};
 
 use super::build;
 use super::limits::RuleLimits;
+
+/// Checks that the limits of all rules with a store can be kept there, and that this process can keep its
+/// part of them while the store is down. This opens no connection.
+///
+/// # Errors
+///
+/// A rule cannot be kept; the error names it and says why.
+///
+/// ```
+/// let text = r#"rule = [{ name = "a", limits = "1/day", store = { url = "redis://cache", nodes = 900 } }]"#;
+/// let rules = tollgate_rules::Rules::parse("rules.toml", text)?;
+/// let error = tollgate_proxy::check_stores(&rules).unwrap_err();
+/// assert!(error.contains("the part of one of 900 nodes: quota: the rate is below one cell in 366 days"));
+/// # Ok::<(), tollgate_rules::RulesError>(())
+/// ```
+pub fn check_stores(rules: &Rules) -> Result<(), String> {
+    StoreLimits::new(rules.rules().iter(), &StoreLimits::default()).map(drop)
+}
 
 /// The limits of all rules that have a store.
 #[derive(Debug, Default)]
@@ -66,8 +84,6 @@ impl StoreLimits {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_rules::Rules;
-
     use super::*;
 
     fn shared(text: &str, before: &StoreLimits) -> (Rules, Result<StoreLimits, String>) {
