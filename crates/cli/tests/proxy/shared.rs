@@ -229,6 +229,25 @@ fn limits_in_memory_in_a_store_and_in_shadow_are_reported_together() {
     assert_eq!(sum(&proxies, "tollgate_rule_denials_total{rule=\"there\"}"), 6 - count);
 }
 
+/// The rule in shadow has its limit in the proxy, and is decided before the store is asked.
+#[test]
+fn a_rule_in_shadow_counts_no_request_that_a_store_denies() {
+    let Some(redis) = Redis::start() else { return };
+    let rules = format!(
+        "[[rule]]\nname = \"there\"\nlimits = \"2/day\"\n\
+         store = {{ url = \"{}\", ask = \"always\", fallback = \"deny\", {PATIENT} }}\n\
+         [[rule]]\nname = \"here\"\nlimits = \"1/day\"\nshadow = true\n",
+        redis.url()
+    );
+    let proxies = [Proxy::with_rules("shadow-store", &rules)];
+    let answers = [(); 6].map(|()| get(proxies[0].listen, "/", ""));
+    let admitted = answers.iter().filter(|answer| answer.status == 200).count() as u64;
+    let lost = lost(&proxies, &redis);
+    assert!(admitted <= 2 && admitted + lost >= 2, "{admitted} admitted, {lost} lost");
+    let shadowed = sum(&proxies, "tollgate_rule_shadow_denials_total{rule=\"here\"}");
+    assert!((shadowed..=shadowed + 1).contains(&admitted), "{shadowed} of {admitted}");
+}
+
 /// The reasons why the store is down, from the metrics.
 fn reasons(proxy: &Proxy, redis: &Redis) -> [f64; 3] {
     ["timed_out", "disconnected", "failed"].map(|reason| {

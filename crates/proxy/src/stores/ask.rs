@@ -55,22 +55,31 @@ pub(crate) struct PendingDecision {
     current: usize,
     admission: GatePermit,
     readings: Vec<Reading>,
-    shadow_denials: Vec<Reading>,
+    shadow_denials: Vec<ShadowDenial>,
     metrics: Arc<Metrics>,
 }
 
+/// A denial by a rule in shadow. It counts only if all other rules admit the request.
+#[derive(Debug)]
+pub(crate) struct ShadowDenial {
+    pub(crate) entry: Arc<RuleEntry>,
+    /// A rule with `action = "deny"` has none.
+    pub(crate) reading: Option<Reading>,
+}
+
 impl PendingDecision {
-    /// For a request that the limits of this process have admitted. `readings` are their results.
+    /// For a request that the limits of this process have admitted. `readings` are their results, and
+    /// `shadow_denials` those of rules in shadow.
     ///
     /// Rules in shadow are asked last, so that they are charged only for requests that the others admit.
     pub(crate) fn new(
         mut rules: Vec<PendingRule>,
         admission: GatePermit,
         readings: Vec<Reading>,
+        shadow_denials: Vec<ShadowDenial>,
         metrics: Arc<Metrics>,
     ) -> Self {
         rules.sort_by_key(|rule| rule.is_shadow);
-        let shadow_denials = Vec::new();
         Self { rules, current: 0, admission, readings, shadow_denials, metrics }
     }
 
@@ -104,7 +113,10 @@ impl PendingDecision {
         });
         let mut report = Report::default();
         self.readings.into_iter().for_each(|reading| report.note(reading));
-        self.shadow_denials.into_iter().for_each(|reading| report.note_shadow(reading));
+        for denial in self.shadow_denials.into_iter().filter(|_| ruling.is_ok()) {
+            denial.entry.counts.count_shadow_denial();
+            denial.reading.into_iter().for_each(|reading| report.note_shadow(reading));
+        }
         (ruling.map(|()| self.admission), report)
     }
 
@@ -127,8 +139,8 @@ impl PendingDecision {
             (false, true) => {}
             (false, false) => self.readings.push(reading),
             (true, true) => {
-                counts.count_shadow_denial();
-                self.shadow_denials.push(reading);
+                let (entry, reading) = (Arc::clone(&rule.entry), Some(reading));
+                self.shadow_denials.push(ShadowDenial { entry, reading });
             }
             (true, false) => {
                 counts.count_denial();
