@@ -3,7 +3,8 @@
 //! It is the system's record lock of a file, which ends with the process that holds it. Such a lock has two
 //! gaps: it also ends when the process closes any descriptor of the file, and it does not exclude other threads
 //! of the process. So each process has a second lock, a word that gives one thread at a time the turn to hold a
-//! record lock or to close such a file. No decision takes either.
+//! record lock or to close such a file. No decision waits for either: one that passes an edge of the wall clock tries
+//! once, and publishes nothing if it gets no lock.
 
 use std::fs::File;
 use std::io;
@@ -12,6 +13,9 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::retry_on_intr;
+
+/// How long a thread sleeps before it tries again. A decision tries once.
+const BETWEEN_TRIES: Duration = Duration::from_millis(1);
 
 /// The process whose thread has the turn; 0 if none has it. A forked child may find its parent's number here,
 /// of a thread that the child does not have. So a number other than the process's own counts as 0.
@@ -35,7 +39,7 @@ impl Turn {
         loop {
             match Self::try_take() {
                 Some(turn) => return turn,
-                None => std::thread::sleep(Duration::from_millis(1)),
+                None => std::thread::sleep(BETWEEN_TRIES),
             }
         }
     }
@@ -56,19 +60,24 @@ impl LockableFile {
         Self(Some(file))
     }
 
+    /// The lock, without waiting for it. `None`: another thread or process holds it.
+    pub(crate) fn try_lock(&self) -> Option<FileLock<'_>> {
+        let turn = Turn::try_take()?;
+        let locked = fcntl_lock(&**self, FlockOperation::NonBlockingLockExclusive);
+        locked.is_ok().then(|| FileLock { file: self, _turn: turn })
+    }
+
     /// Waits for the lock for about this long. `None`: another thread or process holds it.
     pub(crate) fn lock_within(&self, wait: Duration) -> Option<FileLock<'_>> {
-        for _ in 0..=wait.as_millis() {
-            let turn = Turn::try_take();
-            if turn.is_some()
-                && fcntl_lock(&**self, FlockOperation::NonBlockingLockExclusive).is_ok()
-            {
-                return turn.map(|turn| FileLock { file: self, _turn: turn });
+        let mut waited = Duration::ZERO;
+        loop {
+            let lock = self.try_lock();
+            if lock.is_some() || waited >= wait {
+                return lock;
             }
-            drop(turn);
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(BETWEEN_TRIES);
+            waited += BETWEEN_TRIES;
         }
-        None
     }
 
     /// Waits for the lock.

@@ -60,7 +60,6 @@ mod imp {
     use super::super::block::{Block, piece_bytes};
     use super::{Atomics, OutOfMemory, Source};
     use crate::sync::{FileLock, InBlock, LockableFile};
-    use core::time::Duration;
 
     /// A value in a box, or in a block that other processes map.
     pub(crate) struct Placed<T> {
@@ -111,7 +110,7 @@ mod imp {
         }
 
         fn try_lock(&self) -> Option<FileLock<'_>> {
-            self.file()?.lock_within(Duration::ZERO)
+            self.file()?.try_lock()
         }
     }
 

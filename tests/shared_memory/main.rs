@@ -14,6 +14,7 @@ mod describe;
 mod forks;
 mod garbage;
 mod kills;
+mod locks;
 mod others;
 mod quotas;
 #[path = "../../fuzz/seeds.rs"]

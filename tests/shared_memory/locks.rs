@@ -1,0 +1,82 @@
+//! A process that was stopped while it holds the lock of a file holds up no decision of the others.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use tollgate::{FixedWindow, Limiter};
+
+use crate::{Folder, quota_of};
+
+/// A process that holds the lock of a file until this is dropped.
+struct Holder(i32);
+
+impl Holder {
+    fn of(file: &File) -> Self {
+        let mut ends = [0; 2];
+        // SAFETY: a place for two descriptors.
+        assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+        let [read, write] = ends;
+        // SAFETY: the child calls the system only, and never returns.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: descriptors of this test, and values that live while the call lasts. All zeros are a lock of
+            // the whole file.
+            unsafe {
+                let mut whole: libc::flock = std::mem::zeroed();
+                whole.l_type = libc::F_WRLCK as _;
+                let locked = libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw mut whole) == 0;
+                libc::write(write, (&raw const locked).cast(), 1);
+                libc::alarm(60);
+                loop {
+                    libc::pause();
+                }
+            }
+        }
+        let mut locked = 0_u8;
+        // SAFETY: the pipe of above, and a place for a byte.
+        unsafe {
+            assert_eq!(libc::read(read, (&raw mut locked).cast(), 1), 1);
+            libc::close(read);
+            libc::close(write);
+        }
+        assert_eq!(locked, 1, "the child has the lock");
+        Self(child)
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        // SAFETY: a child of this process, and no place for its status.
+        unsafe {
+            libc::kill(self.0, libc::SIGKILL);
+            libc::waitpid(self.0, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+fn open(folder: &Folder) -> File {
+    OpenOptions::new().read(true).write(true).open(folder.path()).expect("a file")
+}
+
+#[test]
+fn a_process_stopped_while_it_follows_an_edge_delays_no_decision_of_the_others() {
+    const PERIOD: Duration = Duration::from_millis(100);
+    let folder = Folder::new();
+    let gate = Limiter::<u64>::builder(quota_of(1_000_000, PERIOD))
+        .algorithm(FixedWindow::aligned())
+        .build_shared(&folder.shared())
+        .expect("created");
+    assert!(gate.check(&1).is_ok());
+    let file = open(&folder);
+    let _holder = Holder::of(&file);
+    // The edge that passes now is published by none of the decisions that follow it.
+    std::thread::sleep(PERIOD);
+    let slow = (0..200).filter(|_| {
+        let begun = Instant::now();
+        assert!(gate.check(&1).is_ok());
+        begun.elapsed() >= Duration::from_millis(1)
+    });
+    let slow = slow.count();
+    assert!(slow < 100, "{slow} of 200 decisions took a millisecond");
+}
