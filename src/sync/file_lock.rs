@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, fcntl_lock};
-use rustix::io::retry_on_intr;
+use rustix::io::Errno;
 
 /// How long a thread sleeps before it tries again. A decision tries once.
 const BETWEEN_TRIES: Duration = Duration::from_millis(1);
@@ -82,9 +82,16 @@ impl LockableFile {
 
     /// Waits for the lock.
     pub(crate) fn lock(&self) -> io::Result<FileLock<'_>> {
-        let turn = Turn::wait();
-        retry_on_intr(|| fcntl_lock(&**self, FlockOperation::LockExclusive))?;
-        Ok(FileLock { file: self, _turn: turn })
+        loop {
+            // The turn is given back between two tries, so that other files can be locked and closed.
+            let turn = Turn::wait();
+            match fcntl_lock(&**self, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(FileLock { file: self, _turn: turn }),
+                Err(Errno::AGAIN | Errno::ACCESS | Errno::INTR) => drop(turn),
+                Err(error) => return Err(error.into()),
+            }
+            std::thread::sleep(BETWEEN_TRIES);
+        }
     }
 }
 

@@ -1,12 +1,18 @@
-//! A process that was stopped while it holds the lock of a file holds up no decision of the others.
+//! A process that was stopped while it holds the lock of a file holds up no decision of the others, and nothing of
+//! other files.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tollgate::Clock;
+use tollgate::clock::MonotonicClock;
+use tollgate::dynamic::{DynamicGcra, Inherit};
+use tollgate::shared::Shared;
 use tollgate::{FixedWindow, Limiter};
 
-use crate::{Folder, quota_of};
+use crate::workers::wait_until;
+use crate::{Folder, KINDS, quota, quota_of};
 
 /// A process that holds the lock of a file until this is dropped.
 struct Holder(i32);
@@ -17,6 +23,7 @@ impl Holder {
         // SAFETY: a place for two descriptors.
         assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
         let [read, write] = ends;
+        let kind = i16::try_from(libc::F_WRLCK).expect("a small number");
         // SAFETY: the child calls the system only, and never returns.
         let child = unsafe { libc::fork() };
         if child == 0 {
@@ -24,7 +31,7 @@ impl Holder {
             // the whole file.
             unsafe {
                 let mut whole: libc::flock = std::mem::zeroed();
-                whole.l_type = libc::F_WRLCK as _;
+                whole.l_type = kind;
                 let locked = libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw mut whole) == 0;
                 libc::write(write, (&raw const locked).cast(), 1);
                 libc::alarm(60);
@@ -73,10 +80,44 @@ fn a_process_stopped_while_it_follows_an_edge_delays_no_decision_of_the_others()
     // The edge that passes now is published by none of the decisions that follow it.
     std::thread::sleep(PERIOD);
     let slow = (0..200).filter(|_| {
-        let begun = Instant::now();
+        let begun = gate.clock().now().as_nanos();
         assert!(gate.check(&1).is_ok());
-        begun.elapsed() >= Duration::from_millis(1)
+        gate.clock().now().as_nanos() - begun >= 1_000_000
     });
     let slow = slow.count();
     assert!(slow < 100, "{slow} of 200 decisions took a millisecond");
+}
+
+#[test]
+fn a_process_stopped_while_it_creates_a_block_holds_up_only_those_that_attach_it() {
+    let (passed, other) = (Folder::new(), Folder::new());
+    File::create(passed.path()).expect("a new file");
+    let file = open(&passed);
+    let holder = Holder::of(&file);
+    let dropped = KINDS[0].build(&other.shared(), quota(1)).expect("created");
+    let changed = Limiter::<u64>::builder(quota(10)).algorithm(DynamicGcra::new());
+    let changed = changed.build_shared(&Shared::anonymous()).expect("memory");
+    std::thread::scope(|scope| {
+        let attaching = scope.spawn(|| {
+            let shared = Shared::descriptor(file.into());
+            KINDS[0].build(&shared, quota(3)).map(drop)
+        });
+        // It waits by now.
+        std::thread::sleep(Duration::from_millis(100));
+        let dropping = scope.spawn(move || drop(dropped));
+        let could_change = changed.set_quota(quota(11), Inherit::Spent);
+        let clock = MonotonicClock::new();
+        let end = clock.now().saturating_add(Duration::from_secs(10));
+        while !dropping.is_finished() && clock.now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let could_drop = dropping.is_finished();
+        assert!(!attaching.is_finished(), "it waits for the lock");
+        // Also if that has failed, so that the test ends.
+        drop(holder);
+        assert!(could_drop, "a limiter of another file is dropped");
+        could_change.expect("a quota of another file is changed");
+        wait_until("the lock is free", || attaching.is_finished());
+        attaching.join().expect("no panic").expect("attached");
+    });
 }
