@@ -16,6 +16,7 @@ use super::header::{
 };
 use super::quota_text::{QuotaSource, algorithm};
 use crate::limiter::stats::Stats;
+use crate::sync::LockableFile;
 use crate::table::block::{HEADER_BYTES, HEADER_WORDS};
 use crate::table::{BlockView, Counters, TableForm};
 
@@ -154,13 +155,14 @@ pub fn describe(path: impl AsRef<Path>) -> Result<Description, SharedError> {
     })
 }
 
-/// Opens a file for reading, without waiting for the other end of a pipe.
-fn open(path: &Path) -> Result<File, SharedError> {
+/// Opens a file for reading, without waiting for the other end of a pipe. It is closed as lockable files are, so that
+/// no other thread loses its lock of the same file.
+fn open(path: &Path) -> Result<LockableFile, SharedError> {
     let mut options = OpenOptions::new();
     // The constant has the bits of the C library's `int`.
     let no_wait = OFlags::NONBLOCK.bits().cast_signed();
     let file = options.read(true).custom_flags(no_wait).open(path);
-    let file = file.map_err(SharedError::system("open the file"))?;
+    let file = LockableFile::new(file.map_err(SharedError::system("open the file"))?);
     let kind = file.metadata().map_err(SharedError::system("read the file's length"))?.file_type();
     if kind.is_file() { Ok(file) } else { Err(SharedError::Foreign) }
 }
@@ -205,4 +207,35 @@ fn count_keys(file: &File, view: &BlockView) -> Result<u64, SharedError> {
     }
     let all = u128::from(keys) * u128::from(view.buckets()) / read;
     Ok(u64::try_from(all).unwrap_or(u64::MAX))
+}
+
+#[cfg(all(test, target_os = "linux", not(any(tollgate_loom, tollgate_shuttle))))]
+mod tests {
+    use std::time::Duration;
+
+    use super::{LockableFile, describe};
+    use crate::limiter::direct::Direct;
+    use crate::limiter::shared::Shared;
+    use crate::quota::Quota;
+
+    /// To close a file ends the locks that the process has on it.
+    #[test]
+    fn a_description_closes_no_file_that_another_thread_has_locked() {
+        let path = std::env::temp_dir().join(format!("tollgate-locked-{}", std::process::id()));
+        let shared = Shared::file(&path);
+        let gate = Direct::builder(Quota::per_second(10)).build_shared(&shared);
+        drop(gate.expect("created"));
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(&path);
+        let file = LockableFile::new(file.expect("a file"));
+        let lock = file.lock_within(Duration::from_secs(60)).expect("no other process has it");
+        std::thread::scope(|scope| {
+            let describing = scope.spawn(|| describe(&path));
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(!describing.is_finished(), "it has closed the file");
+            drop(lock);
+            assert!(describing.join().expect("no panic").is_ok());
+        });
+        drop(file);
+        std::fs::remove_file(&path).expect("it is there");
+    }
 }
