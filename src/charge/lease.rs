@@ -63,6 +63,8 @@ use crate::time::{Clock, Tick};
 ///   or refund `rate * s` cells too many, once for each such move.
 /// - A [reset](Limiter::reset) does not reach the cells that a lease holds: it may still spend them. They are not
 ///   refunded.
+/// - A fork copies the lease and its cells. If a limiter in shared memory lent them, both processes may spend them:
+///   take leases after the fork.
 /// - A slot that was forgotten to make room for another key
 ///   ([`EvictNearestIdle`](crate::OnFull::EvictNearestIdle)) forgets what leases hold, like all else.
 ///

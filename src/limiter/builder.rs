@@ -334,6 +334,8 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     ///   cells that threads hold already.
     /// - Up to 64 threads of the process at a time take part (those that asked first); others decide
     ///   as without leases. It takes 24 KB.
+    /// - In shared memory on other systems than Linux, threads take no cells ahead: a forked process would
+    ///   spend them a second time. On Linux it begins without.
     /// - If a thread's clock steps back by `s` (as it may when the thread moves to another core), the thread
     ///   may spend `rate * s` cells too many, once for each such step. Cells of a window it may spend up to
     ///   `s` after the window's end.
@@ -463,7 +465,8 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
         let seeds = self.seeds.unwrap_or_else(Seeds::random);
         let tally = self.count_decisions.then(|| Tally::within(&source)).transpose();
         let tally = tally.map_err(no_memory)?;
-        let leases = self.lease_hot_keys.then(|| hot_keys::room_for_leases(&params)).transpose()?;
+        let leases = self.lease_hot_keys.then(|| hot_keys::room_for_leases(&params, &source));
+        let leases = leases.transpose()?;
         Ok(Limiter::from_parts(Parts { table, params, seeds, clock, when_full, tally, leases }))
     }
 }

@@ -31,14 +31,17 @@ use crate::decision::{Decision, OutOfLine, Permit};
 use crate::limiter::Limiter;
 use crate::limiter::ask::Ask;
 use crate::limiter::builder::BuildError;
-use crate::table::{Attempt, ChargedAhead, Event, HotKeyLeases, LeaseRef, Probe};
+use crate::table::{Attempt, ChargedAhead, Event, HotKeyLeases, LeaseRef, Probe, Source};
 use crate::time::{Clock, Tick};
 
-/// Room for the leases of a limiter.
-pub(super) fn room_for_leases(machine: &impl StateMachine) -> Result<HotKeyLeases, BuildError> {
+/// Room for the leases of a limiter whose table's memory has this source.
+pub(super) fn room_for_leases(
+    machine: &impl StateMachine,
+    source: &Source,
+) -> Result<HotKeyLeases, BuildError> {
     match machine.lease_cells() {
         0 => Err(BuildError::NothingToLease),
-        cells => Ok(HotKeyLeases::new(cells)),
+        cells => HotKeyLeases::new(cells, source).map_err(|_| BuildError::OutOfMemory),
     }
 }
 

@@ -11,7 +11,9 @@ use std::os::fd::AsFd;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+#[cfg(target_os = "linux")]
+use rustix::mm::{Advice, madvise};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use crate::sync::{AtomicU64, LockableFile, Ordering};
 
@@ -77,6 +79,53 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         // SAFETY: mapped by `of_file`, and nothing borrows it any more. An error would leave it mapped.
+        let _ = unsafe { munmap(self.first.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// Zeroed memory of this process, which a child that it forks finds zeroed again.
+pub(super) struct NotInherited {
+    first: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: it owns the mapping, and accesses none of it.
+unsafe impl Send for NotInherited {}
+// SAFETY: as above.
+unsafe impl Sync for NotInherited {}
+
+impl NotInherited {
+    /// `None`: the system cannot empty memory for a child, or has none.
+    pub(super) fn new(bytes: usize) -> Option<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the system chooses an address that is not in use.
+        let first =
+            unsafe { mmap_anonymous(ptr::null_mut(), bytes, protection, MapFlags::PRIVATE) };
+        let first = NonNull::new(first.ok()?.cast()).expect("a mapping is not at null");
+        let mapping = Self { first, bytes };
+        mapping.is_emptied_for_children().then_some(mapping)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn is_emptied_for_children(&self) -> bool {
+        let (first, advice) = (self.first.as_ptr().cast(), Advice::LinuxWipeOnFork);
+        // SAFETY: this owns the memory, and the advice changes nothing in this process.
+        unsafe { madvise(first, self.bytes, advice) }.is_ok()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn is_emptied_for_children(&self) -> bool {
+        false
+    }
+
+    pub(super) fn first(&self) -> NonNull<u8> {
+        self.first
+    }
+}
+
+impl Drop for NotInherited {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, and nothing borrows it any more. An error would leave it mapped.
         let _ = unsafe { munmap(self.first.as_ptr().cast(), self.bytes) };
     }
 }

@@ -5,6 +5,10 @@
 //! continues with its leases.) So there is no protocol here, and no locked instruction. The
 //! words are atomic because a limiter is shared by reference.
 //!
+//! A process that is forked has copies of its parent's threads' slots and memory. Where both use one table, in shared
+//! memory, both would spend the cells of a lease. So the leases of such a table are in memory that the system
+//! empties for a child, and a child has none. Where the system cannot do that, no thread gets a lease.
+//!
 //! # Guarded by
 //!
 //! `loom-tests/tests/hot_key_leases.rs`, `hot_key_windows.rs`, `thread_slots.rs` and `stopped/lease.rs`, run
@@ -15,6 +19,8 @@ use core::time::Duration;
 use crossbeam_utils::CachePadded;
 
 use super::Probe;
+use super::memory::{LeaseLines, OutOfMemory};
+use super::source::Source;
 use crate::sync::{
     AtomicU64, Fault, Ordering::Relaxed, ThreadSlots, planted, thread_slot, thread_slot_so_far,
 };
@@ -29,11 +35,14 @@ const LEASES: usize = if cfg!(tollgate_loom) { 1 } else { 8 };
 
 /// The leases of a thread. The first line shows whether the thread has one of a key.
 #[derive(Default)]
-struct ThreadLeases {
+pub(super) struct ThreadLeases {
     /// The keys of the leases, by all 64 bits of their hashes.
     keys: [AtomicU64; LEASES],
     leases: [KeyLease; LEASES],
 }
+
+/// The leases of a thread, which no other thread's share a cache line with.
+pub(super) type LeaseLine = CachePadded<ThreadLeases>;
 
 /// One thread's lease of one key.
 #[derive(Default)]
@@ -72,14 +81,15 @@ pub(crate) struct ChargedAhead {
 
 /// The leases of one limiter.
 pub(crate) struct HotKeyLeases {
-    threads: Box<[CachePadded<ThreadLeases>]>,
+    threads: LeaseLines,
     /// Cells in a lease, at most.
     cells: u64,
 }
 
 impl HotKeyLeases {
-    pub(crate) fn new(cells: u64) -> Self {
-        Self { threads: (0..THREADS).map(|_| CachePadded::default()).collect(), cells }
+    /// Leases of a table whose memory has this source.
+    pub(crate) fn new(cells: u64, source: &Source) -> Result<Self, OutOfMemory> {
+        Ok(Self { threads: LeaseLines::zeroed(THREADS, source)?, cells })
     }
 
     /// Cells in a lease, at most.
@@ -93,7 +103,7 @@ impl HotKeyLeases {
     #[allow(clippy::modulo_one, reason = "a model's thread has one lease")]
     fn lease(&self, thread: usize, probe: Probe) -> Option<LeaseRef<'_>> {
         let thread = if planted(Fault::ThreadsTakenForOne) { 0 } else { thread };
-        let own = self.threads.get(thread)?;
+        let own = self.threads.all().get(thread)?;
         let index = probe.hash() as usize % LEASES;
         Some(LeaseRef { key: &own.keys[index], lease: &own.leases[index] })
     }

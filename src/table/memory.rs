@@ -12,8 +12,9 @@ use std::sync::Arc;
 
 use super::BUCKET;
 #[cfg(feature = "shared-memory")]
-use super::block::{Block, Pieces, piece_bytes};
+use super::block::{Block, NotInherited, Pieces, piece_bytes};
 use super::counters::{Counters, TallyLine};
+use super::hot_keys::LeaseLine;
 use super::probe::{Probe, slots_of};
 use super::source::Source;
 use super::wide::Slot;
@@ -72,7 +73,7 @@ struct Zeroed<T> {
     values: NonNull<T>,
     count: usize,
     allocation: NonNull<u8>,
-    /// Without a size: the memory is a piece of a block, and is not freed.
+    /// Without a size: the memory is a piece of a block or of a mapping, and is not freed.
     layout: Layout,
 }
 
@@ -282,6 +283,51 @@ impl TallyLines {
     #[inline(always)]
     pub(super) fn all(&self) -> &[TallyLine] {
         self.0.all()
+    }
+}
+
+/// The leases of all threads, on cache lines of their own.
+pub(super) struct LeaseLines {
+    lines: Zeroed<LeaseLine>,
+    /// The memory of leases whose table other processes use, too.
+    #[cfg(feature = "shared-memory")]
+    _mapping: Option<NotInherited>,
+}
+
+impl LeaseLines {
+    /// For a shared table, memory that a forked child does not inherit; none if the system has no such memory.
+    pub(super) fn zeroed(count: usize, source: &Source) -> Result<Self, OutOfMemory> {
+        #[cfg(feature = "shared-memory")]
+        if source.is_shared() {
+            return Ok(Self::not_inherited(count));
+        }
+        #[cfg(not(feature = "shared-memory"))]
+        let Source::Own(_) = source;
+        // SAFETY: atomic integers.
+        let lines = unsafe { Zeroed::allocate(count, HugePages(false)) }?;
+        Ok(Self {
+            lines,
+            #[cfg(feature = "shared-memory")]
+            _mapping: None,
+        })
+    }
+
+    #[cfg(feature = "shared-memory")]
+    fn not_inherited(count: usize) -> Self {
+        let mapping = NotInherited::new(count * size_of::<LeaseLine>());
+        let (first, count) = match &mapping {
+            Some(mapping) => (mapping.first().cast(), count),
+            None => (NonNull::dangling(), 0),
+        };
+        // The values are atomic integers, begin on a page, and the mapping is kept beside them.
+        let layout = Layout::new::<()>();
+        let lines = Zeroed { values: first, count, allocation: first.cast(), layout };
+        Self { lines, _mapping: mapping }
+    }
+
+    #[inline(always)]
+    pub(super) fn all(&self) -> &[LeaseLine] {
+        self.lines.all()
     }
 }
 

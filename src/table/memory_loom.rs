@@ -2,6 +2,7 @@
 
 use super::BUCKET;
 use super::counters::{Counters, TallyLine};
+use super::hot_keys::LeaseLine;
 use super::probe::{Probe, slots_of};
 use super::source::Source;
 use super::wide::Slot;
@@ -99,6 +100,19 @@ impl TallyLines {
     }
 
     pub(super) fn all(&self) -> &[TallyLine] {
+        &self.0
+    }
+}
+
+pub(super) struct LeaseLines(Vec<LeaseLine>);
+
+impl LeaseLines {
+    #[expect(clippy::unnecessary_wraps, reason = "the memory that ships can run out")]
+    pub(super) fn zeroed(count: usize, _: &Source) -> Result<Self, OutOfMemory> {
+        Ok(Self((0..count).map(|_| LeaseLine::default()).collect()))
+    }
+
+    pub(super) fn all(&self) -> &[LeaseLine] {
         &self.0
     }
 }

@@ -1,10 +1,14 @@
 //! A process of many threads is forked while its threads decide.
 
+use tollgate::clock::MonotonicClock;
 use tollgate::shared::Shared;
+use tollgate::{FixedWindow, Limiter};
 
 use crate::tally::Tally;
 use crate::workers::add;
-use crate::{Gate, KINDS, quota, words};
+use crate::{Gate, KINDS, forked, quota, words};
+
+type Leasing = Limiter<u64, FixedWindow, MonotonicClock>;
 
 const KEYS: u64 = 800;
 const FORKS: u64 = 40;
@@ -53,6 +57,56 @@ fn a_child_forked_while_threads_decide_decides_at_once_and_the_totals_are_exact(
         assert!(exact, "{:?}: {limit} cells each, and not {granted:?}", KINDS[kind]);
         assert_eq!(gate.len() as u64, KEYS, "{:?}", KINDS[kind]);
     }
+}
+
+/// A limiter whose calling thread has taken so many cells of key 7 ahead or more, and the cells granted so far.
+/// `None`: no thread has lost a race.
+fn with_a_lease(limit: u64, held_min: u64) -> Option<(Leasing, u64)> {
+    let windows = FixedWindow::anchored().leases(1_000);
+    for _ in 0..1_000 {
+        let gate = Limiter::<u64>::builder(quota(limit)).algorithm(windows).lease_hot_keys();
+        let gate = gate.capacity(1_000).build_shared(&Shared::anonymous()).expect("memory");
+        let (tally, mut granted) = (Tally::new(0), 0);
+        let others = std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let asks = (0..limit * 2 / 5).take_while(|_| !tally.is_over());
+                asks.filter(|_| gate.check(&7).is_ok()).count() as u64
+            });
+            while gate.ask(&7).held() < held_min && granted < limit * 2 / 5 && !other.is_finished()
+            {
+                granted += u64::from(gate.check(&7).is_ok());
+            }
+            tally.end();
+            other.join().expect("no panic")
+        });
+        if gate.ask(&7).held() >= held_min {
+            return Some((gate, granted + others));
+        }
+    }
+    None
+}
+
+#[test]
+fn cells_that_a_thread_has_taken_ahead_are_not_spent_by_a_forked_child() {
+    const LIMIT: u64 = 100_000;
+    let Some((gate, granted)) = with_a_lease(LIMIT, 100) else {
+        println!("SKIPPED: no thread has lost a race");
+        return;
+    };
+    let held = gate.ask(&7).held();
+    // The child begins without cells. What it is granted, it charges.
+    let [held_by_child] =
+        forked([()], || usize::try_from(gate.ask(&7).held()).expect("few").min(255));
+    assert_eq!(held_by_child, 0, "of {held} before the fork");
+    let [of_child] = forked([()], || (0..100).filter(|_| gate.check(&7).is_ok()).count());
+    assert_eq!(gate.ask(&7).held(), held, "the thread that has taken them keeps them");
+    let mut of_this = 0;
+    while gate.check(&7).is_ok() {
+        of_this += 1;
+    }
+    // The thread that has ended may have kept as many as a lease holds.
+    let granted = granted + of_child as u64 + of_this;
+    assert!((LIMIT - 1_000..=LIMIT).contains(&granted), "{granted} of {LIMIT}");
 }
 
 /// Forks a child that makes some decisions, and returns its number.

@@ -28,6 +28,8 @@
 //!   charged is finished by the next request of that key, or taken by one of another key. Cells that it had
 //!   taken ahead (leases) are lost. Models stop a thread for ever before each of its steps
 //!   (`loom-tests/tests/stopped/`), and tests kill processes at random instants.
+//! - A process may be forked at any time, also while its threads decide. The child begins without the cells that
+//!   its parent's threads hold of [hot keys](crate::Builder::lease_hot_keys).
 //! - All processes read one [clock](crate::clock::MonotonicClock).
 //! - Attaching checks the block, field by field; [`SharedError`] names the first that differs.
 //! - Whatever words are in the block, no process reads or writes beyond it.
@@ -39,6 +41,9 @@
 //!   memory cannot be truncated, nor can a passed `memfd` that allows sealing.
 //! - A slot that a killed process had claimed may be closed to other keys for a while: where slots are wide,
 //!   until the claim is older than `max_clock_skew`, and a bucket that starts empty has filled up.
+//! - A fork copies handles, too: a [`LocalLease`](crate::lease::LocalLease), a
+//!   [reservation](crate::reservation::Reservation), a guard. Each belongs to one process. Cells of a lease that
+//!   both spend, and cells that both refund, are granted twice.
 //! - Other machines have other limits: `tollgate-redis` is for those.
 //! - Each process has its own [`OnFull`](crate::OnFull) (but the quota of
 //!   [`SharedOverflow`](crate::OnFull::SharedOverflow), which all have in common), `max_clock_skew` and
