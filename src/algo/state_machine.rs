@@ -79,6 +79,13 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         true
     }
 
+    /// Whether a state means the same to the other machine as to this one. One of them is of a plan.
+    #[cfg(feature = "std")]
+    #[inline(always)]
+    fn reads_as(&self, other: &Self) -> bool {
+        self.grid().counts_as(other.grid())
+    }
+
     /// The instant to pass to this machine, as it was built, for a decision at `now`. It is `now` itself unless the
     /// wall clock was set since. `None`: a window is held, so no instant gives the right decision, and
     /// [`still_at`](Self::still_at) returns the machine that decides.

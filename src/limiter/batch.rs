@@ -125,7 +125,7 @@ where
 {
     /// Asks for each item by the [`Plan`] that `plan` finds, and not by the limiter's own quota.
     ///
-    /// [`check`](Self::check) panics if a plan is of a limiter that counts time in other units; the items
+    /// [`check`](Self::check) panics if a plan is of a limiter whose states mean something else; the items
     /// before it are decided.
     ///
     /// ```

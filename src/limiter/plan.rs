@@ -90,12 +90,10 @@ impl<A: Algorithm> Plan<A> {
     ///
     /// # Panics
     ///
-    /// If that limiter counts time in other units.
+    /// If its states mean something else to that limiter.
     #[inline(always)]
     pub(crate) fn params_for(&self, own: &A::Params) -> &A::Params {
-        let is_of_it =
-            self.params.grid().counts_as(own.grid()) && self.params.is_still() == own.is_still();
-        assert!(is_of_it, "a plan is for the limiter that made it");
+        assert!(self.params.reads_as(own), "a plan is for the limiter that made it");
         &self.params
     }
 }
@@ -138,7 +136,7 @@ impl<'k, K: Hash + ?Sized, A: Plannable, C: Clock> Ask<'_, 'k, Limiter<K, A, C>>
     ///
     /// # Panics
     ///
-    /// If the plan is of a limiter that counts time in other units.
+    /// If the plan is of a limiter whose states mean something else.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota, Tick};

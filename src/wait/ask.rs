@@ -98,7 +98,7 @@ impl<'k, S: Waitable<Ops: Bookable>> Ask<'_, 'k, WaitQueue<S>> {
     ///
     /// # Panics
     ///
-    /// If the plan is of a limiter that counts time in other units.
+    /// If the plan is of a limiter whose states mean something else.
     ///
     /// ```
     /// use std::time::Duration;

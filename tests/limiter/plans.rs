@@ -1,10 +1,12 @@
 //! Quotas that differ from key to key, in one table.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::internals::StateMachine;
 use tollgate::limiter::SlotLayout;
+use tollgate::plan::Plannable;
 use tollgate::{Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, QuotaError, Tick};
 
 /// A bucket in exact arithmetic: a cell is as many units as the period has nanoseconds, and `limit`
@@ -210,11 +212,29 @@ fn a_plan_beyond_the_range_of_a_state_is_a_build_error_with_a_reason() {
     assert_eq!(compact.plan(Quota::per_day(100)).unwrap_err(), QuotaError::PlanTooLong);
 }
 
+/// Asks a limiter by a plan of another one, and checks that this panics.
+fn assert_a_plan_panics<A: Plannable>([one, other]: [Limiter<u64, A, ManualClock>; 2]) {
+    let plan = one.plan(Quota::per_day(3)).expect("fits");
+    let own = other.plan(Quota::per_day(3)).expect("fits");
+    assert!(other.ask(&7).plan(&own).check().is_ok());
+    let ask = AssertUnwindSafe(|| other.ask(&7).plan(&plan).check());
+    let panic = std::panic::catch_unwind(ask).expect_err("of another limiter");
+    let message = panic.downcast_ref::<&str>().expect("a text");
+    assert_eq!(*message, "a plan is for the limiter that made it");
+}
+
 #[test]
-#[should_panic(expected = "a plan is for the limiter that made it")]
 fn a_plan_of_another_limiter_panics() {
-    let gate = |quota| Limiter::<u64>::builder(quota).build().expect("in range");
-    let (one, other) = (gate(Quota::per_second(3)), gate(Quota::per_second(7)));
-    let plan = one.plan(Quota::per_second(1)).expect("fits");
-    let _ = other.ask(&7).plan(&plan).check();
+    let begun = |limit| Limiter::builder(Quota::per_day(limit)).clock(ManualClock::new());
+    let buckets = |limit| begun(limit).algorithm(Gcra::new().for_plans()).build();
+    assert_a_plan_panics([9, 70].map(|limit| buckets(limit).expect("in range")));
+    // These have the same units, and states in which the end of a window is at another place.
+    for windows in [FixedWindow::aligned(), FixedWindow::anchored()] {
+        let windows = |limit| begun(limit).algorithm(windows).build().expect("in range");
+        assert_a_plan_panics([5, 13].map(windows));
+    }
+    // Their windows begin at other instants.
+    let offset = |offset| FixedWindow::aligned().utc_offset_secs(offset);
+    let local = |seconds| begun(5).algorithm(offset(seconds)).build().expect("in range");
+    assert_a_plan_panics([0, 3_600].map(local));
 }

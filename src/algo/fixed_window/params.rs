@@ -112,6 +112,19 @@ impl StateMachine for FixedWindowParams {
         self.wall.is_none()
     }
 
+    /// The end's field begins where the count's ends, so to compare one is to compare both. Windows that follow the
+    /// wall clock follow the same readings of it.
+    #[cfg(feature = "std")]
+    #[inline(always)]
+    fn reads_as(&self, other: &Self) -> bool {
+        let one_clock = match (&self.wall, &other.wall) {
+            (None, None) => true,
+            (Some(one), Some(other)) => one.is_same(other),
+            _ => false,
+        };
+        one_clock && self.end == other.end && self.grid.counts_as(&other.grid)
+    }
+
     #[cfg(feature = "std")]
     #[inline(always)]
     fn as_built_at(&self, now: Tick, clock: &impl Clock) -> Option<Tick> {

@@ -137,8 +137,8 @@ impl<'a, R: ?Sized> CompositeBuilder<'a, R> {
     /// Like [`keyed`](Self::keyed), with a [`Plan`] of the limiter for each request, which the function
     /// `plan` finds. It is called once for each request, as `key` is.
     ///
-    /// [`check`](Composite::check) panics, and charges nothing, if the plan is of a limiter that counts
-    /// time in other units.
+    /// [`check`](Composite::check) panics, and charges nothing, if the plan is of a limiter whose
+    /// states mean something else.
     ///
     /// ```
     /// use tollgate::composite::Composite;

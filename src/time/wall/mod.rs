@@ -138,6 +138,12 @@ impl WallClock {
         self.0 = Arc::new(Followed { words, period, base, first_offset_secs });
     }
 
+    /// Whether this is a clone of the other.
+    #[inline]
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Changes the offset from UTC, from the next edge on.
     pub(crate) fn set_offset_secs(&self, offset_secs: i32) {
         self.0.words.offset_secs.set(i64::from(offset_secs).cast_unsigned());
