@@ -1,7 +1,7 @@
 //! Attaching checks the block, and its errors name the choice that differs.
 
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use tollgate::shared::{Shared, SharedError};
@@ -96,6 +96,38 @@ fn files_are_private_unless_asked_otherwise() {
     fs::remove_file(folder.path()).expect("removed");
     drop(KINDS[0].build(&folder.shared().mode(0o660), quota(10)).expect("created"));
     assert_eq!(mode(), 0o660);
+}
+
+/// In a folder such as `/dev/shm`, another user may have put a block at the path before.
+#[test]
+fn a_file_that_another_user_owns_or_may_write_is_refused() {
+    let folder = Folder::new();
+    let path = folder.path();
+    let attach = |mode| KINDS[0].build(&folder.shared().mode(mode), quota(10)).map(drop);
+    for (created, asked, text) in [
+        (0o666, 0o600, "has mode 0666, and 0600 was asked for"),
+        (0o620, 0o604, "has mode 0620, and 0604 was asked for"),
+        (0o662, 0o660, "has mode 0662, and 0660 was asked for"),
+    ] {
+        attach(created).expect("created");
+        attach(created).expect("attached by the same choice");
+        let error = attach(asked).expect_err("another user may write it").to_string();
+        assert!(error.contains(text) && error.contains(path.to_str().expect("a text")), "{error}");
+        fs::remove_file(&path).expect("removed");
+    }
+    attach(0o644).expect("created");
+    attach(0o600).expect("others may read it only");
+    let own = fs::metadata(&path).expect("a file").uid();
+    let other = if own == 65_534 { 65_533 } else { 65_534 };
+    if let Err(error) = std::os::unix::fs::chown(&path, Some(other), None) {
+        println!("SKIPPED: this user cannot give files to another: {error}");
+        return;
+    }
+    let error = attach(0o600).expect_err("of another user").to_string();
+    let text = format!("belongs to user {other}, and this process to user {own}");
+    assert!(error.contains(&text), "{error}");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("set");
+    attach(0o666).expect("all users share it");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use core::fmt;
 use std::io;
+use std::path::PathBuf;
 
 use crate::limiter::builder::BuildError;
 
@@ -33,6 +34,24 @@ pub enum SharedError {
     },
     /// The file is none of this crate's.
     Foreign,
+    /// Another user owns the file, and the [mode](super::Shared::mode) asked for lets no other user write.
+    OtherOwner {
+        /// The path of the file.
+        path: PathBuf,
+        /// The number of the user who owns the file.
+        found: u32,
+        /// The number of the user that this process runs as.
+        expected: u32,
+    },
+    /// Other users may write the file, and the [mode](super::Shared::mode) asked for does not let them.
+    OpenToOthers {
+        /// The path of the file.
+        path: PathBuf,
+        /// The mode of the file.
+        found: u32,
+        /// The mode asked for.
+        expected: u32,
+    },
     /// The file was written by a version with another layout.
     OtherVersion {
         /// The number of that layout.
@@ -90,6 +109,19 @@ impl fmt::Display for SharedError {
                 write!(f, "shared memory: {call}: {error}; check the path, its permissions and its free space")
             }
             Self::Foreign => f.write_str("shared memory: the file is no block of limits: give another path"),
+            Self::OtherOwner { path, found, expected } => write!(
+                f,
+                "shared memory: {} belongs to user {found}, and this process to user {expected}: run all \
+                 processes as one user, give a path in a folder that only this user may write to, or ask for a \
+                 mode that lets other users write",
+                path.display()
+            ),
+            Self::OpenToOthers { path, found, expected } => write!(
+                f,
+                "shared memory: {path} has mode {found:04o}, and {expected:04o} was asked for, so other users \
+                 may have written it: remove it, run chmod {expected:04o} {path}, or ask for its mode",
+                path = path.display()
+            ),
             Self::OtherVersion { found } => write!(
                 f,
                 "shared memory: the file has layout {found}, of another version of this crate: remove it, or \

@@ -6,15 +6,18 @@
 //!
 //! Where the file system knows only files with names (`O_TMPFILE` is refused), the file has a temporary name
 //! until then. A creator that is killed leaves that name behind.
+//!
+//! A file that other users may have written is attached only if the mode asked for lets them write.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, fallocate, ftruncate};
 use rustix::io::retry_on_intr;
+use rustix::process::geteuid;
 #[cfg(target_os = "linux")]
 use {
     rustix::fs::{AtFlags, CWD, MemfdFlags, Mode, OFlags, SealFlags},
@@ -27,6 +30,9 @@ use super::{Place, SharedError};
 use crate::limiter::hash_seeds::Seeds;
 use crate::sync::{FileLock, LockableFile};
 use crate::table::block::{Block, HEADER_BYTES};
+
+/// The bits of a mode that let the group and all others write.
+const WRITE_OF_OTHERS: u32 = 0o022;
 
 /// Keeps other processes away from a passed file until this is dropped. Any other file is created whole.
 pub(super) fn attach_alone(place: &Place) -> Result<Option<FileLock<'_>>, SharedError> {
@@ -42,8 +48,12 @@ pub(super) fn attach_alone(place: &Place) -> Result<Option<FileLock<'_>>, Shared
 pub(super) fn find(place: &Place) -> Result<Option<Arc<Block>>, SharedError> {
     match place {
         Place::Anonymous => Ok(None),
-        Place::File { path, .. } => match OpenOptions::new().read(true).write(true).open(path) {
-            Ok(file) => map_all(Arc::new(LockableFile::new(file))).map(Some),
+        Place::File { path, mode } => match OpenOptions::new().read(true).write(true).open(path) {
+            Ok(file) => {
+                let file = LockableFile::new(file);
+                check_users(&file, path, *mode)?;
+                map_all(Arc::new(file)).map(Some)
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(SharedError::system("open the file")(error)),
         },
@@ -55,6 +65,22 @@ pub(super) fn find(place: &Place) -> Result<Option<Arc<Block>>, SharedError> {
             Ok(Some(block).filter(|block| has_header(block)))
         }
     }
+}
+
+/// Checks that the mode asked for lets all users write who may have written the file. In a folder such as `/dev/shm`,
+/// another user may have put a file at the path before.
+fn check_users(file: &File, path: &Path, mode: u32) -> Result<(), SharedError> {
+    let found = file.metadata().map_err(SharedError::system("read the file's owner"))?;
+    let (owner, own) = (found.uid(), geteuid().as_raw());
+    let is_for_one_user = mode & WRITE_OF_OTHERS == 0;
+    if is_for_one_user && owner != own {
+        return Err(SharedError::OtherOwner { path: path.to_owned(), found: owner, expected: own });
+    }
+    let found = found.mode() & 0o777;
+    if found & WRITE_OF_OTHERS & !mode != 0 {
+        return Err(SharedError::OpenToOthers { path: path.to_owned(), found, expected: mode });
+    }
+    Ok(())
 }
 
 fn length(file: &File) -> Result<u64, SharedError> {

@@ -32,6 +32,8 @@
 //!   its parent's threads hold of [hot keys](crate::Builder::lease_hot_keys).
 //! - All processes read one [clock](crate::clock::MonotonicClock).
 //! - Attaching checks the block, field by field; [`SharedError`] names the first that differs.
+//! - A file that other users may have written is attached only if the [mode](Shared::mode) asked for lets them
+//!   write. So no other user can put a block there first.
 //! - Whatever words are in the block, no process reads or writes beyond it.
 //!
 //! # Not guaranteed
@@ -133,6 +135,10 @@ impl Shared {
     }
 
     /// The permissions of a file that is created; 0600 unless called. It matters to files only.
+    ///
+    /// A file that is there already is refused if its own mode lets the group or others write, and this mode does
+    /// not. Unless this mode lets them write, the file of another user is refused, too: so all processes give the
+    /// same mode.
     #[must_use]
     pub fn mode(self, mode: u32) -> Self {
         let place = match self.place {
