@@ -40,6 +40,9 @@ macro_rules! with_utc_offset {
             /// snapshot does not have the new offset. Restore it into a limiter that is built with the old offset,
             /// and then change the offset there.
             ///
+            /// In shared memory it changes for all processes, and stays in the file. A process that starts later
+            /// is built with the offset that the file was created with, and then decides by the changed one.
+            ///
             /// # Errors
             ///
             /// The offset is a day or more, or this limiter has no windows that follow the wall clock.

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use tollgate::shared::{Shared, SharedError};
-use tollgate::{Direct, Limiter, OnFull};
+use tollgate::{Direct, FixedWindow, Limiter, OnFull, Quota};
 
 use crate::{Folder, KINDS, quota};
 
@@ -128,6 +128,21 @@ fn a_file_that_another_user_owns_or_may_write_is_refused() {
     assert!(error.contains(&text), "{error}");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("set");
     attach(0o666).expect("all users share it");
+}
+
+#[test]
+fn an_offset_that_was_changed_stays_in_the_file_and_the_error_names_the_first_one() {
+    let folder = Folder::new();
+    let build = |offset| {
+        let windows = FixedWindow::aligned().utc_offset_secs(offset);
+        let builder = Limiter::<u64>::builder(Quota::per_day(3)).algorithm(windows);
+        builder.build_shared(&folder.shared())
+    };
+    let winter = build(3_600).expect("created");
+    winter.set_utc_offset_secs(7_200).expect("the windows follow the wall clock");
+    assert!(build(3_600).is_ok());
+    let error = build(7_200).expect_err("another offset").to_string();
+    assert!(error.contains("when windows begin, in nanoseconds (utc_offset_secs "), "{error}");
 }
 
 #[test]

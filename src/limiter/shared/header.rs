@@ -76,6 +76,11 @@ pub(super) const BUCKETS: usize = RING_WORDS + 1;
 const COUNTS: usize = BUCKETS + 1;
 const OVERFLOW: usize = COUNTS + 1;
 
+/// The place of the instant at which aligned windows begin, if the algorithm is a [`FIXED_WINDOW`].
+const BEGINNING: usize = CONFIG + 4;
+/// The number of the algorithm.
+const FIXED_WINDOW: u64 = 3;
+
 /// The names of the choices, in the order in which they explain each other.
 const FIELDS: [&str; OVERFLOW + CONFIG_WORDS] = {
     let mut fields = [QUOTA; OVERFLOW + CONFIG_WORDS];
@@ -92,6 +97,17 @@ const FIELDS: [&str; OVERFLOW + CONFIG_WORDS] = {
     }
     fields
 };
+
+/// The name of a choice that differs.
+fn field_name(index: usize, algorithm: u64) -> &'static str {
+    match (index, algorithm) {
+        (BEGINNING, FIXED_WINDOW) => {
+            "when windows begin, in nanoseconds (utc_offset_secs of the builder, which a change of the offset \
+             leaves as it was)"
+        }
+        _ => FIELDS[index],
+    }
+}
 
 impl Form {
     fn fields(&self) -> [u64; FIELDS.len()] {
@@ -141,9 +157,10 @@ impl Header {
 
     /// Whether this process would have made the same block.
     pub(super) fn check(&self, block: &Block) -> Result<(), SharedError> {
-        for (index, (field, expected)) in FIELDS.into_iter().zip(self.fields).enumerate() {
+        for (index, expected) in self.fields.into_iter().enumerate() {
             let found = block.load(FIELDS_AT + index);
             if found != expected {
+                let field = field_name(index, self.fields[ALGORITHM]);
                 return Err(SharedError::Different { field, found, expected });
             }
         }

@@ -52,6 +52,8 @@
 //!   hot-key leases. [Counts](crate::stats::Stats) are of all processes.
 //! - A quota cannot be changed while it is in use, but that of a
 //!   [`DynamicGcra`](crate::dynamic::DynamicGcra). Processes with another quota need another file.
+//! - A process is built with the UTC offset that the file was created with, even if the offset was
+//!   [changed](crate::Limiter::set_utc_offset_secs) since: the file has the changed one, too.
 //! - After a restart of the machine the clock begins anew. A file that has outlived it is refused:
 //!   remove it.
 
