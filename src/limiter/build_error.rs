@@ -20,6 +20,10 @@ pub enum BuildError {
     Quota(QuotaError),
     /// The overflow quota is out of range.
     OverflowQuota(QuotaError),
+    /// The quota of the strikes of a [penalty](crate::penalty) is out of range.
+    StrikesQuota(QuotaError),
+    /// The ban of a [penalty](crate::penalty) has no length, or lasts longer than 366 days.
+    BanOutOfRange(Duration),
     /// A capacity of zero keys.
     ZeroCapacity,
     /// More keys than 2^32 buckets hold, about 18 thousand million.
@@ -50,6 +54,10 @@ impl fmt::Display for BuildError {
         match self {
             Self::Quota(error) => write!(f, "quota: {error}"),
             Self::OverflowQuota(error) => write!(f, "overflow quota: {error}"),
+            Self::StrikesQuota(error) => write!(f, "strikes: {error}"),
+            Self::BanOutOfRange(ban) => {
+                write!(f, "the ban lasts {ban:?}: let it last between 1 ns and 366 days")
+            }
             Self::ZeroCapacity => f.write_str(
                 "the capacity is 0 keys: give the number of keys that are active at one time \
                  (use Direct for a limiter without keys)",
@@ -86,7 +94,9 @@ impl fmt::Display for BuildError {
 impl core::error::Error for BuildError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
-            Self::Quota(error) | Self::OverflowQuota(error) => Some(error),
+            Self::Quota(error) | Self::OverflowQuota(error) | Self::StrikesQuota(error) => {
+                Some(error)
+            }
             _ => None,
         }
     }

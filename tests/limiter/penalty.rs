@@ -184,3 +184,16 @@ fn concurrently_reported_failures_begin_exactly_one_ban() {
     }
     assert_eq!(gate.stats().bans, 50);
 }
+
+#[test]
+fn an_error_of_building_penalties_says_whether_it_is_of_the_strikes_or_of_the_ban() {
+    let error = |strikes, ban_days: u64| {
+        let limiter = Limiter::<u64>::builder(Quota::per_second(10)).build().expect("in range");
+        let ban = Duration::from_secs(ban_days * 24 * 3_600);
+        Penalties::builder(limiter, strikes, ban).build().expect_err("out of range").to_string()
+    };
+    assert!(error(Quota::per_hour(0), 1).starts_with("strikes: the limit is 0"));
+    let too_long = error(Quota::per_hour(3), 400);
+    assert_eq!(too_long, "the ban lasts 34560000s: let it last between 1 ns and 366 days");
+    assert!(error(Quota::per_hour(3), 0).starts_with("the ban lasts 0ns"));
+}

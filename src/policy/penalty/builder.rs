@@ -114,8 +114,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
     ///
     /// # Errors
     ///
-    /// The strikes are outside the range of a [`FixedWindow`]'s quota, the time of a ban is outside
-    /// the range of a quota's period or longer than 366 days, or the capacity is out of range.
+    /// The strikes are outside the range of a [`FixedWindow`]'s quota, a ban has no length or is longer than
+    /// 366 days, or the capacity is out of range. The error says which.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -133,9 +133,17 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
             // Wide slots, since only they keep the end of a ban to the microsecond.
             begun.slots(SlotLayout::Wide).max_clock_skew(skew).on_full(OnFull::EvictNearestIdle)
         };
+        let strikes = limit(strikes).algorithm(FixedWindow::anchored()).build();
+        let bans = limit(Quota::new(1, ban)).build();
         Ok(Penalties {
-            strikes: limit(strikes).algorithm(FixedWindow::anchored()).build()?,
-            bans: limit(Quota::new(1, ban)).build()?,
+            strikes: strikes.map_err(|error| match error {
+                BuildError::Quota(error) => BuildError::StrikesQuota(error),
+                other => other,
+            })?,
+            bans: bans.map_err(|error| match error {
+                BuildError::Quota(_) => BuildError::BanOutOfRange(ban),
+                other => other,
+            })?,
             tally: Tally::new(),
             limiter,
             prolonged,
