@@ -34,6 +34,11 @@ pub enum BuildError {
         /// The most that can be allowed with this quota and algorithm.
         max: Duration,
     },
+    /// As [`SkewTooLarge`](Self::SkewTooLarge), with the overflow quota.
+    OverflowSkewTooLarge {
+        /// The most that can be allowed with the overflow quota and the algorithm.
+        max: Duration,
+    },
     /// The algorithm, or the quota, needs more than a compact slot has: see
     /// [`SlotLayout`](crate::limiter::SlotLayout).
     NotCompact,
@@ -69,6 +74,11 @@ impl fmt::Display for BuildError {
                 f,
                 "max_clock_skew is above {max:?}, the maximum by which states of this quota can be told \
                  from old ones: lower it, or give the quota a longer period or a larger burst",
+            ),
+            Self::OverflowSkewTooLarge { max } => write!(
+                f,
+                "max_clock_skew is above {max:?}, the maximum by which states of the overflow quota can be told \
+                 from old ones: lower it, or give the overflow quota a longer period or a larger burst",
             ),
             Self::NotCompact => f.write_str(
                 "compact slots were asked for, but this algorithm or quota does not fit them: use \

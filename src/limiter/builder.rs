@@ -440,7 +440,10 @@ impl<K: ?Sized, A: Algorithm, C: Clock> Builder<K, A, C> {
             OnFull::SharedOverflow(quota) => {
                 let params = self.algorithm.params(&quota, origin);
                 let params = params.map_err(BuildError::OverflowQuota)?;
-                check_skew(&params, self.skew)?;
+                check_skew(&params, self.skew).map_err(|error| match error {
+                    BuildError::SkewTooLarge { max } => BuildError::OverflowSkewTooLarge { max },
+                    other => other,
+                })?;
                 Some(params)
             }
             OnFull::EvictNearestIdle | OnFull::Deny | OnFull::Admit => None,

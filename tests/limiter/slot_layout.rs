@@ -79,7 +79,9 @@ fn the_quota_that_keys_without_a_slot_share_bounds_the_clock_skew_too() {
         .max_clock_skew(Duration::from_secs(3_600))
         .on_full(OnFull::SharedOverflow(Quota::per_second(1_000_000_000).burst(10)))
         .build();
-    assert!(matches!(built, Err(BuildError::SkewTooLarge { .. })));
+    let error = built.map(drop).unwrap_err();
+    assert!(matches!(error, BuildError::OverflowSkewTooLarge { .. }));
+    assert!(error.to_string().contains("states of the overflow quota"), "{error}");
 }
 
 #[test]
