@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use tollgate::shared::{Shared, SharedError};
+use tollgate::shared::{Shared, SharedError, describe};
 use tollgate::{Direct, FixedWindow, Limiter, OnFull, Quota};
 
 use crate::{Folder, KINDS, quota};
@@ -128,6 +128,16 @@ fn a_file_that_another_user_owns_or_may_write_is_refused() {
     assert!(error.contains(&text), "{error}");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("set");
     attach(0o666).expect("all users share it");
+}
+
+#[test]
+fn a_path_of_a_device_is_refused_for_what_it_is() {
+    for call in [
+        refused(Path::new("/dev/null"), 0, 10),
+        describe("/dev/null").expect_err("none").to_string(),
+    ] {
+        assert!(call.contains("the file is no block of limits"), "{call}");
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 use super::SharedError;
+use super::file::check_kind;
 use super::header::{
     ALGORITHM, BUCKETS, CONFIG, KIND, RING_WORDS, choices, identity_in, stated_bytes,
 };
@@ -163,8 +164,8 @@ fn open(path: &Path) -> Result<LockableFile, SharedError> {
     let no_wait = OFlags::NONBLOCK.bits().cast_signed();
     let file = options.read(true).custom_flags(no_wait).open(path);
     let file = LockableFile::new(file.map_err(SharedError::system("open the file"))?);
-    let kind = file.metadata().map_err(SharedError::system("read the file's length"))?.file_type();
-    if kind.is_file() { Ok(file) } else { Err(SharedError::Foreign) }
+    check_kind(&file)?;
+    Ok(file)
 }
 
 fn load(header: &[u64]) -> impl Fn(usize) -> u64 {

@@ -51,6 +51,7 @@ pub(super) fn find(place: &Place) -> Result<Option<Arc<Block>>, SharedError> {
         Place::File { path, mode } => match OpenOptions::new().read(true).write(true).open(path) {
             Ok(file) => {
                 let file = LockableFile::new(file);
+                check_kind(&file)?;
                 check_users(&file, path, *mode)?;
                 map_all(Arc::new(file)).map(Some)
             }
@@ -65,6 +66,12 @@ pub(super) fn find(place: &Place) -> Result<Option<Arc<Block>>, SharedError> {
             Ok(Some(block).filter(|block| has_header(block)))
         }
     }
+}
+
+/// Checks that it is a regular file, and no device or pipe.
+pub(super) fn check_kind(file: &File) -> Result<(), SharedError> {
+    let found = file.metadata().map_err(SharedError::system("read the file's kind"))?;
+    if found.is_file() { Ok(()) } else { Err(SharedError::Foreign) }
 }
 
 /// Checks that the mode asked for lets all users write who may have written the file. In a folder such as `/dev/shm`,
