@@ -131,13 +131,21 @@ fn a_file_that_another_user_owns_or_may_write_is_refused() {
 }
 
 #[test]
-fn a_path_of_a_device_is_refused_for_what_it_is() {
+fn a_path_that_leads_to_no_regular_file_is_refused_for_what_it_is() {
     for call in [
         refused(Path::new("/dev/null"), 0, 10),
         describe("/dev/null").expect_err("none").to_string(),
     ] {
         assert!(call.contains("the file is no block of limits"), "{call}");
     }
+    let folder = Folder::new();
+    std::os::unix::fs::symlink(folder.0.join("nowhere"), folder.path()).expect("linked");
+    let error = refused(&folder.path(), 0, 10);
+    assert!(error.contains("the path is a link to a file that does not exist"), "{error}");
+    assert_eq!(folder.names(), ["limits"]);
+    // A link to a block is followed.
+    drop(KINDS[0].build(&Shared::file(folder.0.join("nowhere")), quota(10)).expect("created"));
+    drop(KINDS[0].build(&folder.shared(), quota(10)).expect("attached"));
 }
 
 #[test]

@@ -169,10 +169,23 @@ impl Begun {
         set.map_err(SharedError::system("set the file's mode"))?;
         match self.name.give(path) {
             Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            // The name of a link to nothing is taken, and yet no file is found there.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match leads_nowhere(path)
+            {
+                true => Err(SharedError::system("create the file")(io::Error::other(
+                    "the path is a link to a file that does not exist",
+                ))),
+                false => Ok(false),
+            },
             Err(error) => Err(SharedError::system("give the file its name")(error)),
         }
     }
+}
+
+/// Whether the path is a symbolic link to a file that does not exist.
+fn leads_nowhere(path: &Path) -> bool {
+    let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    is_link && fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// Gives the file its length. Memory that is named gets its pages, too: a full file system is an error here,
