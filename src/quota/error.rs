@@ -61,6 +61,8 @@ pub enum QuotaError {
     LeaseCellsTooMany,
     /// The quota of a plan is too fast for the states of its limiter.
     PlanTooFast,
+    /// The quota of a plan has a limit too large for the states of its limiter, which has fixed windows.
+    PlanLimitTooLarge,
     /// The quota of a plan has a period too long for the states of its limiter, or windows of
     /// another length.
     PlanTooLong,
@@ -163,6 +165,9 @@ impl fmt::Display for QuotaError {
             Self::PlanTooFast => {
                 "the limiter's states cannot tell so fast a quota: build the limiter with the fastest \
                  quota of all, and with Gcra::for_plans"
+            }
+            Self::PlanLimitTooLarge => {
+                "the limiter's states cannot count so many cells: build the limiter with the largest limit of all"
             }
             Self::PlanTooLong => {
                 "the limiter's states cannot hold so long a debt, or windows of that length: build the \

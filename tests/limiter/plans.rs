@@ -203,7 +203,11 @@ fn a_plan_beyond_the_range_of_a_state_is_a_build_error_with_a_reason() {
         .expect("in range");
     let plan = |quota| windows.plan(quota).map(|_| ()).unwrap_err();
     assert_eq!(plan(Quota::per_hour(100)), QuotaError::PlanTooLong);
-    assert_eq!(plan(Quota::per_minute(100_000)), QuotaError::PlanTooFast);
+    let error = plan(Quota::per_minute(100_000));
+    assert!(
+        error.to_string().ends_with("build the limiter with the largest limit of all"),
+        "{error}"
+    );
     let compact: Limiter<u64> = Limiter::builder(Quota::per_second(100))
         .slots(SlotLayout::Compact)
         .build()

@@ -50,7 +50,7 @@ impl PerKey for FixedWindowParams {
         quota.validate()?;
         let limit = NonZeroU64::new(quota.limit()).ok_or(QuotaError::ZeroLimit)?;
         if limit.get() >= self.count.max() {
-            return Err(QuotaError::PlanTooFast);
+            return Err(QuotaError::PlanLimitTooLarge);
         }
         let (units, nanos) = self.grid.ratio();
         let shares = u128::from(quota.period_nanos()) * u128::from(units);

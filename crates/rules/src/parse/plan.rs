@@ -49,7 +49,14 @@ pub(super) fn read<'s>(
                     "{name} keeps plans of one period: write this as so many in the period of the fastest"
                 )
             }
-            (BuildError::Quota(QuotaError::PlanTooFast | QuotaError::PlanTooLong), _) => format!(
+            (
+                BuildError::Quota(
+                    QuotaError::PlanTooFast
+                    | QuotaError::PlanLimitTooLarge
+                    | QuotaError::PlanTooLong,
+                ),
+                _,
+            ) => format!(
                 "{name} cannot keep this beside the fastest plan: write a rule of its own for these keys"
             ),
             (BuildError::Quota(error), _) => format!("{name} cannot keep this: {error}"),
