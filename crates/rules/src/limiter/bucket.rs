@@ -13,7 +13,9 @@ use tollgate::{
     QuotaError, Tick,
 };
 
+use super::held::Held;
 use crate::clock::RulesClock;
+use crate::cost::SettleBy;
 use crate::error::LimiterError;
 use crate::limit::RuleLimit;
 use crate::shared::{Place, build_at};
@@ -234,37 +236,30 @@ impl<C: Clock> Bucket<C> {
         !matches!(self, Self::Other(_))
     }
 
-    /// Charges the cells, then calls `rest`, which returns the delay of the limits after this one.
-    /// Returns the longer delay of both. If `rest` fails, the cells are refunded, as far as time has
-    /// not restored them and the algorithm can refund.
+    /// Charges the cells until it is known whether the other limits admit the request too.
     ///
     /// The algorithms that can refund never delay, so a bound on the delay makes no difference to
     /// them.
-    pub(super) fn charge_then<E: From<Denied>>(
+    pub(super) fn charge(
         &self,
         key: &[u8],
         cost: Cost,
         now: Tick,
-        rest: impl FnOnce() -> Result<Duration, E>,
-    ) -> Result<Duration, E> {
-        match self {
-            Self::Gcra(gate) => hold(gate.ask(key).cells(cost.cells).at(now).reserve()?, now, rest),
-            Self::Window(gate) => {
-                hold(gate.ask(key).cells(cost.cells).at(now).reserve()?, now, rest)
-            }
+    ) -> Result<Charged<'_, C>, Denied> {
+        let Cost { cells, plan, .. } = cost;
+        Ok(match self {
+            Self::Gcra(gate) => Charged::Gcra(gate.ask(key).cells(cells).at(now).reserve()?),
+            Self::Window(gate) => Charged::Window(gate.ask(key).cells(cells).at(now).reserve()?),
             Self::GcraPlans(Planned { gate, plans }) => {
-                let ask = gate.ask(key).plan(&plans[cost.plan]);
-                hold(ask.cells(cost.cells).at(now).reserve()?, now, rest)
+                let ask = gate.ask(key).plan(&plans[plan]);
+                Charged::GcraPlan(ask.cells(cells).at(now).reserve()?)
             }
             Self::WindowPlans(Planned { gate, plans }) => {
-                let ask = gate.ask(key).plan(&plans[cost.plan]);
-                hold(ask.cells(cost.cells).at(now).reserve()?, now, rest)
+                let ask = gate.ask(key).plan(&plans[plan]);
+                Charged::Window(ask.cells(cells).at(now).reserve()?)
             }
-            Self::Other(_) => {
-                let delay = self.check(key, cost, now)?.delay();
-                Ok(rest()?.max(delay))
-            }
-        }
+            Self::Other(_) => Charged::ForGood(self.check(key, cost, now)?.delay()),
+        })
     }
 
     /// Charges the cells until the response settles them. `None` if the algorithm cannot settle, which the
@@ -305,6 +300,38 @@ impl<C: Clock> Bucket<C> {
     pub(super) fn memory_bytes(&self) -> usize {
         dispatch!(self, gate => gate.memory_bytes())
     }
+}
+
+/// Cells that are charged until it is known whether the other limits admit the request too. Dropping it refunds them
+/// by the limiter's clock, as far as time has not restored them and the algorithm can refund.
+pub(super) enum Charged<'g, C: Clock> {
+    Gcra(Reservation<'g, Limiter<[u8], DynamicGcra, RulesClock<C>>>),
+    GcraPlan(Reservation<'g, Limiter<[u8], Gcra, RulesClock<C>>>),
+    Window(Reservation<'g, Limiter<[u8], FixedWindow, RulesClock<C>>>),
+    /// The response settles them, by this.
+    Unsettled(Reserved<C>, &'g SettleBy),
+    /// The algorithm cannot refund. The delay is how long the request waits for its turn.
+    ForGood(Duration),
+}
+
+impl<C: Clock> Charged<'_, C> {
+    /// Keeps the charge. Returns how long the request waits for its turn.
+    pub(super) fn keep(self, now: Tick, held: &mut Held<C>) -> Duration {
+        match self {
+            Self::Gcra(reserved) => keep(reserved, now),
+            Self::GcraPlan(reserved) => keep(reserved, now),
+            Self::Window(reserved) => keep(reserved, now),
+            Self::Unsettled(reserved, by) => held.push_charge(reserved, by.clone()),
+            Self::ForGood(delay) => return delay,
+        }
+        Duration::ZERO
+    }
+}
+
+/// Settles a reservation for all of its cells.
+fn keep<G: Chargeable>(reserved: Reservation<'_, G>, now: Tick) {
+    let cells = reserved.cells();
+    reserved.settle_at(cells, now);
 }
 
 /// Cells that are charged until the response settles them. Dropping it refunds them.
@@ -349,17 +376,4 @@ pub(crate) fn fastest(limits: &[RuleLimit]) -> usize {
 
 fn nanos(quota: &Quota) -> u64 {
     u64::try_from(quota.period().as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// Settles the reservation if `rest` succeeds. Otherwise it is dropped, and refunds by the limiter's
-/// clock.
-fn hold<G: Chargeable, E>(
-    held: Reservation<'_, G>,
-    now: Tick,
-    rest: impl FnOnce() -> Result<Duration, E>,
-) -> Result<Duration, E> {
-    let delay = rest()?;
-    let cells = held.cells();
-    held.settle_at(cells, now);
-    Ok(delay)
 }

@@ -9,10 +9,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::{Clock, Denied, Tick};
+use tollgate::{Clock, Tick};
 
 use super::ban::Ban;
-use super::bucket::{Bucket, Cost};
+use super::bucket::{Bucket, Charged, Cost};
 use super::held::Held;
 use super::{ActiveRule, RulesLimiter};
 use crate::decision::{DenyReason, RuleDenial, RuleInFlight, RulePermit};
@@ -31,6 +31,9 @@ pub(super) struct Hit {
     /// Whether the response settles the cost.
     pub(super) settles: bool,
 }
+
+/// A decision that charges so many limits allocates nothing for them.
+const CHARGES_ON_STACK: usize = 8;
 
 /// A limit of a rule that applies: the index of the hit, and that of the limit in its rule.
 type LimitIndex = (usize, usize);
@@ -94,8 +97,7 @@ impl<C: Clock> RulesLimiter<C> {
         let before = entered.count();
         let charged = self.enter_all(hits, charge, entered).and_then(|()| {
             let limits = self.charge_order(hits);
-            let charged = self.charge_in_order(hits, limits.as_slice(), charge, entered);
-            charged.map_err(|LateDenial(denial)| denial)
+            self.charge_in_order(hits, limits.as_slice(), CHARGES_ON_STACK, charge, entered)
         });
         let delay = charged.inspect_err(|_| entered.truncate(before))?;
         Ok(tightest.map(|tightest| RulePermit { delay, ..tightest }))
@@ -201,7 +203,7 @@ impl<C: Clock> RulesLimiter<C> {
     }
 
     /// The limits in the order in which they are charged: those that cannot refund, last.
-    fn charge_order(&self, hits: &[Hit]) -> InlineVec<LimitIndex, 8> {
+    fn charge_order(&self, hits: &[Hit]) -> InlineVec<LimitIndex, CHARGES_ON_STACK> {
         let mut limits = InlineVec::new((0, 0));
         for can_refund in [true, false] {
             for (index, hit) in hits.iter().enumerate() {
@@ -216,43 +218,53 @@ impl<C: Clock> RulesLimiter<C> {
         limits
     }
 
-    /// Charges the limits one after the other, and returns the longest of their delays. If one denies,
-    /// each recursion step that returns refunds its own limit.
+    /// Charges the limits one after the other, and returns the longest of their delays. If one denies, the charges
+    /// before it are dropped, which refunds them.
+    ///
+    /// Up to `on_stack` charges are kept in stack frames, one for each. A client may choose how many rules apply, so
+    /// the others are kept in a list.
     fn charge_in_order<'g>(
         &'g self,
         hits: &[Hit],
         limits: &[LimitIndex],
+        on_stack: usize,
         charge: PendingCharge<'_>,
         entered: &mut Entered<'g, C>,
-    ) -> Result<Duration, LateDenial<'g>> {
-        let Some((&(index, limit), rest)) = limits.split_first() else {
-            return Ok(Duration::ZERO);
-        };
-        let active = &self.active[hits[index].rule];
+    ) -> Result<Duration, RuleDenial<'g>> {
+        let Some((next, rest)) = limits.split_first() else { return Ok(Duration::ZERO) };
+        if on_stack == 0 {
+            let charged = limits.iter().map(|limit| self.charge_one(hits, *limit, charge));
+            let charged: Vec<Charged<'_, C>> = charged.collect::<Result<_, _>>()?;
+            let delays = charged.into_iter().map(|its| its.keep(charge.now, &mut entered.held));
+            return Ok(delays.max().unwrap_or_default());
+        }
+        let charged = self.charge_one(hits, *next, charge)?;
+        let delay = self.charge_in_order(hits, rest, on_stack - 1, charge, entered)?;
+        Ok(charged.keep(charge.now, &mut entered.held).max(delay))
+    }
+
+    fn charge_one(
+        &self,
+        hits: &[Hit],
+        (index, limit): LimitIndex,
+        charge: PendingCharge<'_>,
+    ) -> Result<Charged<'_, C>, RuleDenial<'_>> {
+        let hit = hits[index];
+        let active = &self.active[hit.rule];
         let ActiveRule { rule, ban, .. } = active;
-        let key = charge.key(hits[index]);
-        let cost = charge.cost(hits[index], &rule.limits[limit]);
-        let bucket = active.bucket(limit);
+        let (bucket, limit) = (active.bucket(limit), &rule.limits[limit]);
+        let (key, cost) = (charge.key(hit), charge.cost(hit, limit));
         let settle = rule.cost.as_ref().and_then(|cost| cost.settle.as_ref());
-        let settle = settle.filter(|_| hits[index].settles);
+        let settle = settle.filter(|_| hit.settles);
         let reserved = settle.and_then(|by| Some((bucket.reserve(key, cost, charge.now)?, by)));
-        let mut later = || self.charge_in_order(hits, rest, charge, entered).map_err(Failed::Later);
         let charged = match reserved {
-            None => bucket.charge_then(key, cost, charge.now, later),
-            Some((Err(denied), _)) => Err(Failed::Here(denied)),
-            // If a later limit denies, dropping the reservation refunds it.
-            Some((Ok(reserved), by)) => later().inspect(|_| {
-                entered.held.push_charge(reserved, by.clone());
-            }),
+            Some((reserved, by)) => reserved.map(|its| Charged::Unsettled(its, by)),
+            None => bucket.charge(key, cost, charge.now),
         };
-        charged.map_err(|failed| match failed {
-            Failed::Later(late) => late,
-            Failed::Here(denied) => {
-                let limit = &rule.limits[limit];
-                let denial = RuleDenial::of_limit(rule, limit, denied, hits[index].cells);
-                let ban = ban.as_ref().filter(|_| charge.is_strike(&denial));
-                LateDenial(struck(denial, ban, key, charge.now))
-            }
+        charged.map_err(|denied| {
+            let denial = RuleDenial::of_limit(rule, limit, denied, hit.cells);
+            let ban = ban.as_ref().filter(|_| charge.is_strike(&denial));
+            struck(denial, ban, key, charge.now)
         })
     }
 }
@@ -314,25 +326,32 @@ impl<C: Clock> Entered<'_, C> {
     }
 }
 
-/// The denial of a limit that had room at the peek.
-struct LateDenial<'g>(RuleDenial<'g>);
-
-/// Where a charge failed.
-enum Failed<'g> {
-    Here(Denied),
-    Later(LateDenial<'g>),
-}
-
-impl From<Denied> for Failed<'_> {
-    fn from(denied: Denied) -> Self {
-        Self::Here(denied)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::rule::Rules;
+
+    #[test]
+    fn a_limit_that_denies_after_the_peek_refunds_all_that_were_charged_before_it() {
+        let text: String = (0..20)
+            .map(|nth| format!("[[rule]]\nname = \"{nth}\"\nkey = \"none\"\nlimits = \"9/day\"\n"))
+            .collect();
+        let gate =
+            RulesLimiter::new(Rules::parse("r.toml", &text).expect("rules")).expect("memory");
+        let hits: Vec<Hit> = (0..20).map(|rule| Hit { rule, cells: 5, ..Hit::default() }).collect();
+        let now = gate.home.clock.now();
+        let charge = PendingCharge { keys: &[], max_waiting: None, now };
+        let charge_all = |hits: &[Hit]| {
+            let limits = gate.charge_order(hits);
+            let mut entered = Entered::new();
+            let charged = gate.charge_in_order(hits, limits.as_slice(), 8, charge, &mut entered);
+            charged.is_ok()
+        };
+        assert!(charge_all(&hits[19..]), "5 of 9 by the last rule");
+        assert!(!charge_all(&hits), "4 are left by the last rule");
+        assert!(charge_all(&hits[..19]), "5 of 9 by the others");
+        assert!(!charge_all(&hits[..1]), "the charge stays");
+    }
 
     #[test]
     fn limits_that_cannot_refund_are_charged_last() {

@@ -265,3 +265,21 @@ fn a_permit_has_the_delay_of_a_queue_even_if_another_limit_is_tighter() {
         assert_eq!(permit.delay(), Duration::from_millis(100) * turn);
     }
 }
+
+/// A client that repeats a parameter of the query can make as many rules apply as there are.
+#[test]
+fn a_request_may_meet_2048_rules_of_8_limits_on_a_stack_of_a_mebibyte() {
+    let limits = (0..8).map(|nth| format!("\"{}/h\"", 1_000 + nth)).collect::<Vec<_>>().join(", ");
+    let (mut text, mut path) = (String::new(), "/?".to_owned());
+    for nth in 0..2_048 {
+        text += &format!(
+            "[[rule]]\nname = \"r{nth}\"\nkey = \"none\"\nmatch = {{ query = {{ a = \"{nth}\" }} }}\n\
+             limits = [{limits}]\n"
+        );
+        path += &format!("a={nth}&");
+    }
+    let (gate, _) = gate(&text);
+    let decide = move || gate.decide(&get(&path)).permit().map(|permit| permit.remaining());
+    let thread = std::thread::Builder::new().stack_size(1 << 20).spawn(decide).expect("a thread");
+    assert_eq!(thread.join().expect("no panic"), Some(999));
+}
