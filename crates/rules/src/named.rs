@@ -68,14 +68,16 @@ fn headers<'v>(request: &'v impl RequestView, name: &str) -> impl Iterator<Item 
     (0..).map_while(move |nth| request.header(name, nth))
 }
 
-/// The values of the cookies of this name, without quotes.
+/// The values of the cookies of this name, without quotes. White space around a name or a value is left out, as some
+/// servers do.
 pub(crate) fn cookies<'v>(
     request: &'v impl RequestView,
     name: &str,
 ) -> impl Iterator<Item = &'v [u8]> {
     let headers = (0..).map_while(move |nth| request.header("cookie", nth));
     headers.flat_map(|header| header.split(|byte| *byte == b';')).filter_map(move |pair| {
-        let value = pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        let (its, value) = pair.split_at(pair.iter().position(|byte| *byte == b'=')?);
+        let value = (its.trim_ascii() == name.as_bytes()).then(|| value[1..].trim_ascii())?;
         let unquoted = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
         Some(unquoted.unwrap_or(value))
     })

@@ -82,12 +82,13 @@ pub(crate) const FORMS: &[Form] = &[
 
 impl Part {
     /// The value that the part reads from a request; `None` if the request lacks it. A header, cookie,
-    /// parameter or host that is empty counts as missing.
+    /// parameter or host that is empty counts as missing, and so does a header of white space.
     pub(super) fn value<'v>(&self, request: &'v impl RequestView) -> Option<Value<'v>> {
         let text = |bytes: &'v [u8]| (!bytes.is_empty()).then_some(Value::Bytes(bytes));
         match self {
             Self::Ip { ipv6_prefix } => Some(Value::address(request.peer()?, *ipv6_prefix)),
-            Self::Header(name) => text(request.header(name, 0)?),
+            // HTTP/2 takes values with white space around them, and a server may trim it.
+            Self::Header(name) => text(request.header(name, 0)?.trim_ascii()),
             Self::Cookie(name) => text(named::cookies(request, name).next()?),
             Self::Query(name) => {
                 let value = named::parameters(request, name).next()?;

@@ -229,8 +229,8 @@ fn conditions_on<'s>(
 
 fn test<'s>(reader: &mut Reader<'s>, value: &Value<'s>, of: &Named) -> Option<ValueTest> {
     match value.get_ref() {
-        // Around the value of a header, white space means nothing.
-        DeValue::String(is) if matches!(of, Named::Header(_)) => {
+        // Around the value of a header or a cookie, white space means nothing.
+        DeValue::String(is) if matches!(of, Named::Header(_) | Named::Cookie(_)) => {
             Some(ValueTest::Is(is.trim().to_owned()))
         }
         DeValue::String(is) => Some(ValueTest::Is(is.clone().into_owned())),

@@ -283,3 +283,29 @@ fn a_request_may_meet_2048_rules_of_8_limits_on_a_stack_of_a_mebibyte() {
     let thread = std::thread::Builder::new().stack_size(1 << 20).spawn(decide).expect("a thread");
     assert_eq!(thread.join().expect("no panic"), Some(999));
 }
+
+/// HTTP/2 takes values with blanks around them, and a server trims them.
+#[test]
+fn white_space_around_a_header_or_a_cookie_makes_no_other_key() {
+    let (gate, _) = gate(
+        "rule = [
+            { name = \"header\", key = \"header:x-user\", limits = \"1/day\", on_no_key = \"deny\",
+              match = { path = \"/header\" } },
+            { name = \"cookie\", key = \"cookie:session\", limits = \"1/day\", on_no_key = \"deny\",
+              match = { path = \"/cookie\" } },
+        ]",
+    );
+    let said =
+        |path, name, value| denial(&gate, &Request { headers: &[(name, value)], ..get(path) });
+    assert_eq!(said("/header", "x-user", "ada"), "");
+    for value in [" ada", "ada ", "\tada  "] {
+        assert_eq!(said("/header", "x-user", value), "header/1/d", "{value:?}");
+    }
+    assert_eq!(said("/header", "x-user", "  "), "header/NoKe");
+    assert_eq!(said("/cookie", "cookie", "session=ada"), "");
+    for value in ["session= ada", "session =ada", "a=b;session\t=\t\"ada\" ;c=d", " session = ada "]
+    {
+        assert_eq!(said("/cookie", "cookie", value), "cookie/1/d", "{value:?}");
+    }
+    assert_eq!(said("/cookie", "cookie", "session= ; session"), "cookie/NoKe");
+}

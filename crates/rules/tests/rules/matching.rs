@@ -107,6 +107,7 @@ fn a_cookie_matches_by_its_exact_value_or_its_presence() {
         ("{ cookie = { plan = \"free\" } }", "plan=free", true),
         ("{ cookie = { plan = \"free\" } }", "a=1; plan=\"free\"", true),
         ("{ cookie = { plan = \"free\" } }", "plan=paid; plan=free", true),
+        ("{ cookie = { plan = \" free\" } }", "plan\t= free ", true),
         ("{ cookie = { plan = \"free\" } }", "plan=Free", false),
         ("{ cookie = { plan = \"free\" } }", "Plan=free", false),
         ("{ cookie = { plan = \"free\" } }", "plan=%66ree", false),
