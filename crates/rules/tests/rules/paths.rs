@@ -120,6 +120,20 @@ fn no_path_evades_a_key_by_its_spelling() {
     assert!(admitted("/login"));
 }
 
+/// Some servers end a path at `%00`: what follows is a client's choice.
+#[test]
+fn a_path_has_one_key_whatever_follows_a_nul() {
+    let text = "rule = [{ name = \"a\", match = { path = \"/files/**\" }, key = \"path\", limits = \"1/day\" }]";
+    let gate = RulesLimiter::new(Rules::parse("r.toml", text).expect("a rule")).expect("memory");
+    let admitted = |path: &str| gate.decide(&Request { path, ..Request::default() }).is_admitted();
+    assert!(admitted("/files/a"));
+    for nth in 0..9 {
+        assert!(!admitted(&format!("/files/a%00{nth}")), "{nth}");
+        assert!(!admitted(&format!("/files/b/../a%00/../{nth}")), "{nth}");
+    }
+    assert!(admitted("/files/b%00"));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
