@@ -73,6 +73,9 @@ fn a_host_key_ignores_port_and_case_and_a_method_key_tells_methods_apart() {
     assert_eq!(of(Some("Example.com:80")), of(Some("example.com")));
     assert_eq!(of(None), None);
     assert_eq!(of(Some(":80")), None);
+    // An address of the same bytes as the name.
+    let name = of(Some("shop.example.com"));
+    assert_ne!(of(Some("[7368:6f70:2e65:7861:6d70:6c65:2e63:6f6d]:80")), name);
     let of = |method| key(&[Part::Method], &Request { method, ..Request::default() });
     assert_ne!(of("GET"), of("PUT"));
 }
@@ -145,7 +148,7 @@ proptest! {
     fn requests_have_equal_key_bytes_if_and_only_if_they_have_equal_key_text(
         requests in prop::collection::vec(
             ("(::[12]|1:0:0:[12]::1|7\\.7\\.7\\.[12])", "[/abA.%250f;]{0,6}(\\?[q=&+1%25]{0,6})?",
-             "(A|a|b:1|)",
+             "(A|a|b:1|shop\\.example\\.com|\\[7368:6f70:2e65:7861:6d70:6c65:2e63:6f6d\\]|)",
              "[xy]?", "(c=1|c=\"1\"|d=2|)"), 1..40),
     ) {
         let mut texts = HashMap::new();

@@ -10,6 +10,10 @@ use crate::host;
 use crate::named;
 use crate::path::{self, PathReading, Segments, Spelling};
 
+/// The kinds of a host: an address of 16 bytes is not the name of these bytes.
+const HOST_NAME: u8 = 0;
+const HOST_ADDRESS: u8 = 1;
+
 /// The value that a key part reads from a request, normalised: all spellings of one thing are one value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Value<'v> {
@@ -46,22 +50,25 @@ impl<'v> Value<'v> {
         (!name.is_empty()).then_some(value)
     }
 
-    /// Appends the value. Each piece has its length before it, so that no two lists of values have
-    /// the same bytes.
+    /// Appends the value. Each piece has its length before it, and a host its kind, so that no two lists of values
+    /// have the same bytes.
     pub(super) fn write(self, out: &mut KeyBytes) {
         match self {
             Self::Address(IpAddr::V4(four)) => write_sized(&four.octets(), out),
-            Self::Address(IpAddr::V6(six)) | Self::HostAddress(six) => {
-                write_sized(&six.octets(), out);
-            }
+            Self::Address(IpAddr::V6(six)) => write_sized(&six.octets(), out),
             Self::Bytes(bytes) => write_sized(bytes, out),
             Self::Parameter(text) => {
                 write_count(named::decoded(text).count(), out);
                 named::decoded(text).for_each(|byte| out.push(byte));
             }
             Self::HostName(name) => {
+                out.push(HOST_NAME);
                 write_count(name.len(), out);
                 name.bytes().for_each(|byte| out.push(byte.to_ascii_lowercase()));
+            }
+            Self::HostAddress(six) => {
+                out.push(HOST_ADDRESS);
+                out.extend(&six.octets());
             }
             Self::Path(path, spelling) => {
                 let segments = segments(path, spelling);
