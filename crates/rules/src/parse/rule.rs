@@ -85,7 +85,11 @@ pub(super) fn read<'s>(
     };
     reader.only_keys(table, KEYS, ALIASES);
     let name = name(reader, value, table, names);
-    let matcher = or_default(table, "match", |given| matcher::read(reader, given, spelling));
+    let matcher = match table.get("match") {
+        Some(given) => matcher::read(reader, given, spelling),
+        // The explanation of a path asks any rule how paths are read.
+        None => Some(Matcher { spelling, ..Matcher::default() }),
+    };
     let actions = ACTIONS.map(|action| (action.name(), action));
     let action = or_default(table, "action", |given| reader.one_of(given, &actions));
     if let Some(action @ (Action::Exempt | Action::Deny)) = action {

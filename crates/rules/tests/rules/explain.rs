@@ -1,6 +1,6 @@
 //! Rules in plain words: the explanation names each choice of a file.
 
-use tollgate_rules::{Rules, RulesLimiter};
+use tollgate_rules::{Request, Rules, RulesLimiter};
 
 /// The explanation of a file's only rule, without the lines of its limits.
 fn explained(rest: &str) -> Vec<String> {
@@ -106,4 +106,25 @@ fn memory_is_counted_for_each_limit_and_each_ban() {
     let counted =
         memory("limits = \"5/s\", penalty = { after = 3, within = \"10m\", ban = \"1h\" }");
     assert!(banned > one + 1_000 && counted > banned + 1_000, "{one}, {banned}, {counted}");
+}
+
+const LOGINS: &str = r#"{ name = "logins", match = { path = "/login/**" }, limits = "5/min" }"#;
+
+#[test]
+fn paths_are_explained_by_the_files_settings_whatever_the_first_rule_is() {
+    let settings = "encoded_slash = \"decode\"\nbackslash = \"keep\"\n";
+    for first in
+        [r#"{ name = "all", key = "path", limits = "9/s" }"#, r#"{ name = "b", limits = "9/s" }"#]
+    {
+        let text = format!("{settings}rule = [{first}, {LOGINS}]");
+        let rules = Rules::parse("r.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(
+            rules.explain_paths().as_deref(),
+            Some(
+                "%2F separate segments; backslashes belong to their segments; parameters (;v=1) and case are ignored"
+            )
+        );
+        let said = rules.explain_request(&Request { path: "/login%2fx\\y", ..Request::default() });
+        assert!(said.starts_with("path as /login/x\\y: %2F separates segments\n"), "{said}");
+    }
 }
