@@ -181,8 +181,8 @@ posts: does not apply, since the path is not /api/posts/**
 accounts: does not apply, since the path is not /api/accounts
 rewards: does not apply, since the path is not /api/rewards/*/claim
 logins: answers 400, since path /login matches some of these readings only
-search: does not apply, since the path is not /api/search
-everything: applies; counted by ip (IPv6 by /64): 192.0.2.7
+search: is not tried, since logins denies the request
+everything: is not tried, since logins denies the request
 ";
     assert_eq!(out, expected);
     let out = explained(&["--explain", "/api/search?q=a", "--header", "X-Plan: free"]);

@@ -26,8 +26,8 @@ impl Rules {
     /// path as /login: %2F separates segments
     /// path as /login%2f: %2F belongs to its segment
     /// logins: answers 400, since path /login matches some of these readings only
-    /// posts: does not apply, since the path is not /posts/**
-    /// all: applies; counted by nothing: one bucket for all
+    /// posts: is not tried, since logins denies the request
+    /// all: is not tried, since logins denies the request
     /// ");
     /// # Ok::<(), tollgate_rules::RulesError>(())
     /// ```
@@ -80,23 +80,24 @@ impl Rule {
         fit: Fit,
         request: &impl RequestView,
     ) -> Option<String> {
+        let lacks_key = || self.key.values(request, |its| its.to_string()).is_none();
+        let denies = || Some(format!("{} denies the request", self.name));
         match (self.action, fit) {
-            (_, Fit::None | Fit::Unclear) => None,
-            (Action::Exempt, _) => Some(format!("{} exempts the request", self.name)),
-            (Action::Deny, _) if self.is_shadow => None,
-            (Action::Deny, _) => Some(format!("{} denies the request", self.name)),
-            (Action::Limit, Fit::All)
-                if apply == Apply::First && !self.is_shadow && !self.skips(request) =>
-            {
-                Some(format!("{} is the first", self.name))
+            (_, Fit::None) => None,
+            (Action::Exempt, Fit::Some | Fit::All) => {
+                Some(format!("{} exempts the request", self.name))
             }
-            (Action::Limit, _) => None,
+            _ if self.is_shadow => None,
+            (Action::Deny, _) | (_, Fit::Unclear) => denies(),
+            (Action::Limit, Fit::Some | Fit::All) => match self.on_no_key {
+                OnNoKey::Deny if lacks_key() => denies(),
+                OnNoKey::Skip if lacks_key() => None,
+                _ if apply == Apply::First && fit == Fit::All => {
+                    Some(format!("{} is the first", self.name))
+                }
+                _ => None,
+            },
         }
-    }
-
-    /// Whether the rule has `on_no_key = "skip"` and the request lacks a part of the key.
-    fn skips(&self, request: &impl RequestView) -> bool {
-        self.on_no_key == OnNoKey::Skip && self.key.values(request, |its| its.to_string()).is_none()
     }
 
     fn explain_fit(&self, request: &impl RequestView) -> (String, Fit) {

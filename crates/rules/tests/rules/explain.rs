@@ -128,3 +128,26 @@ fn paths_are_explained_by_the_files_settings_whatever_the_first_rule_is() {
         assert!(said.starts_with("path as /login/x\\y: %2F separates segments\n"), "{said}");
     }
 }
+
+#[test]
+fn no_rule_is_tried_after_one_that_denies_at_once() {
+    let explained = |first: &str, path| {
+        let text =
+            format!("rule = [{first}, {{ name = \"all\", key = \"none\", limits = \"100/s\" }}]");
+        let rules = Rules::parse("r.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+        let said = rules.explain_request(&Request { path, ..Request::default() });
+        said.lines().last().expect("a line for each rule").to_owned()
+    };
+    let user = r#"{ name = "user", key = "header:x-user", on_no_key = "deny", limits = "1/s" }"#;
+    let applies = "all: applies; counted by nothing: one bucket for all";
+    for (first, path, last) in [
+        (user, "/", "all: is not tried, since user denies the request"),
+        (LOGINS, "/login%2f", "all: is not tried, since logins denies the request"),
+        (LOGINS, "/login", applies),
+        (&user.replace("}", ", shadow = true }"), "/", applies),
+        (&LOGINS.replace("/min\"", "/min\", shadow = true"), "/login%2f", applies),
+        (&user.replace("\"deny\"", "\"skip\""), "/", applies),
+    ] {
+        assert_eq!(explained(first, path), last, "{first} {path}");
+    }
+}
