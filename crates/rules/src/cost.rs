@@ -46,7 +46,7 @@ impl Estimate {
         match self {
             Self::Fixed(cells) => *cells,
             Self::Header { name, max, default } => largest(request, name, *max, *default),
-            Self::Length { max, default } => match request.header(CONTENT_LENGTH, 0) {
+            Self::Length { max, default } => match request.header_values(CONTENT_LENGTH).next() {
                 Some(_) => largest(request, CONTENT_LENGTH, *max, *default),
                 None if has_no_body(request) => 1,
                 None => *default,
@@ -75,8 +75,8 @@ impl Estimate {
 /// The largest of the values of a header. A client that repeats the header with a smaller value gains nothing by it.
 /// A value that is no number counts as `default`.
 fn largest(request: &impl RequestView, name: &str, max: u64, default: u64) -> u64 {
-    let values = (0..).map_while(|nth| request.header(name, nth));
-    let cells = values.map(|value| number(value).map_or(default, |cells| cells.clamp(1, max)));
+    let cells = request.header_values(name);
+    let cells = cells.map(|value| number(value).map_or(default, |cells| cells.clamp(1, max)));
     cells.max().unwrap_or(default)
 }
 
@@ -84,7 +84,7 @@ fn largest(request: &impl RequestView, name: &str, max: u64, default: u64) -> u6
 fn has_no_body(request: &impl RequestView) -> bool {
     !request.has_open_body()
         && matches!(request.method(), "GET" | "HEAD" | "OPTIONS" | "DELETE" | "TRACE")
-        && request.header("transfer-encoding", 0).is_none()
+        && request.header_values("transfer-encoding").next().is_none()
 }
 
 /// A number in decimal digits; `u64::MAX` if it is larger than that.

@@ -19,7 +19,7 @@ impl Named {
     /// Whether one of the values is this.
     pub(crate) fn has_value(&self, request: &impl RequestView, wanted: &[u8]) -> bool {
         match self {
-            Self::Header(name) => headers(request, name).any(|its| its.trim_ascii() == wanted),
+            Self::Header(name) => request.header_values(name).any(|its| its.trim_ascii() == wanted),
             Self::Cookie(name) => cookies(request, name).any(|its| its == wanted),
             Self::Query(name) => parameters(request, name).any(|its| is_decoded(its, wanted)),
         }
@@ -28,7 +28,7 @@ impl Named {
     /// Whether there is a value, be it empty.
     pub(crate) fn is_present(&self, request: &impl RequestView) -> bool {
         match self {
-            Self::Header(name) => headers(request, name).next().is_some(),
+            Self::Header(name) => request.header_values(name).next().is_some(),
             Self::Cookie(name) => cookies(request, name).next().is_some(),
             Self::Query(name) => parameters(request, name).next().is_some(),
         }
@@ -64,18 +64,14 @@ impl fmt::Display for Named {
     }
 }
 
-fn headers<'v>(request: &'v impl RequestView, name: &str) -> impl Iterator<Item = &'v [u8]> {
-    (0..).map_while(move |nth| request.header(name, nth))
-}
-
 /// The values of the cookies of this name, without quotes. White space around a name or a value is left out, as some
 /// servers do.
 pub(crate) fn cookies<'v>(
     request: &'v impl RequestView,
     name: &str,
 ) -> impl Iterator<Item = &'v [u8]> {
-    let headers = (0..).map_while(move |nth| request.header("cookie", nth));
-    headers.flat_map(|header| header.split(|byte| *byte == b';')).filter_map(move |pair| {
+    let pairs = request.header_values("cookie").flat_map(|its| its.split(|byte| *byte == b';'));
+    pairs.filter_map(move |pair| {
         let (its, value) = pair.split_at(pair.iter().position(|byte| *byte == b'=')?);
         let value = (its.trim_ascii() == name.as_bytes()).then(|| value[1..].trim_ascii())?;
         let unquoted = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));

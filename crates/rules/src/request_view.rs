@@ -18,7 +18,7 @@ use std::net::IpAddr;
 ///     fn path(&self) -> &str { "/login" }
 ///     fn query(&self) -> Option<&str> { None }
 ///     fn host(&self) -> Option<&str> { None }
-///     fn header(&self, _name: &str, _nth: usize) -> Option<&[u8]> { None }
+///     fn header_values(&self, _name: &str) -> impl Iterator<Item = &[u8]> { std::iter::empty() }
 ///     fn peer(&self) -> Option<IpAddr> { Some(self.from) }
 /// }
 /// assert_eq!(Login { from: [192, 0, 2, 7].into() }.path(), "/login");
@@ -46,8 +46,10 @@ pub trait RequestView {
     /// info. The server checks that there is exactly one host and that it is well formed.
     fn host(&self) -> Option<&str>;
 
-    /// The `nth` value, counted from 0, of the header `name`, which is in lower case.
-    fn header(&self, name: &str, nth: usize) -> Option<&[u8]>;
+    /// The values of the header `name`, which is in lower case, in the order of the request.
+    ///
+    /// Rules read all of them, each rule anew, so a step of the iterator should not search the headers again.
+    fn header_values(&self, name: &str) -> impl Iterator<Item = &[u8]>;
 
     /// Whether the server sees that a body follows the head of the request.
     ///
@@ -70,8 +72,7 @@ pub trait RequestView {
 ///
 /// let headers = [("X-User", "ada")];
 /// let request = Request { path: "/", headers: &headers, ..Request::default() };
-/// assert_eq!(request.header("x-user", 0), Some(&b"ada"[..]));
-/// assert_eq!(request.header("x-user", 1), None);
+/// assert!(request.header_values("x-user").eq([b"ada"]));
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Request<'a> {
@@ -107,9 +108,9 @@ impl RequestView for Request<'_> {
         self.host
     }
 
-    fn header(&self, name: &str, nth: usize) -> Option<&[u8]> {
-        let named = self.headers.iter().filter(|(its, _)| its.eq_ignore_ascii_case(name));
-        named.map(|(_, value)| value.as_bytes()).nth(nth)
+    fn header_values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
+        let named = self.headers.iter().filter(move |(its, _)| its.eq_ignore_ascii_case(name));
+        named.map(|(_, value)| value.as_bytes())
     }
 
     fn peer(&self) -> Option<IpAddr> {
@@ -139,8 +140,8 @@ mod tests {
             fn host(&self) -> Option<&str> {
                 None
             }
-            fn header(&self, _: &str, _: usize) -> Option<&[u8]> {
-                None
+            fn header_values(&self, _: &str) -> impl Iterator<Item = &[u8]> {
+                std::iter::empty()
             }
             fn peer(&self) -> Option<IpAddr> {
                 None

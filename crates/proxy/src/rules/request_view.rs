@@ -32,8 +32,8 @@ impl RequestView for HeadView<'_> {
         requested_host(&self.0.uri, &self.0.headers)
     }
 
-    fn header(&self, name: &str, nth: usize) -> Option<&[u8]> {
-        self.0.headers.get_all(name).iter().nth(nth).map(|value| value.as_bytes())
+    fn header_values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
+        self.0.headers.get_all(name).iter().map(|value| value.as_bytes())
     }
 
     fn has_open_body(&self) -> bool {

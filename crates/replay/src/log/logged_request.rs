@@ -190,13 +190,14 @@ impl RequestView for LoggedRequestView<'_> {
         self.value(&self.head.host, || "host".into())
     }
 
-    fn header(&self, name: &str, nth: usize) -> Option<&[u8]> {
+    /// At most one value.
+    fn header_values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
         let logged = self.headers.iter().position(|its| its == name);
         let logged = logged
             .and_then(|index| self.head.headers.get(index))
             .unwrap_or(&LoggedHeader::NotInLog);
         let value = self.value(logged, || format!("header {name}").into());
-        value.filter(|_| nth == 0).map(str::as_bytes)
+        value.map(str::as_bytes).into_iter()
     }
 
     fn peer(&self) -> Option<IpAddr> {
@@ -248,9 +249,9 @@ mod tests {
         let logged = vec![LoggedHeader::NotInLog, LoggedHeader::Absent];
         let head = LoggedRequest { headers: logged, ..LoggedRequest::default() };
         let asked = LoggedRequestView::new(&head, &headers);
-        assert_eq!(asked.header("referer", 0), None);
+        assert_eq!(asked.header_values("referer").next(), None);
         assert!(asked.take_missing().is_empty());
-        assert_eq!((asked.header("x-user", 0), asked.peer()), (None, None));
+        assert_eq!((asked.header_values("x-user").next(), asked.peer()), (None, None));
         assert_eq!((asked.host(), asked.path(), asked.method()), (None, "", ""));
         assert_eq!(asked.query(), None);
         let missing: Vec<_> = asked.take_missing().into_iter().collect();

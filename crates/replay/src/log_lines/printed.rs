@@ -100,7 +100,7 @@ impl Seen {
         let asked = LoggedRequestView::new(&self.logged, &names);
         let mut kept = Vec::new();
         for name in HEADERS {
-            let value = asked.header(name, 0);
+            let value = asked.header_values(name).next();
             let value = value.map(|value| String::from_utf8_lossy(value).into_owned());
             if asked.take_missing().is_empty() {
                 kept.push((name, value));

@@ -88,7 +88,7 @@ impl Part {
         match self {
             Self::Ip { ipv6_prefix } => Some(Value::address(request.peer()?, *ipv6_prefix)),
             // HTTP/2 takes values with white space around them, and a server may trim it.
-            Self::Header(name) => text(request.header(name, 0)?.trim_ascii()),
+            Self::Header(name) => text(request.header_values(name).next()?.trim_ascii()),
             Self::Cookie(name) => text(named::cookies(request, name).next()?),
             Self::Query(name) => {
                 let value = named::parameters(request, name).next()?;

@@ -207,3 +207,21 @@ fn the_reason_why_a_rule_does_not_apply_is_the_first_condition_that_does_not_hol
     let said = rules("{ ip = \"::1\" }").explain_request(&get("/"));
     assert_eq!(said, "a: does not apply, since a client without an address is not in ::1\n");
 }
+
+#[test]
+fn of_many_headers_of_a_name_the_last_one_counts_too() {
+    let mut headers = vec![("cookie", "plan=paid"); 400];
+    headers.extend([("x-plan", "paid"); 400]);
+    let applies = |matcher, headers: &[_]| {
+        let rules = format!("rule = [{{ name = \"a\", match = {matcher}, action = \"deny\" }}]");
+        let rules = Rules::parse("r.toml", &rules).unwrap_or_else(|error| panic!("{error}"));
+        rules.rules()[0].matches(&Request { headers, ..Request::default() })
+    };
+    for (matcher, last) in [
+        ("{ cookie = { plan = \"free\" } }", ("Cookie", "plan=free")),
+        ("{ header = { x-plan = \"free\" } }", ("X-Plan", "free")),
+    ] {
+        assert!(!applies(matcher, &headers), "{matcher}");
+        assert!(applies(matcher, &[&headers[..], &[last]].concat()), "{matcher}");
+    }
+}
