@@ -6,6 +6,9 @@ use crate::report::Report;
 
 /// The treatment of a request that has no key.
 ///
+/// A [malformed](KeyError::Malformed) key is denied by either choice. A client decides whether its key is malformed,
+/// for example by sending a header twice, and a back end may still read one of the two.
+///
 /// ```
 /// use tollgate_http::OnNoKey;
 /// assert_eq!(OnNoKey::default(), OnNoKey::Deny);
@@ -16,7 +19,8 @@ pub enum OnNoKey {
     /// the key is made of.
     #[default]
     Deny,
-    /// The limit does not apply.
+    /// The limit does not apply if the key is [missing](KeyError::Missing), or [the server does not provide
+    /// it](KeyError::Unavailable).
     Admit,
 }
 
@@ -29,13 +33,17 @@ impl OnNoKey {
     /// let mut report = Report::default();
     /// let verdict = OnNoKey::Admit.decide(KeyError::Missing, &mut report);
     /// assert!(matches!(verdict, Verdict::Admit(_)));
-    /// assert_eq!(report.key_errors().count(), 1);
+    /// let verdict = OnNoKey::Admit.decide(KeyError::Malformed, &mut report);
+    /// assert!(matches!(verdict, Verdict::NoKey(_)));
+    /// assert_eq!(report.key_errors().count(), 2);
     /// ```
     pub fn decide(self, error: KeyError, report: &mut Report) -> Verdict {
         report.note_no_key(error);
-        match self {
-            Self::Deny => Verdict::NoKey(error),
-            Self::Admit => Verdict::Admit(GatePermit::default()),
+        match (self, error) {
+            (Self::Deny, _) | (_, KeyError::Malformed) => Verdict::NoKey(error),
+            (Self::Admit, KeyError::Missing | KeyError::Unavailable) => {
+                Verdict::Admit(GatePermit::default())
+            }
         }
     }
 }
