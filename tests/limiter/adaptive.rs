@@ -9,7 +9,7 @@ use tollgate::concurrency::adaptive::{
     AdaptiveBuilder, AdaptiveError, AdaptiveGuard, AdaptiveLimit, Aimd, Controller, Gradient,
     MinLatency,
 };
-use tollgate::{ManualClock, Tick};
+use tollgate::{Clock, ManualClock, Tick};
 
 const MILLI: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MILLI;
@@ -274,6 +274,25 @@ fn each_end_of_a_guard_is_counted_as_what_it_is() {
     drop(limit.enter().expect("room"));
     assert_eq!((limit.limit(), samples()), (17, 21), "nine that failed, and one that was dropped");
     assert_eq!(limit.in_flight(), 0);
+}
+
+#[test]
+fn the_latency_of_a_guard_that_is_restarted_begins_there() {
+    let clock = ManualClock::new();
+    let limit = AdaptiveLimit::builder(Aimd::new().max_latency(Duration::from_millis(100)))
+        .limits(1, 20)
+        .initial(2)
+        .min_samples(1)
+        .clock(clock.clone())
+        .build()
+        .expect("in range");
+    let mut guard = limit.enter().expect("room");
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(limit.in_flight(), 1);
+    guard.restart_at(clock.now());
+    clock.advance(Duration::from_millis(20));
+    guard.succeeded();
+    assert_eq!(limit.limit(), 3, "20 ms are not slow");
 }
 
 #[test]

@@ -16,7 +16,8 @@ use crate::report::{Reading, Report};
 /// A limit of all requests in flight that follows what the service can take.
 ///
 /// A request is in flight from its admission until the body of its response has been sent, has failed, or
-/// was dropped. Its latency is the time until the head of the response. A response with the status 500,
+/// was dropped. Its latency is the time from when it is forwarded until the head of the response: a wait for a turn,
+/// or for a pending verdict of another limit, is not in it. A response with the status 500,
 /// 502, 503 or 504 counts as failed; [`failed_if`](Self::failed_if) sets another rule. A request that the
 /// service does not answer (it returns an error, or the client leaves first) is not counted as a sample.
 ///
@@ -128,6 +129,12 @@ struct AdaptiveCharge<C: Clock> {
 
 impl<C: Clock + Send + Sync + 'static> Charge for AdaptiveCharge<C> {
     fn cancel(self: Box<Self>) {}
+
+    /// The service takes no part in what came before.
+    fn forwarded(&mut self) {
+        let now = self.limit.clock().now();
+        self.guard.iter_mut().for_each(|guard| guard.restart_at(now));
+    }
 
     /// Stays until the body has ended.
     fn answered(mut self: Box<Self>, response: &response::Parts) -> Option<Box<dyn Charge>> {

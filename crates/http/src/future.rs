@@ -156,6 +156,7 @@ where
                     }
                     ready!(waiting.service.poll_ready(context))?;
                     let request = waiting.request.take().expect("taken once");
+                    this.charge.iter_mut().for_each(|charge| charge.forwarded());
                     State::Serving { response: waiting.service.call(request) }
                 }
                 StateProj::Serving { response } => {

@@ -156,6 +156,10 @@ pub trait Charge: fmt::Debug + Send {
     /// The request is not served: refunds the charge.
     fn cancel(self: Box<Self>);
 
+    /// The request has waited, for its turn or for a pending verdict, and is forwarded now. The layer does not call
+    /// this for a request that is forwarded at once. The default does nothing.
+    fn forwarded(&mut self) {}
+
     /// The service has returned the head of its response. Returns the charge if the body settles it.
     fn answered(self: Box<Self>, response: &response::Parts) -> Option<Box<dyn Charge>>;
 

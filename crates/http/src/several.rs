@@ -181,6 +181,10 @@ impl Charge for Charges {
         self.0.into_iter().for_each(Charge::cancel);
     }
 
+    fn forwarded(&mut self) {
+        self.0.iter_mut().for_each(|charge| charge.forwarded());
+    }
+
     fn answered(self: Box<Self>, response: &response::Parts) -> Option<Box<dyn Charge>> {
         let left: Vec<_> =
             self.0.into_iter().filter_map(|charge| charge.answered(response)).collect();

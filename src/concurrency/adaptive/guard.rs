@@ -62,6 +62,10 @@ where
         Ok(Self { limit, entry, began: now, limited, outcome, ended: None })
     }
 
+    fn restart(&mut self, now: Tick) {
+        self.began = now;
+    }
+
     fn end(mut self, outcome: Outcome, ended: Option<Tick>) {
         (self.outcome, self.ended) = (outcome, ended);
     }
@@ -90,6 +94,12 @@ where
 macro_rules! reports {
     ($guard:ty) => {
         impl<C: Clock> $guard {
+            /// The request reaches the upstream only now, at the instant `now` of the limit's clock: what came before,
+            /// such as a wait for its turn, is not in its latency. It was in flight meanwhile, and stays so.
+            pub fn restart_at(&mut self, now: Tick) {
+                self.0.restart(now);
+            }
+
             /// The request has ended well: it adds its latency.
             pub fn succeeded(self) {
                 self.0.end(Outcome::Succeeded, None);

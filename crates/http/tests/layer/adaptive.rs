@@ -6,9 +6,13 @@ use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use tollgate::ManualClock;
 use tollgate::concurrency::adaptive::{AdaptiveLimit, Aimd};
-use tollgate_http::{AdaptiveInFlightLimit, Body, RateLimitLayer};
+use tollgate::{LeakyQueue, Limiter, ManualClock, Quota};
+use tollgate_http::key::Header;
+use tollgate_http::{
+    AdaptiveInFlightLimit, Body, GatePermit, Limit, PendingVerdict, Policy, RateLimitLayer, Report,
+    Several, Verdict,
+};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::volume::{Chunks, body};
@@ -96,4 +100,49 @@ async fn a_request_without_a_response_is_no_sample() {
     assert!(layer.layer(service).oneshot(Request::new(())).await.is_err());
     assert_eq!((limit.in_flight(), limit.limit()), (0, 1));
     assert_eq!(limit.reading().expect("no thread steps").samples, 0);
+}
+
+/// A server that decides each request, and takes half a second.
+struct Remote(ManualClock);
+
+impl tollgate_http::Gate for Remote {
+    fn decide(&self, _: &http::request::Parts, _: &mut Report) -> Verdict {
+        let clock = self.0.clone();
+        Verdict::Pending(PendingVerdict::new(async move {
+            clock.advance(Duration::from_millis(500));
+            (Ok(GatePermit::default()), Report::default())
+        }))
+    }
+}
+
+#[tokio::test]
+async fn neither_a_wait_for_a_turn_nor_for_a_verdict_is_latency_of_the_service() {
+    let (limit, clock) = limit();
+    let load = || AdaptiveInFlightLimit::new("load", Arc::clone(&limit)).expect("a name");
+    let quota = Quota::new(1, Duration::from_secs(2)).burst(9);
+    let queue: Limiter<str, LeakyQueue, ManualClock> = Limiter::builder(quota)
+        .algorithm(LeakyQueue::new())
+        .clock(clock.clone())
+        .build()
+        .expect("in range");
+    let policy = Policy::new("queue", &quota).expect("a name");
+    let queue = Limit::new(policy, Arc::new(queue), Header::new("key").expect("a name"));
+    let sleeper = clock.clone();
+    let queued = RateLimitLayer::builder(Several::new().and(load()).and(queue))
+        .wait(move |delay| {
+            sleeper.advance(delay);
+            std::future::ready(())
+        })
+        .build();
+    let remote = RateLimitLayer::new(Several::new().and(load()).and(Remote(clock.clone())));
+    for (layer, expected) in [(&queued, 2), (&queued, 3), (&remote, 3)] {
+        clock.advance(Duration::from_secs(1));
+        let service = service_fn(|_: Request<()>| {
+            clock.advance(Duration::from_millis(20));
+            async { Ok::<_, Infallible>(body(2)) }
+        });
+        let request = Request::builder().header("key", "a").body(()).expect("a request");
+        drop(layer.layer(service).oneshot(request).await);
+        assert_eq!(limit.limit(), expected, "20 ms each");
+    }
 }
