@@ -74,12 +74,14 @@ fn note_in_flight(decision: &RulesDecision<'_>, report: &mut Report) {
 /// `action = "deny"` has neither.
 fn denial(denied: &RuleDenial<'_>) -> Option<Reading> {
     let rule = denied.rule();
+    let banned = matches!(denied.reason(), DenyReason::Banned(_));
     if let Some(concurrency) = rule.concurrency()
         && (matches!(denied.reason(), DenyReason::InFlight(_)) || rule.limits().is_empty())
     {
         let policy = in_flight_policy(rule, concurrency.limit());
         let mut reading = Reading::new(policy, concurrency.limit(), 0);
-        (reading.denied, reading.retry_after) = (true, denied.retry_after());
+        (reading.denied, reading.banned) = (true, banned);
+        reading.retry_after = denied.retry_after();
         return Some(reading);
     }
     let limit = denied.limit().or(denied.rule().limits().first())?;
@@ -87,8 +89,7 @@ fn denial(denied: &RuleDenial<'_>) -> Option<Reading> {
     let mut reading = Reading::new(policy, limit.at_once(), denied.remaining());
     reading.reset_after = denied.reset_after();
     reading.retry_after = denied.retry_after();
-    reading.denied = true;
-    reading.banned = matches!(denied.reason(), DenyReason::Banned(_));
+    (reading.denied, reading.banned) = (true, banned);
     Some(reading)
 }
 
@@ -130,6 +131,21 @@ mod tests {
         let (report, reason) = report(&gate.decide(&Request::default()), true);
         assert_eq!(reason, None);
         report.readings().map(|reading| reading.policy.to_string()).collect()
+    }
+
+    #[test]
+    fn a_ban_by_a_rule_that_has_only_concurrency_is_reported_as_a_ban() {
+        let text = r#"rule = [{ name = "a", key = "none", concurrency = 1, penalty = "1 h" }]"#;
+        let gate =
+            RulesLimiter::new(Rules::parse("rules.toml", text).expect("rules")).expect("memory");
+        let _in_flight = gate.decide(&Request::default()).take_held();
+        let is_banned = || {
+            let (report, reason) = report(&gate.decide(&Request::default()), true);
+            assert_eq!(reason, Some(Reason::OverLimit));
+            report.readings().map(|reading| reading.banned).collect::<Vec<_>>()
+        };
+        assert_eq!(is_banned(), [false], "the denial that begins the ban");
+        assert_eq!(is_banned(), [true]);
     }
 
     #[test]
