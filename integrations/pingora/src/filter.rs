@@ -128,8 +128,8 @@ impl RulesFilter {
     /// `PERMISSION_DENIED`, if a rule has `action = "deny"`. `Retry-After` and the
     /// `RateLimit` fields are added.
     ///
-    /// A request whose turn comes later waits for it here, unless 1,024 requests already wait: it then gets 503, and is
-    /// charged nothing.
+    /// A request whose turn comes later waits for it here, unless 1,024 requests already wait: it then gets 503. If 128
+    /// requests of its key already wait, it gets 429. In both cases it is charged nothing.
     ///
     /// # Errors
     ///
@@ -209,10 +209,8 @@ impl RulesFilter {
         may_wait: bool,
     ) -> (Report, Option<Reason>, u64, Held) {
         let read = |gate: &RulesLimiter| {
-            let mut decision = match may_wait {
-                true => gate.decide(request),
-                false => gate.decide_queued(request, 0),
-            };
+            let max_waiting = if may_wait { RulesLimiter::MAX_WAITING_PER_KEY } else { 0 };
+            let mut decision = gate.decide_queued(request, max_waiting);
             let (report, reason) = report(&decision, may_wait);
             (report, reason, decision.shadow_denials().len() as u64, decision.take_held())
         };
@@ -325,6 +323,20 @@ mod tests {
         assert_eq!(denial.retry_after_secs(), Some(30));
         drop(waiting);
         assert!(ask_once(&filter).await.is_none(), "90 of 150 are left, and its turn is in 30 s");
+    }
+
+    #[tokio::test]
+    async fn a_key_takes_128_of_the_waiting_places_and_no_more() {
+        let filter = filter(
+            r#"rule = [{ name = "queue", key = "none", algorithm = "leaky-queue",
+                         limits = "2/min burst 500" }]"#,
+        );
+        assert!(matches!(ask_once(&filter).await, Some(Ok(_))), "its turn is at once");
+        for nth in 0..128 {
+            assert!(ask_once(&filter).await.is_none(), "{nth}");
+        }
+        let Some(Err((_, reason))) = ask_once(&filter).await else { panic!("one more waits") };
+        assert_eq!(reason, Reason::OverLimit);
     }
 
     #[test]
