@@ -64,6 +64,16 @@ impl Key {
         self.parts.iter().any(|part| matches!(part, Part::Path(_)))
     }
 
+    /// The line of a rules file whose change made this key of another one: `key` itself, or else a setting of one of
+    /// its parts. `None` if both count the same.
+    pub(crate) fn changed(&self, before: &Self) -> Option<&'static str> {
+        if before.parts.len() != self.parts.len() {
+            return Some("key");
+        }
+        let parts = before.parts.iter().zip(&self.parts);
+        parts.filter_map(|(before, part)| part.changed(before)).min_by_key(|what| *what != "key")
+    }
+
     /// Appends the key of a request. Returns `false` and appends nothing if a part is missing.
     pub(crate) fn write(&self, request: &impl RequestView, out: &mut KeyBytes) -> bool {
         let begin = out.as_slice().len();

@@ -100,6 +100,17 @@ impl Part {
         }
     }
 
+    /// The line of a rules file whose change made another part of this one; `None` if both count the same.
+    pub(super) fn changed(&self, before: &Self) -> Option<&'static str> {
+        match (before, self) {
+            (Self::Ip { ipv6_prefix: before }, Self::Ip { ipv6_prefix }) => {
+                (before != ipv6_prefix).then_some("ipv6_prefix")
+            }
+            (Self::Path(before), Self::Path(spelling)) => spelling.changed(*before),
+            (before, part) => (before != part).then_some("key"),
+        }
+    }
+
     /// The header that the part reads, in lower case.
     pub(crate) fn header_name(&self) -> Option<&str> {
         match self {

@@ -29,6 +29,17 @@ pub(crate) struct Spelling {
 }
 
 impl Spelling {
+    /// The first line of a rules file that differs; `None` if both are the same.
+    pub(crate) fn changed(self, before: Self) -> Option<&'static str> {
+        let checks = [
+            (before.encoded_slash != self.encoded_slash, "encoded_slash"),
+            (before.backslash != self.backslash, "backslash"),
+            (before.keeps_params != self.keeps_params, "path_params"),
+            (before.keeps_case != self.keeps_case, "path_case"),
+        ];
+        checks.iter().find(|(is_changed, _)| *is_changed).map(|(_, what)| *what)
+    }
+
     /// A byte of a path, in lower case unless case counts.
     pub(crate) fn folded(self, byte: u8) -> u8 {
         if self.keeps_case { byte } else { byte.to_ascii_lowercase() }

@@ -342,13 +342,10 @@ fn change_quotas<C: Clock>(
 /// The key of the file whose change loses the state of all limits of a rule. It is `None` if a store
 /// keeps the limits before and after, because this process then has no state to lose.
 fn changed_keys(before: &Rule, rule: &Rule) -> Option<&'static str> {
-    let checks = [
-        (before.store.is_some() != rule.store.is_some(), "store"),
-        (before.key != rule.key, "key"),
-        (before.capacity != rule.capacity, "capacity"),
-        (before.on_full != rule.on_full, "on_full"),
-    ];
-    let changed = checks.iter().find(|(is_changed, _)| *is_changed).map(|(_, what)| *what);
+    let changed = (before.store.is_some() != rule.store.is_some()).then_some("store");
+    let changed = changed.or_else(|| rule.key.changed(&before.key));
+    let changed = changed.or((before.capacity != rule.capacity).then_some("capacity"));
+    let changed = changed.or((before.on_full != rule.on_full).then_some("on_full"));
     changed.filter(|_| before.store.is_none() || rule.store.is_none())
 }
 

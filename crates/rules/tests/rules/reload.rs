@@ -276,3 +276,28 @@ fn a_pipe_in_the_place_of_the_file_is_an_error() {
     }
     assert_eq!(changed, [0, 1, 0, 0]);
 }
+
+#[test]
+fn a_warning_names_the_line_by_which_a_key_counts_differently() {
+    let file = |settings: &str, key: &str, prefix: &str| {
+        format!("{settings}\nrule = [{{ name = \"a\", key = {key}, limits = \"5/h\"{prefix} }}]")
+    };
+    let both = "[\"ip\", \"path\"]";
+    for (changed, what) in [
+        (file("path_case = \"keep\"", both, ""), "path_case"),
+        (file("path_params = \"keep\"", both, ""), "path_params"),
+        (file("encoded_slash = \"decode\"", both, ""), "encoded_slash"),
+        (file("backslash = \"keep\"", both, ""), "backslash"),
+        (file("", both, ", ipv6_prefix = 56"), "ipv6_prefix"),
+        (file("", "[\"ip\", \"host\"]", ", ipv6_prefix = 56"), "key"),
+        (file("path_case = \"keep\"", "\"path\"", ""), "key"),
+    ] {
+        let mut rules = Fixture::new("key-lines.toml", &file("", both, ""));
+        std::fs::write(&rules.path, &changed).expect("the file is ours");
+        let warnings = rules.file.reload().expect("a good file").warnings;
+        let said: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        let expected =
+            format!("rule \"a\": all limits and bans start afresh, since \"{what}\" changed");
+        assert_eq!(said, [expected], "{changed}");
+    }
+}
