@@ -37,9 +37,9 @@ pub use stats::{InFlightStats, LimitStats, RuleStats};
 ///
 /// **Guarantee.** A request is charged to every limit of every rule that applies to it, or to none.
 /// Each limit keeps the guarantees of its [`Limiter`](tollgate::Limiter), over all threads. A
-/// decision takes no lock. It allocates nothing unless a path has more than 16 segments, the keys
-/// have more than 256 bytes, more than 8 rules or limits apply, a rule in shadow would deny, or a rule with
-/// `concurrency` applies.
+/// decision takes no lock. It allocates nothing unless a path or a host has more than 16 segments, the keys
+/// have more than 256 bytes, more than 8 rules or limits apply, a rule in shadow would deny, or a rule applies that
+/// has `concurrency`, `bytes`, a `store`, or a `cost` that the response settles.
 ///
 /// **Cost.** An index finds the rules that may match by the path's first segments, the client's network
 /// and the method. Each of these is tried, in the order of the file. A rule that is tried and does not match
