@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::{AnyAlgorithm, BuildError, OnFull, QuotaError};
-use toml::de::DeValue;
+use toml::de::{DeTable, DeValue};
 
 use super::fields::{Reader, Value, quoted_list};
 use super::spot::word_at;
@@ -175,6 +175,16 @@ pub(super) fn check_overflow<'s>(
             reader.error_in(place.unwrap_or(value), message);
             return;
         }
+    }
+}
+
+/// Reports a penalty of a rule that has only `bytes`, and denies nothing.
+pub(super) fn check_penalty<'s>(reader: &mut Reader<'s>, value: &Value<'s>, rule: &DeTable<'s>) {
+    let denies = ["limits", "plan", "concurrency"].iter().any(|key| rule.contains_key(*key));
+    if rule.contains_key("bytes") && !denies {
+        let message = "the rule denies nothing that a ban could follow: add \"limits\" or \"concurrency\", or leave \
+                       this out";
+        reader.error(value.span(), message.to_owned());
     }
 }
 

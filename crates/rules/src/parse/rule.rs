@@ -114,7 +114,10 @@ pub(super) fn read<'s>(
     });
     let capacity = optional(table, "capacity", |given| reader.number(given, 1, CAPACITY_MAX));
     let is_shadow = or_default(table, "shadow", |given| reader.boolean(given));
-    let penalty = optional(table, "penalty", |given| limits::penalty(reader, given));
+    let penalty = optional(table, "penalty", |given| {
+        limits::check_penalty(reader, given, table);
+        limits::penalty(reader, given)
+    });
     let store = optional(table, "store", |given| {
         store::check(reader, given, table, limits.as_deref().unwrap_or_default());
         store::read(reader, given)

@@ -73,6 +73,11 @@ fn each_mistake_of_a_whole_file_has_its_place_and_message() {
              r.toml:5:11: bans are kept in this process: leave out the store, or the penalty\n\
              r.toml:6:11: a store keeps as many keys as it has memory for: leave this out",
         ),
+        (
+            "rule = [{ name = \"a\", bytes = \"1MB/s\", penalty = \"1 h\" }]",
+            "r.toml:1:50: the rule denies nothing that a ban could follow: add \"limits\" or \"concurrency\", or \
+             leave this out",
+        ),
         // Columns count characters, not bytes, and lines end with either line end.
         (
             "rule = [{ name = \"ü\", limits = \"5/s\", \"käy\" = 1 }]",
