@@ -6,6 +6,7 @@ use tollgate::{
     AnyAlgorithm, FixedWindow, Gcra, LeakyQueue, Quota, SlidingCounter, SlidingLog, SubWindows,
 };
 
+use crate::limiter::RulesLimiter;
 use crate::words::span;
 
 /// An algorithm, and what rules must know of it.
@@ -80,9 +81,16 @@ pub(crate) static ALGORITHMS: [RuleAlgorithm; AnyAlgorithm::NAMES.len()] = [
             match burst - 1 {
                 0 => format!("evenly {rate}; none waits for its turn"),
                 1 => format!("evenly {rate}; one at a time waits for its turn, for {last}"),
-                waiting => format!(
-                    "evenly {rate}; up to {waiting} wait for their turn, the last of them {last}"
-                ),
+                waiting => {
+                    let max = RulesLimiter::MAX_WAITING_PER_KEY;
+                    let in_proxy = match waiting > max {
+                        true => format!("; a proxy lets {max} of a key wait"),
+                        false => String::new(),
+                    };
+                    format!(
+                        "evenly {rate}; up to {waiting} wait for their turn, the last of them {last}{in_proxy}"
+                    )
+                }
             }
         },
     },
@@ -208,6 +216,12 @@ mod tests {
             (1, "evenly 10 an hour; none waits for its turn"),
             (2, "evenly 10 an hour; one at a time waits for its turn, for 6 minutes"),
             (3, "evenly 10 an hour; up to 2 wait for their turn, the last of them 12 minutes"),
+            (129, "evenly 10 an hour; up to 128 wait for their turn, the last of them 768 minutes"),
+            (
+                131,
+                "evenly 10 an hour; up to 130 wait for their turn, the last of them 13 hours; a proxy lets 128 of a \
+                 key wait",
+            ),
         ] {
             let quota = Quota::per_hour(10).burst(burst);
             assert_eq!(queue.bound(quota), said);
