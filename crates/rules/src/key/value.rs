@@ -94,7 +94,7 @@ impl<'v> Value<'v> {
                 let decoded = |segment: &&str| {
                     let bytes = path::decoded(segment).map(|byte| spelling.folded(byte));
                     let bytes: Vec<u8> = bytes.collect();
-                    format!("/{}", escape(&bytes, &['%', '/']))
+                    format!("/{}", escape(&bytes, &['%', '/', '\0']))
                 };
                 let whole: String =
                     segments(path, spelling).as_slice().iter().map(decoded).collect();
@@ -105,7 +105,15 @@ impl<'v> Value<'v> {
 }
 
 /// The segments of a path as keys count them: resolved, so that no spelling has its own key.
+///
+/// All paths with a `%00` have one key. A server that ends a path there serves `/a` for `/a%00/1`, and one that reads on
+/// serves it for `/1%00/../a`, so neither reading would do for both.
 fn segments(path: &str, spelling: Spelling) -> Segments<'_> {
+    if path.contains("%00") {
+        let mut nul = Segments::new("");
+        nul.push("%00");
+        return nul;
+    }
     PathReading::of_keys(spelling).of(path)
 }
 

@@ -28,7 +28,7 @@ impl PathReading {
         Self {
             encoded_slash: spelling.encoded_slash != Separator::Never,
             backslash: spelling.backslash != Separator::Never,
-            ends_at_nul: true,
+            ends_at_nul: false,
             drops_params: !spelling.keeps_params,
             dots: Dots::Resolved,
         }

@@ -16,11 +16,6 @@ fn normalised(path: &str) -> Vec<Vec<u8>> {
     segments
 }
 
-/// The path up to a `%00`, where keys end it. nginx denies such a path.
-fn before_nul(path: &str) -> &str {
-    path.split("%00").next().unwrap_or_default()
-}
-
 /// The bytes with escapes decoded once.
 fn unescaped(text: &[u8]) -> Vec<u8> {
     let hex = |at: usize| text.get(at).and_then(|digit| char::from(*digit).to_digit(16));

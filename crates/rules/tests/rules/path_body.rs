@@ -71,8 +71,9 @@ static BY_DEFAULT: LazyLock<[Read; 2]> = LazyLock::new(|| {
 /// Checks the properties of a path.
 pub(crate) fn hold(path: &str) {
     let segments = normalised(path);
-    // The key has the reference's bytes up to a NUL; no segment has a slash, and case counts.
-    let counted = normalised(before_nul(path));
+    // The key has the reference's bytes; no segment has a slash, and case counts. Paths with a NUL have one key.
+    let has_nul = path.split(['?', '#']).next().is_some_and(|bare| bare.contains("%00"));
+    let counted = if has_nul { vec![vec![0]] } else { segments.clone() };
     let mut key = match planted(Mistake::SlashKept) {
         true => KEPT.key(path),
         false => NGINX.key(path),

@@ -120,18 +120,19 @@ fn no_path_evades_a_key_by_its_spelling() {
     assert!(admitted("/login"));
 }
 
-/// Some servers end a path at `%00`: what follows is a client's choice.
+/// Some servers end a path at `%00`, and others read on: what is on either side may be a client's choice.
 #[test]
-fn a_path_has_one_key_whatever_follows_a_nul() {
+fn all_paths_with_a_nul_have_one_key() {
     let text = "rule = [{ name = \"a\", match = { path = \"/files/**\" }, key = \"path\", limits = \"1/day\" }]";
     let gate = RulesLimiter::new(Rules::parse("r.toml", text).expect("a rule")).expect("memory");
     let admitted = |path: &str| gate.decide(&Request { path, ..Request::default() }).is_admitted();
     assert!(admitted("/files/a"));
+    assert!(admitted("/files/a%00"));
     for nth in 0..9 {
         assert!(!admitted(&format!("/files/a%00{nth}")), "{nth}");
-        assert!(!admitted(&format!("/files/b/../a%00/../{nth}")), "{nth}");
+        assert!(!admitted(&format!("/files/{nth}%00/../a")), "{nth}");
     }
-    assert!(admitted("/files/b%00"));
+    assert!(admitted("/files/b"));
 }
 
 proptest! {
