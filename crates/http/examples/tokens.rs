@@ -60,8 +60,9 @@ fn gateway() -> Result<Router, Box<dyn Error>> {
 
     let limit = limit
         .plans(move |request| {
-            let tenant = request.headers.get("x-tenant")?.to_str().ok()?;
-            Some(plans.get(tenant).unwrap_or(&free).clone())
+            let tenant = request.headers.get("x-tenant").and_then(|name| name.to_str().ok());
+            // `None` would be the limiter's own quota, the largest.
+            Some(tenant.and_then(|name| plans.get(name)).unwrap_or(&free).clone())
         })
         .cost(|request| estimate(&request.headers))
         // A response without the field has used nothing.
