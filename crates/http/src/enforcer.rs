@@ -129,8 +129,10 @@ impl<G: Gate> Enforcer<G> {
     ) -> (Action, request::Parts) {
         let (decision, added) = verdict.await;
         report.add(added);
-        if let Err(Reason::OverLimit) = decision {
+        if decision.is_err() {
             report.keep_denials();
+        }
+        if let Err(Reason::OverLimit) = decision {
             let mut found = Report::default();
             self.gate.peek(&request, max_waiting, &mut found);
             report.add_denials(found);

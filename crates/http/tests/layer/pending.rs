@@ -133,6 +133,14 @@ async fn an_unavailable_store_gets_503_and_is_counted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn without_a_store_no_field_shows_cells_that_were_refunded() {
+    let down = Remote::new(|| Err(Reason::Unavailable));
+    let layer = RateLimitLayer::new(Several::new().and(local(5)).and(down));
+    let answer = send(&layer).await;
+    assert_eq!((answer.status().as_u16(), answer.headers().get("ratelimit")), (503, None));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_waits_for_a_remote_delay() {
     let late = || Ok(GatePermit { delay: Duration::from_secs(3), charge: None });
     let layer = RateLimitLayer::builder(Remote::new(late)).wait(sleep).build();
