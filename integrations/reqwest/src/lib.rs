@@ -65,8 +65,11 @@ impl Middleware for PacedClient {
         let pacer = self.0.pacer(asked.as_deref());
         let turn = pacer.turn().await.map_err(Error::middleware)?;
         let response = next.run(request, extensions).await?;
-        // After a redirect, another host may have answered. The pacer may be that of all hosts.
-        if host(response.url()) == asked || Arc::ptr_eq(&pacer, &self.0.pacer(None)) {
+        // After a redirect, another host may have answered. Both may have the one pacer of all hosts, or of those that
+        // have none of their own.
+        let answered = host(response.url());
+        let is_of = |host: Option<&str>| Arc::ptr_eq(&pacer, &self.0.pacer(host));
+        if answered == asked || is_of(None) && is_of(answered.as_deref()) {
             let (mut head, ()) = http::Response::new(()).into_parts();
             head.status = response.status();
             head.headers = response.headers().clone();

@@ -64,6 +64,21 @@ async fn a_denial_lowers_the_rate_and_retry_after_holds_the_next_request_back() 
 }
 
 #[tokio::test]
+async fn an_answer_of_a_host_with_a_pacer_of_its_own_does_not_move_that_of_the_others() {
+    let overloaded = serve("429 Too Many Requests\r\nretry-after: 60").await;
+    let server = serve(format!("302 Found\r\nlocation: http://{overloaded}/")).await;
+    let settings = Settings::new(100.0).max_wait(Duration::from_secs(5));
+    let pace = PacedClient::by_host(settings, 1).expect("in range");
+    // The only host that has a pacer of its own.
+    let _ = pace.layer().pacer(Some(&overloaded.to_string()));
+    let response = client(&pace).get(format!("http://{server}/")).send().await.expect("an answer");
+    assert_eq!((response.status().as_u16(), response.url().port()), (429, Some(overloaded.port())));
+    let others = pace.layer().pacer(None);
+    assert_eq!((others.rate(), others.paused_for()), (100.0, Duration::ZERO), "it denied nothing");
+    assert_eq!((others.stats().sent, others.stats().denied), (1, 0));
+}
+
+#[tokio::test]
 async fn an_answer_of_another_host_after_a_redirect_moves_no_rate() {
     let overloaded = serve("429 Too Many Requests\r\nretry-after: 60").await;
     let server = serve(format!("302 Found\r\nlocation: http://{overloaded}/")).await;
