@@ -84,7 +84,7 @@ impl WindowCounts {
         key: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = options::cells)] cells: u64,
     ) -> PyResult<u64> {
-        let key = key_bytes(key)?;
+        let key = &*key_bytes(key)?;
         by_clock!(self, table => match table.check_n(key, cells) {
             Ok(permit) => Ok(permit.limit() - permit.remaining()),
             Err(_) => {
@@ -101,7 +101,7 @@ impl WindowCounts {
         #[pyo3(from_py_with = options::cells)] cells: u64,
         #[pyo3(from_py_with = options::limit)] limit: u64,
     ) -> PyResult<bool> {
-        let key = key_bytes(key)?;
+        let key = &*key_bytes(key)?;
         if cells == 0 || limit == 0 {
             return Ok(cells == 0);
         }
@@ -121,7 +121,7 @@ impl WindowCounts {
 
     /// The count, and the seconds until the window ends; 0 and 0 without a window.
     fn get(&self, key: &Bound<'_, PyAny>) -> PyResult<(u64, f64)> {
-        let key = key_bytes(key)?;
+        let key = &*key_bytes(key)?;
         let decision = by_clock!(self, table => table.ask(key).cells(0).peek());
         let reset_after = match &decision {
             Ok(permit) => permit.reset_after(),
@@ -132,13 +132,13 @@ impl WindowCounts {
 
     /// Whether the key has a count, or would find a slot for one without an eviction.
     fn finds_slot(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let key = key_bytes(key)?;
+        let key = &*key_bytes(key)?;
         Ok(by_clock!(self, table => table.ask(key).finds_slot()))
     }
 
     /// Forgets the key.
     fn clear(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        let key = key_bytes(key)?;
+        let key = &*key_bytes(key)?;
         by_clock!(self, table => table.reset(key));
         Ok(())
     }

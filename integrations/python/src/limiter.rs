@@ -60,7 +60,7 @@ impl Limiter {
         key: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = options::cost)] cost: u64,
     ) -> PyResult<Decision> {
-        Ok(Decision::new(self.gate.check(key_bytes(key)?, cost)))
+        Ok(Decision::new(self.gate.check(&key_bytes(key)?, cost)))
     }
 
     /// The same, answered by True or False.
@@ -70,7 +70,7 @@ impl Limiter {
         key: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = options::cost)] cost: u64,
     ) -> PyResult<bool> {
-        Ok(self.gate.allow(key_bytes(key)?, cost))
+        Ok(self.gate.allow(&key_bytes(key)?, cost))
     }
 
     /// Answers as `check` would, and charges nothing.
@@ -80,17 +80,17 @@ impl Limiter {
         key: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = options::cost)] cost: u64,
     ) -> PyResult<Decision> {
-        Ok(Decision::new(self.gate.peek(key_bytes(key)?, cost)))
+        Ok(Decision::new(self.gate.peek(&key_bytes(key)?, cost)))
     }
 
     /// Whether the key has a slot, or would find one without an eviction.
     fn finds_slot(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        Ok(self.gate.finds_slot(key_bytes(key)?))
+        Ok(self.gate.finds_slot(&key_bytes(key)?))
     }
 
     /// Forgets what was charged to the key.
     fn reset(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.gate.reset(key_bytes(key)?);
+        self.gate.reset(&key_bytes(key)?);
         Ok(())
     }
 
@@ -104,7 +104,7 @@ impl Limiter {
         #[pyo3(from_py_with = options::cost)] cost: u64,
         #[pyo3(from_py_with = options::timeout)] timeout: Option<Duration>,
     ) -> PyResult<f64> {
-        self.waiting(key_bytes(key)?, cost, timeout).block(py)
+        self.waiting(&key_bytes(key)?, cost, timeout).block(py)
     }
 
     /// A caller in the queue, for `wait_async`.
@@ -115,7 +115,7 @@ impl Limiter {
         #[pyo3(from_py_with = options::cost)] cost: u64,
         #[pyo3(from_py_with = options::timeout)] timeout: Option<Duration>,
     ) -> PyResult<Waiter> {
-        Ok(Waiter::new(self.waiting(key_bytes(key)?, cost, timeout)))
+        Ok(Waiter::new(self.waiting(&key_bytes(key)?, cost, timeout)))
     }
 
     /// About how many keys owe anything now.

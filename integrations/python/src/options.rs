@@ -1,6 +1,7 @@
 //! Keyword arguments and keys: values of Python become choices of the library, or a `ValueError` that says
 //! what to write instead.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -46,13 +47,20 @@ whole_numbers! {
     mode: u32, at most 0o777, "permissions up to 0o777, such as 0o600";
 }
 
-/// The bytes of a key. A `str` is the same key as its UTF-8 bytes.
-pub(crate) fn key_bytes<'a>(key: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
+/// The bytes of a key. A `str` is the same key as its UTF-8 bytes. A surrogate that is not part of a pair, which a
+/// client can put into JSON, has no UTF-8: it is encoded as UTF-8 would encode its number.
+pub(crate) fn key_bytes<'a>(key: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> {
     if let Ok(text) = key.cast::<PyString>() {
-        return Ok(text.to_str()?.as_bytes());
+        return match text.to_str() {
+            Ok(text) => Ok(Cow::Borrowed(text.as_bytes())),
+            Err(_) => {
+                let encoded = text.call_method1("encode", ("utf-8", "surrogatepass"))?;
+                Ok(Cow::Owned(encoded.extract()?))
+            }
+        };
     }
     match key.cast::<PyBytes>() {
-        Ok(bytes) => Ok(bytes.as_bytes()),
+        Ok(bytes) => Ok(Cow::Borrowed(bytes.as_bytes())),
         Err(_) => Err(PyTypeError::new_err(format!(
             "a key is a str or bytes, not {}: use str(key)",
             key.get_type().name()?

@@ -61,9 +61,13 @@ def test_a_key_that_is_neither_str_nor_bytes_is_an_error():
     limiter = Limiter("1/h")
     with pytest.raises(TypeError, match=r"a key is a str or bytes, not int: use str\(key\)"):
         limiter.check(7)
-    with pytest.raises(ValueError):
-        limiter.check("\ud800")  # no UTF-8
     assert limiter.live_keys() == 0
+
+
+def test_a_surrogate_without_its_other_half_is_part_of_a_key():
+    limiter = Limiter("1/h")
+    assert limiter.allow("\ud800") and not limiter.allow("\ud800")
+    assert limiter.allow("\ud801")
 
 
 @pytest.mark.parametrize("cost", [-1, 1 << 64, -(10**400)], ids=["negative", "2^64", "huge"])
