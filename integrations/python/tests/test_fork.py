@@ -116,3 +116,24 @@ def test_a_storage_makes_tables_in_a_child_while_a_thread_of_the_parent_makes_on
     storage = storage_from_string("tollgate://")
     with storage._making:
         assert exit_code_of_child(lambda: storage.incr("a", 17) == 1) == 0
+
+
+def test_a_child_uses_a_limit_beyond_the_tables_while_a_thread_of_the_parent_holds_a_key_of_it():
+    storage = storage_from_string("tollgate://")
+    assert storage.acquire_entry("a", 70_000, 3_600)
+    beyond = storage._beyond_tables
+    holds, is_over = threading.Event(), threading.Event()
+
+    def hold():
+        with beyond.locks["a"]:
+            holds.set()
+            is_over.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    holds.wait()
+    try:
+        assert exit_code_of_child(lambda: storage.acquire_entry("a", 70_000, 3_600)) == 0
+    finally:
+        is_over.set()
+        thread.join()

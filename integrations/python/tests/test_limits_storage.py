@@ -141,6 +141,14 @@ def test_a_reset_is_seen_by_all_storages_of_a_file(shared, strategy):
         assert not STRATEGIES[strategy](first).hit(item, "a")
 
 
+def test_a_reset_counts_the_keys_of_limits_beyond_the_tables():
+    storage = TollgateStorage("tollgate://")
+    limiter, item = MovingWindowRateLimiter(storage), RateLimitItemPerHour(70_000)
+    for key in "abc":
+        assert limiter.hit(item, key)
+    assert storage.reset() == 3 and storage.reset() == 0
+
+
 @pytest.mark.parametrize("strategy", ["moving-window", "fixed-window"])
 def test_a_key_that_another_process_has_charged_can_be_read_and_cleared(shared, strategy):
     item = RateLimitItemPerHour(1)

@@ -179,6 +179,14 @@ def test_the_client_behind_proxies_is_read_from_the_right(ask, hops, forwarded, 
     assert (seen, status) == ([expected], 400 if expected is None else 200)
 
 
+@pytest.mark.parametrize("forwarded", ["2001:db8:0:0:0:0:0:1:4711", "x"])
+def test_a_malformed_address_is_denied_where_requests_without_a_key_are_admitted(ask, forwarded):
+    options = {"key": keys.client_ip(1), "on_no_key": "admit"}
+    answer = ask(Limiter("1/h"), headers=[("x-forwarded-for", forwarded)], **options)
+    assert answer.status == 400 and b"x-forwarded-for has no address" in answer.body
+    assert ask(Limiter("1/h"), headers=[("x-forwarded-for", "unknown")], **options).status == 200
+
+
 def test_the_number_of_proxies_is_checked():
     with pytest.raises(ValueError, match="give the number of proxies"):
         keys.client_ip(0)

@@ -103,6 +103,14 @@ def client_ip(hops: int, name: str = "x-forwarded-for") -> _Callable[[Request], 
     def key(request: Request) -> str | None:
         text = (request.header(name) or "")[-_BYTES_MAX:]
         entries = [entry for entry in text.rsplit(",", hops)[-hops:] if entry.strip()]
-        return _network(_without_port(entries[0])) if entries else peer_ip(request)
+        if not entries:
+            return peer_ip(request)
+        entry = _without_port(entries[0])
+        if entry.lower() == "unknown" or entry.startswith("_"):
+            return None  # a proxy hides the address, RFC 7239
+        found = _network(entry)
+        if found is None:
+            raise KeyMalformed(f"the header {name} has no address where the proxies write one")
+        return found
 
     return key

@@ -13,6 +13,7 @@ this process. A table holds the windows of one length, or the logs of one limit.
 import os
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from functools import lru_cache
 from math import floor
@@ -118,6 +119,9 @@ _storages: "WeakSet[TollgateStorage]" = WeakSet()
 def _renew_locks() -> None:
     for storage in _storages:
         storage._making = threading.Lock()
+        if storage._beyond_tables is not None:
+            # Its timer's thread holds the lock of each key in turn.
+            storage._beyond_tables.locks = defaultdict(threading.RLock)
 
 
 os.register_at_fork(after_in_child=_renew_locks)
@@ -244,6 +248,8 @@ class TollgateStorage(
         with self._making:
             live = sum(table.live_keys() for table in self._counts.values())
             live += sum(log.live_keys() for log in self._logs.values())
+            if self._beyond_tables is not None:
+                live += self._beyond_tables.reset() or 0
             if self._resets is None:
                 self._begin()
             else:
