@@ -88,6 +88,8 @@ pub(super) struct KeyState {
     pace: Pace,
     /// Cells that requests wait for.
     waiting: RelaxedCounter,
+    /// Until then, a request that the remembered denial covers begins no call.
+    recheck_at_nanos: RelaxedCounter,
     /// Wakes requests that wait for a call to end.
     pub(super) call_ended: Notify,
 }
@@ -108,6 +110,7 @@ impl Entry for KeyState {
             last_reply: LastReply::default(),
             pace: Pace::default(),
             waiting: RelaxedCounter::default(),
+            recheck_at_nanos: RelaxedCounter::default(),
             call_ended: Notify::new(),
         }
     }
@@ -143,7 +146,11 @@ impl KeyState {
     fn try_without_cells(&self, n: u64, now: Tick) -> Attempt {
         let state = self.lease_cell.call_state(now);
         if let Some(until) = self.lease_cell.denied(n, now) {
-            let prefetch = if state == CallState::Free { Prefetch::Cells(n) } else { Prefetch::No };
+            let is_due = now >= Tick::from_nanos(self.recheck_at_nanos.read());
+            let prefetch = match state {
+                CallState::Free if is_due => Prefetch::Cells(n),
+                _ => Prefetch::No,
+            };
             return Attempt::Answered(self.denied(n, until, now), prefetch);
         }
         match state {
@@ -341,16 +348,18 @@ impl KeyState {
     /// Remembers a denial, and when to ask again.
     fn deny(&self, min: u64, grant: &Grant, now: Tick, settings: &Settings) {
         self.lease_cell.deny(min, until(grant, now));
+        let wait =
+            grant.retry_after.map_or(settings.memory_nanos, nanos).min(settings.memory_nanos);
         if min > 1 && grant.parts.remaining > 0 {
-            // The source may grant fewer cells immediately.
+            // The source may grant fewer cells immediately, so only requests as large as this one pause.
+            let recheck_at = now.saturating_add(Duration::from_nanos(wait));
+            self.recheck_at_nanos.set(recheck_at.as_nanos());
             return self.lease_cell.finish_call(CallEnd::Free, now);
         }
         let lifetime_nanos = match self.pace.lifetime_nanos() {
             0 => u64::MAX,
             life => life,
         };
-        let wait =
-            grant.retry_after.map_or(settings.memory_nanos, nanos).min(settings.memory_nanos);
         self.begin_pause(
             CallEnd::Short,
             0,

@@ -128,6 +128,27 @@ fn a_hot_denied_key_costs_few_calls() {
     });
 }
 
+/// One cell a second. A request of seven cells waits for seconds, although cells remain.
+#[test]
+fn a_hot_key_denied_for_several_cells_costs_few_calls() {
+    simulate(async {
+        let server = Arc::new(SimulatedServer::new(1, 20, SECOND));
+        let clock = Local::real();
+        let remote = SimulatedSource::new(&server, &Link::good(MILLI..MILLI + 1), clock, 1);
+        let leased = Leased::builder(remote).clock(clock).build().expect("in range");
+        let mut denied = 0;
+        for _ in 0..6_000 {
+            sleep(10 * MILLI).await;
+            denied += u64::from(!is_ok(&leased.check_n(b"key", 7).await));
+        }
+        let calls = leased.stats().calls;
+        let smaller = leased.check(b"key").await.expect("the link is good");
+        assert!(smaller.decision.is_ok() && leased.stats().calls == calls + 1, "{smaller:?}");
+        let (stats, seconds) = (leased.stats(), clock.nanos() / SECOND);
+        assert!(denied > 5_900 && stats.calls <= 2 * seconds, "{denied}: {stats:?} in {seconds} s");
+    });
+}
+
 #[tokio::test]
 async fn a_denial_is_remembered_until_its_time() {
     let wait = Duration::from_millis(700);
