@@ -94,6 +94,13 @@ fn store_limit(
         Some(built) => built,
     };
     let limiter = limiter.map_err(text)?;
+    let (cost, most) = (rule.cost_max(), limiter.max_at_once());
+    if cost.min(limit.at_once()) > most {
+        return Err(format!(
+            "a request may cost {cost} cells, and {most} at most are counted at once: \
+             lower the cost or its max"
+        ));
+    }
     let fallback = match at.fallback() {
         tollgate_rules::Fallback::Local => Fallback::local(&limiter, nodes, rule.capacity())
             .map_err(|why| match nodes {
@@ -285,6 +292,37 @@ mod tests {
         let at = most.rules()[0].store().expect("it has one");
         assert!(rule(&most.rules()[0], at, &store(at).expect("a store")).is_ok());
         assert!(parse(Algorithm::MAX_LOG_LIMIT + 1).is_err());
+    }
+
+    #[test]
+    fn a_cost_that_a_store_never_grants_is_rejected() {
+        let built = |cost: &str, limits: &str| {
+            let text = format!(
+                "[[rule]]\nname = \"a\"\ncost = {cost}\nlimits = {limits}\n\
+                 store = \"redis://127.0.0.1:1\"\n"
+            );
+            let rules = Rules::parse("rules.toml", &text).expect("rules");
+            let asked = &rules.rules()[0];
+            let at = asked.store().expect("it has one");
+            rule(asked, at, &store(at).expect("a store")).map(drop)
+        };
+        let log = "{ name = \"b\", quota = \"5000/h\", algorithm = \"sliding-log\" }";
+        assert_eq!(Algorithm::MAX_LOG_CELLS_PER_CALL, 1_000);
+        assert_eq!(built("1_000", log), Ok(()));
+        let error = built("1_001", log).expect_err("it is always denied");
+        let why = "a request may cost 1001 cells, and 1000 at most are counted at once: \
+                   lower the cost or its max";
+        assert!(error.ends_with(why), "{error}");
+        let by_header = "{ header = \"x-cost\", max = 9_000 }";
+        let error = built(by_header, log).expect_err("as much");
+        assert!(error.contains("may cost 9000 cells"), "{error}");
+        // A request beyond the limit is denied by every algorithm.
+        assert_eq!(built(by_header, &log.replace("5000", "1000")), Ok(()));
+        // The other algorithms have no such bound.
+        for algorithm in ["gcra", "fixed-window", "sliding-counter"] {
+            let limits = log.replace("sliding-log", algorithm);
+            assert_eq!(built("5_000", &limits), Ok(()), "{algorithm}");
+        }
     }
 
     #[test]
