@@ -77,9 +77,12 @@ fn store_limit(
 ) -> Result<StoreLimit, String> {
     let algorithm: Algorithm = limit.algorithm_name().parse().map_err(text)?;
     let nodes = u32::try_from(at.nodes()).unwrap_or(u32::MAX);
+    // Windows of a counter are longer by the lifetime of leases, so its keys would start afresh whenever
+    // the quota or the deadline changes that lifetime.
+    let asks_always = at.asks_always() || matches!(algorithm, Algorithm::SlidingCounter { .. });
     let builder =
         RedisLimiter::builder(store, name(rule, limit), limit.quota()).algorithm(algorithm);
-    let wished = match at.asks_always() {
+    let wished = match asks_always {
         true => None,
         false => lifetime(&limit.quota(), nodes, store.deadline()),
     };
@@ -205,6 +208,10 @@ mod tests {
         assert!(!is_ahead("\"20/day\"", ""));
         assert!(!is_ahead(
             "[{ name = \"b\", quota = \"100/s\", algorithm = \"sliding-log\" }]",
+            ""
+        ));
+        assert!(!is_ahead(
+            "[{ name = \"b\", quota = \"1000/s\", algorithm = \"sliding-counter\" }]",
             ""
         ));
         // The quota is shared by a million processes.

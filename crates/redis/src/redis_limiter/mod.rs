@@ -32,7 +32,8 @@ const TAKEN_MAX: u64 = 1 << 20;
 /// limit is available immediately. If it is lowered, a key in a bucket owes the new burst at most.
 /// A window, a counter and a log continue to count, so a key that has used more than the new limit
 /// is denied for two periods at most. Fixed windows and sliding counters start afresh with a new
-/// period, and counters also with another number of sub-windows. A bucket and a log carry over: a
+/// period, and counters also with another number of sub-windows or another
+/// [lifetime of leases](crate::RedisLimiterBuilder::leases). A bucket and a log carry over: a
 /// bucket's debt is a number of cells, which drains at the new rate from the last charge on.
 ///
 /// Processes may have different quotas, as during a roll-out. In any span `w`, all of them together
