@@ -284,6 +284,9 @@ mod tests {
         assert_eq!(chosen("1000/s", 101), None);
         assert_eq!(chosen("1000/s burst 60", 100), None);
         assert_eq!(chosen("10/s burst 500", 2_000), Some(4_000), "calls are slow");
+        // Ten cells take two seconds.
+        assert_eq!(chosen("5/s burst 100", 999), None, "more than two deadlines");
+        assert_eq!(chosen("5/s burst 100", 1_000), Some(2_000), "two deadlines");
     }
 
     #[test]
