@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::MissedTickBehavior;
-use tollgate_redis::Health;
+use tollgate_redis::{Health, Unavailable};
 
 use super::registry::StoreLimits;
 
@@ -38,16 +38,66 @@ impl StoreLimits {
 }
 
 /// Pings each store every second, forever. So a store that goes down or comes back is noticed without a
-/// request.
+/// request. A store whose last ping has not ended is left out, and delays no other.
 pub(crate) async fn watch(stores: impl Fn() -> Arc<StoreLimits>) {
-    let mut ticks = tokio::time::interval(PING_INTERVAL);
+    watch_every(PING_INTERVAL, stores).await;
+}
+
+async fn watch_every(interval: Duration, stores: impl Fn() -> Arc<StoreLimits>) {
+    let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut pings = JoinSet::new();
+    let mut in_flight: Vec<(tollgate_rules::Store, AbortHandle)> = Vec::new();
     loop {
         ticks.tick().await;
-        let stores = stores();
-        let pings = stores.stores.iter().map(|(_, store)| store.clone());
         // The result is visible in the health of the store.
-        let pings: JoinSet<_> = pings.map(|store| async move { store.ping().await }).collect();
-        pings.join_all().await;
+        while let Some(ended) = pings.try_join_next() {
+            let _: Result<(), Unavailable> = ended.expect("no ping panics");
+        }
+        in_flight.retain(|(_, ping)| !ping.is_finished());
+        for (at, store) in &stores().stores {
+            if in_flight.iter().any(|(pinged, _)| pinged.shares_connections_with(at)) {
+                continue;
+            }
+            let store = store.clone();
+            in_flight.push((at.clone(), pings.spawn(async move { store.ping().await })));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+    use tollgate_rules::Rules;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_store_that_does_not_answer_delays_no_ping_of_another() {
+        let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let closes = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let rule = |name: &str, listener: &TcpListener, deadline: &str| {
+            let at = listener.local_addr().expect("it is bound");
+            format!(
+                "[[rule]]\nname = \"{name}\"\nlimits = \"9/min\"\n\
+                 store = {{ url = \"redis://{at}\", deadline = \"{deadline}\" }}\n"
+            )
+        };
+        let text = [rule("a", &silent, "60 s"), rule("b", &closes, "1 s")].concat();
+        let rules = Rules::parse("rules.toml", &text).expect("rules");
+        let limits = StoreLimits::new(rules.rules().iter(), &StoreLimits::default());
+        let limits = Arc::new(limits.expect("they can be kept"));
+        let watching =
+            tokio::spawn(watch_every(Duration::from_millis(10), move || Arc::clone(&limits)));
+        let (_unanswered, _) = silent.accept().await.expect("a ping");
+        // Each ping finds that its connection is closed, and the next one connects again.
+        for ping in 1..=4 {
+            let accepted = timeout(Duration::from_secs(10), closes.accept()).await;
+            drop(accepted.unwrap_or_else(|_| panic!("ping {ping} does not come")));
+        }
+        let again = timeout(Duration::from_millis(50), silent.accept()).await;
+        assert!(again.is_err(), "its first ping has not ended");
+        watching.abort();
     }
 }
