@@ -1,7 +1,7 @@
 -- The state is a sorted set. A cell's score is when it was spent; its member is a time that is no
 -- earlier than those before, usually the score, and a number larger than those before. So the member
--- of the latest cell is last among equal scores too. The set holds the latest cells, as many as the
--- largest limit of all quotas that need them.
+-- of the latest cell is last among equal scores too. The set holds the latest cells, no more than the
+-- largest limit of all quotas that have charged the key since it was last idle.
 local count_denials = ARGV[5] == '1'
 local places = tonumber(ARGV[6])
 local rates, window_max = {}, 0
@@ -45,11 +45,10 @@ if latest[1] then
 end
 local at = math.max(now, last or 0)
 
-local admitted, inside_max = true, 0
+local admitted = true
 for _, rate in ipairs(rates) do
   rate.inside = redis.call('ZCOUNT', key, '(' .. whole(now - rate.window), '+inf')
   admitted = admitted and (min_cells == 0 or rate.inside + min_cells <= rate.limit)
-  inside_max = math.max(inside_max, rate.inside)
 end
 
 local function enter(cells)
@@ -57,11 +56,10 @@ local function enter(cells)
   for cell = 0, cells - 1 do
     entered[#entered + 1], entered[#entered + 2] = whole(at), member(math.max(at, stamp), number + cell)
   end
-  -- Cells that count for a quota with a larger limit stay. If the state outlives this quota's window, a
-  -- quota with a longer window needs all of it.
+  -- Another quota with a larger limit or a longer window may need all cells that are there. How long its
+  -- window is cannot be told, so the set never shrinks. It does not grow beyond the largest limit either.
   local expiry, kept = tonumber(expiry_ms(at - now + window_max)), redis.call('PTTL', key)
-  local keep = math.max(places, inside_max)
-  if kept > expiry then keep = math.max(places, redis.call('ZCARD', key)) end
+  local keep = math.max(places, redis.call('ZCARD', key))
   put(entered)
   redis.call('ZREMRANGEBYRANK', key, 0, -(keep + 1))
   redis.call('PEXPIRE', key, whole(math.max(expiry, kept)))

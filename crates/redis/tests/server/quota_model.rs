@@ -166,9 +166,9 @@ impl Model for Log {
         let admitted = n == 0 || inside + n <= quota.limit();
         let counted = admitted || (self.count_denials && n <= quota.limit());
         if counted && n > 0 {
-            self.spent.extend((0..n).map(|_| now));
             // Denied requests push out older cells, but leave no fewer than there were.
-            let kept = usize::try_from(inside.max(quota.limit())).expect("few");
+            let kept = self.spent.len().max(usize::try_from(quota.limit()).expect("few"));
+            self.spent.extend((0..n).map(|_| now));
             self.spent.drain(..self.spent.len().saturating_sub(kept));
         }
         let inside = if counted { inside + n } else { inside };

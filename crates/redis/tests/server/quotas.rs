@@ -316,7 +316,7 @@ fn logs_of_different_limits_never_grant_more_than_the_larger() {
 }
 
 /// Granted: 40 in an hour to the process with the longer window, and 5 in a second to the other. A
-/// short window does not make the server forget what a long one counts.
+/// short window does not make the server forget what a long one counts, nor keep more than that.
 #[test]
 fn a_log_with_a_shorter_window_keeps_what_a_longer_one_counts() {
     let Some(server) = Server::start() else { return };
@@ -332,4 +332,28 @@ fn a_log_with_a_shorter_window_keeps_what_a_longer_one_counts() {
     }
     assert!(of_hour <= 40, "{of_hour} in an hour");
     assert!((40..=100).contains(&of_second), "{of_second} in 20 s");
+    let mut count = redis::cmd("ZCARD");
+    let cells: u64 = count.arg(secondly.redis_key("k")).query(&mut server.admin()).expect("a log");
+    assert_eq!(cells, 40, "as many as the larger limit");
+}
+
+/// Granted: 40 in a minute to the process with the longer window. The other one charges when all cells
+/// of the first have less than its own window left.
+#[test]
+fn a_log_with_a_shorter_window_keeps_cells_that_soon_leave_a_longer_one() {
+    let Some(server) = Server::start() else { return };
+    let store = server.store().build().expect("a store");
+    let algorithm = Algorithm::sliding_log();
+    let minutely = gate(&store, &algorithm, Quota::per_minute(40));
+    let secondly = gate(&store, &algorithm, Quota::new(5, Duration::from_secs(5)));
+    assert_eq!(wait_of(&minutely, "k", BEGINNING_MICROS, 40), None);
+    // What is left of the state's lifetime after 58 seconds.
+    let place = minutely.redis_key("k");
+    let mut age = redis::cmd("PEXPIRE");
+    let aged: bool = age.arg(place).arg(3_602_000).query(&mut server.admin()).expect("it is alive");
+    assert!(aged);
+    let now = BEGINNING_MICROS + 58 * SECOND_MICROS;
+    assert_eq!(wait_of(&secondly, "k", now, 1), None);
+    let wait = wait_of(&minutely, "k", now, 2).expect("40 cells are inside its window");
+    assert_eq!(wait, 2 * SECOND_MICROS);
 }
