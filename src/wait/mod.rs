@@ -113,6 +113,9 @@ const MAX_WAITERS_DEFAULT: usize = 1_024;
 ///   when another waiter is woken late.
 /// - A future that is dropped after its turn came, and that was not polled since, has spent its cells. A
 ///   waiter that leaves earlier has spent none.
+/// - Before a [`SlidingLog`](crate::SlidingLog) that [counts denials](crate::SlidingLog::count_denials), the first
+///   waiter asks once when it becomes the first, and again at each turn that a denial states. Each denial counts,
+///   also if the waiter then leaves. A [reset](crate::Limiter::reset) of the key does not move its turn up.
 /// - A key that finds no slot waits for as long as its denial says, under [`OnFull::Deny`](crate::OnFull::Deny) and
 ///   [`OnFull::SharedOverflow`](crate::OnFull::SharedOverflow).
 ///

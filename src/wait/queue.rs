@@ -232,6 +232,9 @@ impl KeyQueue {
         while let Some(first) = self.waiting.front_mut() {
             let stage = match first.stage {
                 Stage::Booked { turn, .. } if turn > call.now => return,
+                Stage::First { polls_at } if polls_at > call.now && call.ops.counts_denials() => {
+                    return;
+                }
                 Stage::Booked { mut paid, .. } => {
                     // It goes ahead now, not at its turn: charge it now.
                     let late = call.ops.defer(first.request.target(), &mut paid, call.now);

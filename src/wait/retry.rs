@@ -2,12 +2,14 @@
 //!
 //! No request is [booked](super::queue): a charge is made at its turn or not at all. So a denial's
 //! `retry_after` is the turn of the first waiter, and a lower bound of the turns behind it.
+//!
+//! Where denials are counted ([`SlidingLog::count_denials`](crate::SlidingLog::count_denials)), the first waiter
+//! asks at its turn and not before, whoever polls: each denial would move the turn back.
 
 use core::hash::Hash;
 use core::time::Duration;
 
 use super::source::{KeyProbe, Target, sealed};
-use crate::algo::Algorithm;
 use crate::algo::any::AnyAlgorithm;
 use crate::algo::fixed_window::FixedWindow;
 use crate::algo::gcra::GcraParams;
@@ -16,6 +18,7 @@ use crate::algo::sliding_counter::SlidingCounter;
 use crate::algo::sliding_log::SlidingLog;
 use crate::algo::sub_windows::SubWindows;
 use crate::algo::warm_up::WarmUp;
+use crate::algo::{Algorithm, StateMachine};
 use crate::cell::{ChargeReceipt, Request};
 use crate::decision::{Decision, Denied};
 use crate::limiter::Limiter;
@@ -67,6 +70,12 @@ macro_rules! by_retry {
 
         fn book(&self, target: Target<'_>, n: u64, now: Tick, _: Duration) -> BookResult {
             due(sealed::LimiterOps::ask(self, target.probe, n, now))
+        }
+
+        fn counts_denials(&self) -> bool {
+            let params = self.params();
+            // A bucket that starts empty stores the denial of a new key, and counts nothing.
+            params.remembers_denials() && !params.starts_in_debt()
         }
 
         fn refund_booking(&self, _: Target<'_>, _: &ChargeReceipt, _: Tick) {}

@@ -95,6 +95,8 @@ pub(super) mod sealed {
             now: Tick,
             wait: Duration,
         ) -> Result<(ChargeReceipt, Duration), Option<Denied>>;
+        /// Whether each denial is counted, so that a waiter that asks before its turn moves its turn back.
+        fn counts_denials(&self) -> bool;
         /// Refunds a booking, less what time has restored since its turn.
         fn refund_booking(&self, target: Target<'_>, paid: &ChargeReceipt, now: Tick);
         /// Decides without waiting, by the limiter's own quota.
@@ -186,6 +188,10 @@ impl<B: Bookable> sealed::LimiterOps for B {
     ) -> Result<(ChargeReceipt, Duration), Option<Denied>> {
         let request = Request { now, cells: n };
         Bookable::book(self, self.quota_of(target.plan), target.probe, request, wait)
+    }
+
+    fn counts_denials(&self) -> bool {
+        false
     }
 
     fn refund_booking(&self, target: Target<'_>, paid: &ChargeReceipt, now: Tick) {

@@ -206,9 +206,11 @@ waits! {
     sub_windows: SubWindows::new(), LIMIT;
     sliding_counter: SlidingCounter::new(), LIMIT;
     sliding_log: SlidingLog::new(), LIMIT;
+    counting_log: SlidingLog::new().count_denials(), LIMIT;
     leaky_queue: LeakyQueue::new(), LIMIT;
     warm_up: WarmUp::new(Duration::from_millis(200)), LIMIT;
     any_log: AnyAlgorithm::from(SlidingLog::new()), LIMIT;
+    any_counting_log: AnyAlgorithm::from(SlidingLog::new().count_denials()), LIMIT;
     dynamic_gcra: DynamicGcra::new(), LIMIT;
     gcra: Gcra::new(), LIMIT;
 }
@@ -247,4 +249,31 @@ fn keys_wait_apart_and_a_deadline_holds() {
     assert_eq!(second.as_mut().poll(&mut context), Poll::Ready(overtaken));
     clock.advance(Duration::from_millis(100));
     assert!(first.as_mut().poll(&mut context).is_ready());
+}
+
+/// A denial that is counted delays the next turn, so the first waiter asks only when its turn has come.
+#[test]
+fn a_second_waiter_does_not_delay_the_first_where_denials_are_counted() {
+    let clock = ManualClock::new();
+    let limiter: Limiter<str, SlidingLog, ManualClock> =
+        Limiter::<str>::builder(Quota::per_second(1))
+            .algorithm(SlidingLog::new().count_denials())
+            .clock(clock.clone())
+            .build()
+            .expect("in range");
+    let queue = WaitQueue::new(limiter);
+    assert!(queue.ask("a").wait().is_ok());
+    let mut context = Context::from_waker(Waker::noop());
+    let [mut first, mut second] =
+        [(); 2].map(|()| Box::pin(queue.ask("a").wait_async(|_| pending::<()>())));
+    let mut at = |millis: u64, waiter: &mut (dyn Future<Output = Answer> + Unpin)| {
+        clock.set(Tick::from_nanos(millis * MILLI));
+        Pin::new(waiter).poll(&mut context).is_ready()
+    };
+    assert!(!at(100, &mut first), "counted: its turn is a second later");
+    assert!(!at(600, &mut second));
+    assert!(!at(1_099, &mut second));
+    assert!(at(1_100, &mut first));
+    assert!(!at(2_099, &mut second), "denied when it became the first: its turn is a second later");
+    assert!(at(2_100, &mut second));
 }
