@@ -4,7 +4,6 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::time::Duration;
 
-use crate::algo::StateMachine;
 use crate::algo::in_flight::{Holds, InFlight};
 use crate::concurrency::counting::Counting;
 use crate::concurrency::direct::DirectConcurrency;
@@ -12,6 +11,7 @@ use crate::concurrency::error::ConcurrencyError;
 use crate::concurrency::{ConcurrencyLimiter, WhenFull};
 use crate::limiter::builder::{BuildError, CAPACITY_DEFAULT, ClockSource, SKEW_DEFAULT};
 use crate::limiter::hash_seeds::Seeds;
+use crate::limiter::slot_layout::check_skew;
 use crate::table::{OneBucket, RingLayout, Source, Table, TakeOver, Tally};
 use crate::time::Clock;
 use crate::time::quanta_clock::QuantaClock;
@@ -140,7 +140,8 @@ impl<K: ?Sized, C> ConcurrencyBuilder<K, C> {
         Self { when_no_slot, ..self }
     }
 
-    /// How far the clocks of two threads may differ, where there is a longest hold; 1 ms unless called.
+    /// How far the clocks of two threads may differ, where there is a longest hold; 1 ms unless called. At most
+    /// 127 times the longest hold.
     pub fn max_clock_skew(self, skew: Duration) -> Self {
         Self { skew, ..self }
     }
@@ -215,11 +216,7 @@ impl<K: ?Sized, C> ConcurrencyBuilder<K, C> {
         let holds = holds(self.max_hold)?;
         check_limit(self.limit, &holds)?;
         let machine = InFlight { holds: &holds, limit: self.limit };
-        if let Some(max) = machine.skew_tolerance()
-            && self.skew > max
-        {
-            return Err(BuildError::SkewTooLarge { max }.into());
-        }
+        check_skew(&machine, self.skew)?;
         let overflow = match self.when_no_slot {
             WhenNoSlot::Deny | WhenNoSlot::Admit => None,
             WhenNoSlot::SharedOverflow(limit) => {

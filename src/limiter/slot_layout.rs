@@ -120,7 +120,7 @@ fn lasts(params: &impl StateMachine, skew: Duration) -> bool {
 
 /// A deciding thread may be behind the one that charged, and looks back by the skew: so the tolerance
 /// must be twice the skew.
-pub(super) fn check_skew(params: &impl StateMachine, skew: Duration) -> Result<(), BuildError> {
+pub(crate) fn check_skew(params: &impl StateMachine, skew: Duration) -> Result<(), BuildError> {
     match params.skew_tolerance() {
         Some(tolerance) if skew > tolerance / 2 => {
             Err(BuildError::SkewTooLarge { max: tolerance / 2 })

@@ -150,7 +150,7 @@ fn a_wrong_choice_is_an_error_that_says_what_to_do() {
         (begun(1, &clock).capacity(0), ConcurrencyError::Table(BuildError::ZeroCapacity)),
         (
             begun(1, &clock).max_hold(hold(1)).max_clock_skew(hold(300)),
-            ConcurrencyError::Table(BuildError::SkewTooLarge { max: hold(255) }),
+            ConcurrencyError::Table(BuildError::SkewTooLarge { max: hold(255) / 2 }),
         ),
     ] {
         let found = begun.build().map(drop).unwrap_err();
@@ -160,6 +160,27 @@ fn a_wrong_choice_is_an_error_that_says_what_to_do() {
     assert!(begun(65_535, &clock).max_hold(hold(60)).build().is_ok());
     assert!(begun(4_194_303, &clock).build().is_ok());
     assert!(DirectConcurrency::builder(1).max_hold(Duration::ZERO).build().is_err());
+}
+
+#[test]
+fn a_key_in_use_keeps_its_slot_where_a_clock_is_behind_by_as_much_as_the_builder_accepts() {
+    let clock = ManualClock::new();
+    let with = |skew| begun(1, &clock).max_hold(Duration::from_secs(1)).max_clock_skew(skew);
+    let max = match with(Duration::from_secs(3_600)).build().map(drop) {
+        Err(ConcurrencyError::Table(BuildError::SkewTooLarge { max })) => max,
+        other => panic!("{other:?}"),
+    };
+    let gate = with(max).build().expect("in range");
+    clock.set(Tick::from_duration(Duration::from_secs(1_000)));
+    let guards = fill(&gate);
+    clock.set(Tick::from_duration(Duration::from_secs(1_000) - max));
+    for newcomer in 1_000..2_000 {
+        assert!(gate.enter(&newcomer).unwrap_err().found_no_slot());
+    }
+    clock.set(Tick::from_duration(Duration::from_secs(1_000)));
+    for key in 0..guards.len() as u64 {
+        assert!(!gate.enter(&key).unwrap_err().found_no_slot(), "{key} is counted");
+    }
 }
 
 #[test]
