@@ -39,6 +39,16 @@ pub enum BuildError {
         /// The most that can be allowed with the overflow quota and the algorithm.
         max: Duration,
     },
+    /// As [`SkewTooLarge`](Self::SkewTooLarge), with the quota of the strikes of a [penalty](crate::penalty).
+    StrikesSkewTooLarge {
+        /// The most that the limiter can allow with these strikes.
+        max: Duration,
+    },
+    /// As [`SkewTooLarge`](Self::SkewTooLarge), with the length of the ban of a [penalty](crate::penalty).
+    BanSkewTooLarge {
+        /// The most that the limiter can allow with this ban.
+        max: Duration,
+    },
     /// The algorithm, or the quota, needs more than a compact slot has: see
     /// [`SlotLayout`](crate::limiter::SlotLayout).
     NotCompact,
@@ -79,6 +89,16 @@ impl fmt::Display for BuildError {
                 f,
                 "max_clock_skew is above {max:?}, the maximum by which states of the overflow quota can be told \
                  from old ones: lower it, or give the overflow quota a longer period or a larger burst",
+            ),
+            Self::StrikesSkewTooLarge { max } => write!(
+                f,
+                "max_clock_skew of the limiter is above {max:?}, the maximum by which the strikes of a key can be \
+                 told from old ones: lower it, or give the strikes a longer period",
+            ),
+            Self::BanSkewTooLarge { max } => write!(
+                f,
+                "max_clock_skew of the limiter is above {max:?}, the maximum by which the ban of a key can be \
+                 told from an old one: lower it, or let the ban last longer",
             ),
             Self::NotCompact => f.write_str(
                 "compact slots were asked for, but this algorithm or quota does not fit them: use \

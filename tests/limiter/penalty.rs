@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::penalty::{Penalties, PenaltyDenied};
-use tollgate::{Limiter, ManualClock, OnFull, Quota, Tick};
+use tollgate::{BuildError, Limiter, ManualClock, OnFull, Quota, Tick};
 
 const SECOND: u64 = 1_000_000_000;
 const STRIKES: u64 = 3;
@@ -196,4 +196,20 @@ fn an_error_of_building_penalties_says_whether_it_is_of_the_strikes_or_of_the_ba
     let too_long = error(Quota::per_hour(3), 400);
     assert_eq!(too_long, "the ban lasts 34560000s: let it last between 1 ns and 366 days");
     assert!(error(Quota::per_hour(3), 0).starts_with("the ban lasts 0ns"));
+}
+
+#[test]
+fn an_error_of_the_clock_skew_says_whether_the_strikes_or_the_ban_bound_it() {
+    let error = |strikes, ban| {
+        let limiter = Limiter::<u64>::builder(Quota::per_second(1));
+        let limiter = limiter.max_clock_skew(Duration::from_secs(3_600)).build().expect("in range");
+        Penalties::builder(limiter, strikes, ban).build().expect_err("too much")
+    };
+    let (second, micro) = (Duration::from_secs(1), Duration::from_micros(1));
+    let strikes = error(Quota::new(1_000, micro), second);
+    let ban = error(Quota::new(5, second), Duration::from_nanos(1));
+    assert!(matches!(strikes, BuildError::StrikesSkewTooLarge { .. }), "{strikes:?}");
+    assert!(strikes.to_string().contains("the strikes"), "{strikes}");
+    assert!(matches!(ban, BuildError::BanSkewTooLarge { .. }), "{ban:?}");
+    assert!(ban.to_string().contains("the ban"), "{ban}");
 }

@@ -115,7 +115,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
     /// # Errors
     ///
     /// The strikes are outside the range of a [`FixedWindow`]'s quota, a ban has no length or is longer than
-    /// 366 days, or the capacity is out of range. The error says which.
+    /// 366 days, the limiter's clock skew is too large for one of them, or the capacity is out of range. The
+    /// error says which.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -138,10 +139,12 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
         Ok(Penalties {
             strikes: strikes.map_err(|error| match error {
                 BuildError::Quota(error) => BuildError::StrikesQuota(error),
+                BuildError::SkewTooLarge { max } => BuildError::StrikesSkewTooLarge { max },
                 other => other,
             })?,
             bans: bans.map_err(|error| match error {
                 BuildError::Quota(_) => BuildError::BanOutOfRange(ban),
+                BuildError::SkewTooLarge { max } => BuildError::BanSkewTooLarge { max },
                 other => other,
             })?,
             tally: Tally::new(),
