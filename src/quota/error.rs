@@ -70,7 +70,7 @@ pub enum QuotaError {
     LiveTooFast,
     /// The new burst is larger than the states of a `DynamicGcra` can hold.
     LiveBurstTooLarge,
-    /// The burst has grown too much for keys to keep their share of it.
+    /// The burst has grown too much for keys to keep their share of it, at once or by many changes in proportion.
     InheritTooFar,
     /// The quota is being changed by another thread.
     ChangeUnderWay,
@@ -182,8 +182,8 @@ impl fmt::Display for QuotaError {
                  cannot hold it: build it with the largest burst that it will have, and lower that"
             }
             Self::InheritTooFar => {
-                "the burst grows too much at once to leave keys their shares of it: inherit as is, \
-                 additively, or reset"
+                "the burst grows too much, at once or by many changes in proportion, to leave keys their \
+                 shares of it: inherit as is, additively, or reset; or build the limiter anew"
             }
             Self::ChangeUnderWay => {
                 "another thread is changing the quota at this moment: try again"

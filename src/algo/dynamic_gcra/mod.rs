@@ -118,7 +118,8 @@ pub enum Inherit {
     /// granted more within any span than the largest of the bursts, the cells that the rates in
     /// force bring within the span, and the unit that [`DynamicGcra`](crate::dynamic::DynamicGcra) states.
     Spent,
-    /// The same share of the burst.
+    /// The same share of the burst, rounded to a [unit](crate::dynamic::DynamicGcra), which such a change may make
+    /// coarser for good.
     Proportional,
     /// All cells: as if no key had ever been seen.
     Reset,

@@ -392,6 +392,29 @@ fn a_proportional_change_keeps_shares_by_other_units() {
 }
 
 #[test]
+fn changes_in_proportion_use_up_the_unit_and_then_the_error_names_them() {
+    // As many units as there are have no common multiple of these bursts.
+    let quotas = [97, 101, 103].map(|burst| Quota::per_second(100).burst(burst));
+    let mut params = GcraEpoch::new(&quotas[0], false).expect("in range");
+    let (mut changes, mut told) = (0, None);
+    while told.is_none() && changes < 10_000 {
+        changes += 1;
+        match params.change(&quotas[changes % 3], Inherit::Proportional, Tick::ZERO) {
+            Ok(changed) => params = changed,
+            Err(error) => told = Some(error),
+        }
+    }
+    assert!((1_000..10_000).contains(&changes), "{changes}");
+    let error = told.expect("each change loses a part of a unit");
+    assert_eq!(error, QuotaError::InheritTooFar);
+    assert!(error.to_string().contains("by many changes"), "{error}");
+    let next = &quotas[changes % 3];
+    for inherit in [Inherit::AsIs, Inherit::Additive, Inherit::Spent, Inherit::Reset] {
+        assert!(params.change(next, inherit, Tick::ZERO).is_ok(), "as the error says");
+    }
+}
+
+#[test]
 fn a_bucket_that_starts_empty_still_does_after_a_change() {
     let quota = Quota::per_second(10);
     let params = GcraEpoch::new(&quota, true).expect("in range");

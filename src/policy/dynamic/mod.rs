@@ -41,8 +41,9 @@ use crate::wait::AsksAgain;
 /// another. A decision that begins after a change has returned is made by the new quota. Between two
 /// changes a key is granted at most what it [inherits](Inherit) and `rate * (span + u)` cells, where
 /// `u` is the time of a unit. A unit is a share of a cell: a thousandth or less if the limiter was built
-/// with a rate of up to 31,250 a second, and the share of 32 nanoseconds above that. All charges are
-/// kept.
+/// with a rate of up to 31,250 a second, and the share of 32 nanoseconds above that. Each
+/// [proportional](Inherit::Proportional) change may make it coarser, to a hundredth of a cell, or to a cell where
+/// the shares are exact. All charges are kept.
 ///
 /// **Not guaranteed.**
 ///
@@ -56,6 +57,10 @@ use crate::wait::AsksAgain;
 ///   change has forgiven a part of it beside other debts, the refund may give the key that part again.
 /// - The rate can become 32 times as fast as the first, or more if the first is slow; the largest burst
 ///   in units of the first rate is 2^47. A quota beyond is an error, and leaves the quota as it was.
+/// - A [proportional](Inherit::Proportional) change multiplies the units of a cell by the old burst, divides them by
+///   the new one, and rounds down. So a burst that grows, or very many changes, may leave a cell too few units: such
+///   a change is then the error [`InheritTooFar`](QuotaError::InheritTooFar), and other inheritances go on. Only
+///   a limiter that is built anew has the fine unit again.
 /// - Clocks may differ by 18 minutes. A key that comes back after 78 days may be denied for a while for
 ///   what it did then, however slow the first rate is, because the rate may become a fast one. How often
 ///   the quota changed in between does not matter.
