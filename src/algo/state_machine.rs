@@ -113,6 +113,15 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         None
     }
 
+    /// The instant at which a decision by the machine [still](Self::still) at `now` is made. While a window is
+    /// held, the windows change at each edge of the wall clock, so the machine of an instant before an edge must
+    /// not decide at one after it. `None`: the machine is the same at every instant, so a decision may read the
+    /// clock as late as it likes.
+    #[inline(always)]
+    fn instant_of_windows(&self, now: impl FnOnce() -> Tick) -> Option<Tick> {
+        (!self.is_still()).then(now)
+    }
+
     /// Changes by how many seconds the windows are ahead of UTC. Returns whether that can be changed.
     fn set_utc_offset_secs(&self, offset_secs: i32) -> bool {
         let _ = offset_secs;

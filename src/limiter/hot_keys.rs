@@ -68,7 +68,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// Decides by this thread's lease of the key, if it has one. Otherwise it decides as usual, except
-    /// that a thread that loses a race takes a lease. The clock is read after the lease is looked up.
+    /// that a thread that loses a race takes a lease. The clock is read after the lease is looked up, except
+    /// where windows follow the wall clock.
     #[inline(never)]
     pub(crate) fn answer_leasing(
         &self,
@@ -78,7 +79,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     ) -> OutOfLine<Decision> {
         OutOfLine(match &self.leases {
             Some(leases) => {
-                let algo = self.params.still(&now, &self.clock);
+                let instant = self.params.instant_of_windows(&now);
+                let now = || instant.unwrap_or_else(&now);
+                let algo = self.params.still(now, &self.clock);
                 algo.dispatch(DecideLeasing { limiter: self, leases, probe, n, now })
             }
             None => self.decide_by_no_lease(probe, n, now()),
