@@ -8,6 +8,10 @@
 //! refund replaces, and again after each lost race. If the word is unchanged when it is replaced, no
 //! thread has charged it by a later time. There are two exceptions: clocks differ, and a word may recur
 //! while the thread is stopped between load and swap (see `composite/precheck.rs`).
+//!
+//! Where windows follow the wall clock, the thread reads the clock once, before it loads the word, and refunds in
+//! the window of that instant. A window restores no cell before its end, and a word of a later window is not the
+//! one that was charged, so that time may be behind.
 
 use core::hash::Hash;
 
@@ -85,12 +89,16 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         match (charge, self.when_full()) {
             _ if n == 0 => {}
             (RefundableCharge::Slot(probe, receipt), _) => {
-                let algo = algo.still(&now, self.clock());
+                let instant = algo.instant_of_windows(&now);
+                let now = || instant.unwrap_or_else(&now);
+                let algo = algo.still(now, self.clock());
                 let refund = RefundSlot { limiter: self, probe: *probe, receipt, n, now };
                 algo.dispatch_refund(refund).expect(CHECKED);
             }
             (RefundableCharge::Bucket(receipt), WhenFull::Share(shared)) => {
-                let algo = shared.0.still(&now, self.clock());
+                let instant = shared.0.instant_of_windows(&now);
+                let now = || instant.unwrap_or_else(&now);
+                let algo = shared.0.still(now, self.clock());
                 let refund = RefundBucket { cell: shared.1.cell(), receipt, n, now };
                 algo.dispatch_refund(refund).expect(CHECKED);
             }
@@ -125,7 +133,9 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     /// Refunds `n` cells of a charge, as far as time has not restored them.
     pub(crate) fn refund(&self, charge: &RefundableCharge, n: u64, now: impl Fn() -> Tick) {
         if let (RefundableCharge::Bucket(receipt), 1..) = (charge, n) {
-            let algo = self.params().still(&now, self.clock());
+            let instant = self.params().instant_of_windows(&now);
+            let now = || instant.unwrap_or_else(&now);
+            let algo = self.params().still(now, self.clock());
             let refund = RefundBucket { cell: self.cell(), receipt, n, now };
             algo.dispatch_refund(refund).expect(CHECKED);
         }

@@ -5,7 +5,7 @@
 //! passed. The minute is held. A path that forgot the wall clock would find a fresh window, and a charge by it
 //! would lose what was counted.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, Ready, ready};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -21,6 +21,7 @@ use tollgate::{
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const MINUTE: Duration = Duration::from_secs(60);
+const NANO: Duration = Duration::from_nanos(1);
 /// 15 January 2024, 12:00:20 UTC.
 const NOON: u64 = 1_705_320_020_000_000_000;
 const LIMIT: u64 = 100;
@@ -234,6 +235,50 @@ fn a_reservation_is_made_settled_and_dropped_in_the_held_window() {
     clock.advance(10 * MINUTE);
     drop(reserved);
     assert_eq!(left_in(&gate), LEFT);
+}
+
+/// A clock that moves on after one of its readings, as time does while a thread refunds.
+struct MovesOn {
+    clock: ManualClock,
+    after_reading: Cell<Duration>,
+}
+
+impl Clock for &MovesOn {
+    fn now(&self) -> Tick {
+        let now = self.clock.now();
+        self.clock.advance(self.after_reading.take());
+        now
+    }
+    fn unix_origin_nanos(&self) -> u64 {
+        self.clock.unix_origin_nanos()
+    }
+    fn unix_now_nanos(&self) -> u64 {
+        self.clock.unix_now_nanos()
+    }
+}
+
+#[test]
+fn a_refund_during_which_time_passes_an_edge_reaches_the_held_window() {
+    let clock = MovesOn { clock: noon(), after_reading: Cell::default() };
+    let keyed = Limiter::<u64>::builder(quota()).algorithm(FixedWindow::aligned()).clock(&clock);
+    let keyed = keyed.build().expect("in range");
+    let direct = Direct::builder(quota()).algorithm(FixedWindow::aligned()).clock(&clock);
+    let direct = direct.build().expect("in range");
+    let of_key = keyed.ask(&1).cells(SPENT).reserve().expect("there is room");
+    let of_bucket = direct.ask().cells(SPENT).reserve().expect("there is room");
+    hold(&clock.clock);
+    let lefts = || [left(keyed.ask(&1).cells(0).peek()), left(direct.ask().cells(0).peek())];
+    assert_eq!(lefts(), [LEFT; 2]);
+    // The minute of the wall clock ends in 40 seconds.
+    clock.clock.advance(Duration::from_secs(40) - NANO);
+    clock.after_reading.set(2 * NANO);
+    drop(of_key);
+    assert_eq!(lefts(), [LIMIT, LEFT]);
+    clock.clock.advance(MINUTE - 2 * NANO);
+    assert_eq!(lefts(), [LIMIT, LEFT]);
+    clock.after_reading.set(2 * NANO);
+    drop(of_bucket);
+    assert_eq!(lefts(), [LIMIT; 2]);
 }
 
 #[test]
