@@ -113,13 +113,14 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
         None
     }
 
-    /// The instant at which a decision by the machine [still](Self::still) at `now` is made. While a window is
-    /// held, the windows change at each edge of the wall clock, so the machine of an instant before an edge must
-    /// not decide at one after it. `None`: the machine is the same at every instant, so a decision may read the
-    /// clock as late as it likes.
+    /// The clock for a decision by the machine [still](Self::still) at `now`. While a window is held, the windows
+    /// change at each edge of the wall clock, so the machine of an instant before an edge must not decide at one
+    /// after it: the clock is read once, here. Otherwise the machine is the same at every instant, and the decision
+    /// may read the clock as late as it likes.
     #[inline(always)]
-    fn instant_of_windows(&self, now: impl FnOnce() -> Tick) -> Option<Tick> {
-        (!self.is_still()).then(now)
+    fn clock_of_windows(&self, now: impl Fn() -> Tick) -> impl Fn() -> Tick {
+        let instant = (!self.is_still()).then(&now);
+        move || instant.unwrap_or_else(&now)
     }
 
     /// Changes by how many seconds the windows are ahead of UTC. Returns whether that can be changed.

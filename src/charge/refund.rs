@@ -89,16 +89,14 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         match (charge, self.when_full()) {
             _ if n == 0 => {}
             (RefundableCharge::Slot(probe, receipt), _) => {
-                let instant = algo.instant_of_windows(&now);
-                let now = || instant.unwrap_or_else(&now);
-                let algo = algo.still(now, self.clock());
+                let now = algo.clock_of_windows(now);
+                let algo = algo.still(&now, self.clock());
                 let refund = RefundSlot { limiter: self, probe: *probe, receipt, n, now };
                 algo.dispatch_refund(refund).expect(CHECKED);
             }
             (RefundableCharge::Bucket(receipt), WhenFull::Share(shared)) => {
-                let instant = shared.0.instant_of_windows(&now);
-                let now = || instant.unwrap_or_else(&now);
-                let algo = shared.0.still(now, self.clock());
+                let now = shared.0.clock_of_windows(now);
+                let algo = shared.0.still(&now, self.clock());
                 let refund = RefundBucket { cell: shared.1.cell(), receipt, n, now };
                 algo.dispatch_refund(refund).expect(CHECKED);
             }
@@ -133,9 +131,8 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
     /// Refunds `n` cells of a charge, as far as time has not restored them.
     pub(crate) fn refund(&self, charge: &RefundableCharge, n: u64, now: impl Fn() -> Tick) {
         if let (RefundableCharge::Bucket(receipt), 1..) = (charge, n) {
-            let instant = self.params().instant_of_windows(&now);
-            let now = || instant.unwrap_or_else(&now);
-            let algo = self.params().still(now, self.clock());
+            let now = self.params().clock_of_windows(now);
+            let algo = self.params().still(&now, self.clock());
             let refund = RefundBucket { cell: self.cell(), receipt, n, now };
             algo.dispatch_refund(refund).expect(CHECKED);
         }

@@ -79,9 +79,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     ) -> OutOfLine<Decision> {
         OutOfLine(match &self.leases {
             Some(leases) => {
-                let instant = self.params.instant_of_windows(&now);
-                let now = || instant.unwrap_or_else(&now);
-                let algo = self.params.still(now, &self.clock);
+                let now = self.params.clock_of_windows(now);
+                let algo = self.params.still(&now, &self.clock);
                 algo.dispatch(DecideLeasing { limiter: self, leases, probe, n, now })
             }
             None => self.decide_by_no_lease(probe, n, now()),
