@@ -7,6 +7,7 @@
 //! This file, `memory.rs` and `placed.rs` hold the unsafe code of the table.
 
 use std::cell::Cell;
+use std::ffi::c_void;
 use std::os::fd::AsFd;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -24,18 +25,40 @@ const PIECE_ALIGN: usize = 128;
 /// Words of the header.
 pub(crate) const HEADER_WORDS: usize = HEADER_BYTES / size_of::<u64>();
 
-/// Mapped memory, all of it atomics.
+/// Memory that the system has mapped, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Block {
+struct Mapping {
     first: NonNull<u8>,
     bytes: usize,
-    file: Arc<LockableFile>,
 }
 
-// SAFETY: it owns the mapping, and hands out only shared references to atomics in it.
-unsafe impl Send for Block {}
+// SAFETY: it owns the memory, and accesses none of it.
+unsafe impl Send for Mapping {}
 // SAFETY: as above.
-unsafe impl Sync for Block {}
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// # Safety
+    ///
+    /// The system has mapped so many bytes there, and nobody else unmaps them.
+    unsafe fn new(first: *mut c_void, bytes: usize) -> Self {
+        Self { first: NonNull::new(first.cast()).expect("a mapping is not at null"), bytes }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped, and nothing borrows it any more. An error would leave it mapped.
+        let _ = unsafe { munmap(self.first.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// Mapped memory, all of it atomics. It hands out only shared references to them.
+#[derive(Debug)]
+pub(crate) struct Block {
+    mapping: Mapping,
+    file: Arc<LockableFile>,
+}
 
 impl Block {
     /// The first `bytes` of a file, which has as many.
@@ -46,8 +69,8 @@ impl Block {
         // SAFETY: the system chooses an address that is not in use. Other processes change the words, which
         // are atomics.
         let first = unsafe { mmap(no_address, bytes, protection, flags, file.as_fd(), 0) }?;
-        let first = NonNull::new(first.cast()).expect("a mapping is not at null");
-        Ok(Self { first, bytes, file })
+        // SAFETY: mapped just now.
+        Ok(Self { mapping: unsafe { Mapping::new(first, bytes) }, file })
     }
 
     /// The file that is mapped.
@@ -56,12 +79,12 @@ impl Block {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.mapping.bytes
     }
 
     fn header(&self) -> &[AtomicU64; HEADER_WORDS] {
         // SAFETY: a mapping begins on a page, has a header, and lives as long as `self`. Any word is valid.
-        unsafe { self.first.cast().as_ref() }
+        unsafe { self.mapping.first.cast().as_ref() }
     }
 
     /// A word of the header.
@@ -76,23 +99,8 @@ impl Block {
     }
 }
 
-impl Drop for Block {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `of_file`, and nothing borrows it any more. An error would leave it mapped.
-        let _ = unsafe { munmap(self.first.as_ptr().cast(), self.bytes) };
-    }
-}
-
 /// Zeroed memory of this process, which a child that it forks finds zeroed again.
-pub(super) struct NotInherited {
-    first: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: it owns the mapping, and accesses none of it.
-unsafe impl Send for NotInherited {}
-// SAFETY: as above.
-unsafe impl Sync for NotInherited {}
+pub(super) struct NotInherited(Mapping);
 
 impl NotInherited {
     /// `None`: the system cannot empty memory for a child, or has none.
@@ -101,16 +109,16 @@ impl NotInherited {
         // SAFETY: the system chooses an address that is not in use.
         let first =
             unsafe { mmap_anonymous(ptr::null_mut(), bytes, protection, MapFlags::PRIVATE) };
-        let first = NonNull::new(first.ok()?.cast()).expect("a mapping is not at null");
-        let mapping = Self { first, bytes };
+        // SAFETY: mapped just now.
+        let mapping = Self(unsafe { Mapping::new(first.ok()?, bytes) });
         mapping.is_emptied_for_children().then_some(mapping)
     }
 
     #[cfg(target_os = "linux")]
     fn is_emptied_for_children(&self) -> bool {
-        let (first, advice) = (self.first.as_ptr().cast(), Advice::LinuxWipeOnFork);
+        let (first, advice) = (self.0.first.as_ptr().cast(), Advice::LinuxWipeOnFork);
         // SAFETY: this owns the memory, and the advice changes nothing in this process.
-        unsafe { madvise(first, self.bytes, advice) }.is_ok()
+        unsafe { madvise(first, self.0.bytes, advice) }.is_ok()
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -119,14 +127,7 @@ impl NotInherited {
     }
 
     pub(super) fn first(&self) -> NonNull<u8> {
-        self.first
-    }
-}
-
-impl Drop for NotInherited {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and nothing borrows it any more. An error would leave it mapped.
-        let _ = unsafe { munmap(self.first.as_ptr().cast(), self.bytes) };
+        self.0.first
     }
 }
 
@@ -165,11 +166,11 @@ impl Pieces {
     pub(super) fn take<T>(&self, count: usize) -> Option<NonNull<T>> {
         let start = self.taken.get();
         let end = start.checked_add(piece_bytes::<T>(count))?;
-        if end > self.block.bytes {
+        if end > self.block.bytes() {
             return None;
         }
         self.taken.set(end);
         // SAFETY: the offset is within the mapping, as was just checked.
-        Some(unsafe { self.block.first.add(start) }.cast())
+        Some(unsafe { self.block.mapping.first.add(start) }.cast())
     }
 }
