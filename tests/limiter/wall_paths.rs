@@ -237,7 +237,7 @@ fn a_reservation_is_made_settled_and_dropped_in_the_held_window() {
     assert_eq!(left_in(&gate), LEFT);
 }
 
-/// A clock that moves on after one of its readings, as time does while a thread refunds.
+/// A clock that moves on after one of its readings, as time does while a thread decides or refunds.
 struct MovesOn {
     clock: ManualClock,
     after_reading: Cell<Duration>,
@@ -279,6 +279,32 @@ fn a_refund_during_which_time_passes_an_edge_reaches_the_held_window() {
     clock.after_reading.set(2 * NANO);
     drop(of_bucket);
     assert_eq!(lefts(), [LIMIT; 2]);
+}
+
+#[test]
+fn a_held_window_is_granted_once_though_time_passes_an_edge_during_a_decision() {
+    fn granted_once(algorithm: impl Algorithm) {
+        const LIMIT: u64 = 20;
+        const SECOND: u64 = 1_000_000_000;
+        let clock = ManualClock::starting_at_unix_nanos(1_000 * SECOND);
+        let clock = MovesOn { clock, after_reading: Cell::default() };
+        let gate = Limiter::<u64>::builder(Quota::per_second(LIMIT)).algorithm(algorithm);
+        let gate = gate.clock(&clock).lease_hot_keys().build().expect("in range");
+        let MovesOn { clock, after_reading } = &clock;
+        clock.set(Tick::from_nanos(2 * SECOND + SECOND / 2));
+        assert!(gate.check_n(&7, LIMIT).is_ok());
+        clock.set_unix_nanos(clock.unix_now_nanos() - 10 * SECOND);
+        clock.set(Tick::from_nanos(3 * SECOND + SECOND / 2));
+        assert!(gate.check(&7).is_err(), "the window is held");
+        clock.set(Tick::from_nanos(4 * SECOND - 1));
+        after_reading.set(Duration::from_nanos(51));
+        assert!(gate.check(&7).is_err(), "and is still held");
+        clock.set(Tick::from_nanos(4 * SECOND + SECOND / 10));
+        assert!(gate.check(&7).is_err(), "and later on");
+    }
+    let aligned = FixedWindow::aligned().leases(5);
+    granted_once(aligned);
+    granted_once(AnyAlgorithm::from(aligned));
 }
 
 #[test]

@@ -5,7 +5,6 @@
 #[path = "../../../tests/bodies/span.rs"]
 mod span;
 
-use core::cell::Cell;
 use core::time::Duration;
 
 use proptest::prelude::*;
@@ -390,49 +389,4 @@ fn a_limiter_without_cells_to_lease_cannot_be_built() {
     assert_eq!(gate.ask(&7).at(at(0)).held(), 1);
     assert!(gate.ask(&7).at(at(0)).check().is_ok());
     assert_eq!(gate.ask(&7).at(at(0)).held(), 0);
-}
-
-/// A clock that moves on after one of its readings, as time does while a thread decides.
-struct MovesOn {
-    clock: ManualClock,
-    after_reading: Cell<Duration>,
-}
-
-impl Clock for MovesOn {
-    fn now(&self) -> Tick {
-        let now = self.clock.now();
-        self.clock.advance(self.after_reading.take());
-        now
-    }
-    fn unix_origin_nanos(&self) -> u64 {
-        self.clock.unix_origin_nanos()
-    }
-    fn unix_now_nanos(&self) -> u64 {
-        self.clock.unix_now_nanos()
-    }
-}
-
-#[test]
-fn a_held_window_is_granted_once_though_time_passes_an_edge_during_a_decision() {
-    fn granted_once(algorithm: impl Algorithm) {
-        let clock = ManualClock::starting_at_unix_nanos(1_000 * SECOND);
-        let clock = MovesOn { clock, after_reading: Cell::default() };
-        let gate = Limiter::<u64>::builder(Quota::per_second(LIMIT)).algorithm(algorithm);
-        let gate = gate.clock(clock).lease_hot_keys().build().expect("in range");
-        let MovesOn { clock, after_reading } = gate.clock();
-        act_as_thread(0);
-        clock.set(at(2 * SECOND + SECOND / 2));
-        assert!(gate.check_n(&7, LIMIT).is_ok());
-        clock.set_unix_nanos(clock.unix_now_nanos() - 10 * SECOND);
-        clock.set(at(3 * SECOND + SECOND / 2));
-        assert!(gate.check(&7).is_err(), "the window is held");
-        clock.set(at(4 * SECOND - 1));
-        after_reading.set(Duration::from_nanos(51));
-        assert!(gate.check(&7).is_err(), "and is still held");
-        clock.set(at(4 * SECOND + SECOND / 10));
-        assert!(gate.check(&7).is_err(), "and later on");
-    }
-    let aligned = FixedWindow::aligned().leases(5);
-    granted_once(aligned);
-    granted_once(crate::AnyAlgorithm::from(aligned));
 }
