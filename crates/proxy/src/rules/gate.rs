@@ -23,7 +23,7 @@ use crate::demo;
 use crate::log;
 use crate::metrics::{Decision, Metrics};
 use crate::rule_counters::RuleCounters;
-use crate::stores::{PendingDecision, PendingRule, ShadowDenial, StoreLimits};
+use crate::stores::{LocalDecision, PendingDecision, PendingRule, ShadowDenial, StoreLimits};
 
 /// The largest number of warnings about unreachable rules that are logged.
 const WARNINGS_LOGGED: usize = 5;
@@ -201,17 +201,14 @@ impl RulesGate {
         let in_flight = verdict.in_flight().iter().map(|entry| entered(&counters, entry));
         let readings = reading.into_iter().chain(in_flight);
         if !verdict.deferred().is_empty() {
-            let decided = DecidedHere {
+            let decided = LocalDecision {
                 admission,
                 readings: readings.collect(),
                 shadow_denials: shadow_denials.collect(),
             };
             return self.ask_stores(&counters, verdict.deferred(), decided, report);
         }
-        for ShadowDenial { entry, reading } in shadow_denials {
-            entry.counts.count_shadow_denial();
-            reading.into_iter().for_each(|reading| report.note_shadow(reading));
-        }
+        shadow_denials.for_each(|denial| denial.count(report));
         let decision = if is_limited { Decision::Admitted } else { Decision::NoRule };
         self.metrics.count_decision(decision);
         readings.for_each(|reading| report.note(reading));
@@ -245,7 +242,7 @@ impl RulesGate {
         &self,
         counters: &RuleCounters,
         deferred: &[Deferred<'_>],
-        decided: DecidedHere,
+        decided: LocalDecision,
         report: &mut Report,
     ) -> Verdict {
         let store_limits = self.store_limits.load();
@@ -256,9 +253,7 @@ impl RulesGate {
         let rules: Option<Vec<_>> = deferred.iter().map(pending_rule).collect();
         let found = rules.is_some();
         let metrics = Arc::clone(&self.metrics);
-        let DecidedHere { admission, readings, shadow_denials } = decided;
-        let rules = rules.unwrap_or_default();
-        let mut pending = PendingDecision::new(rules, admission, readings, shadow_denials, metrics);
+        let mut pending = PendingDecision::new(rules.unwrap_or_default(), decided, metrics);
         // The limits are missing if the rules were replaced twice meanwhile. Then the decision is unknown.
         let ruling = if found { pending.try_decide() } else { Some(Err(Reason::Unavailable)) };
         let (ruling, answers) = match ruling {
@@ -289,13 +284,6 @@ impl tollgate_http::Gate for RulesGate {
             self.translate(request, gate.decide_queued(&HeadView(request), max_waiting), report)
         })
     }
-}
-
-/// What the limits of this process decided about a request, before the stores are asked.
-struct DecidedHere {
-    admission: GatePermit,
-    readings: Vec<Reading>,
-    shadow_denials: Vec<ShadowDenial>,
 }
 
 /// Restores the previous store limits on drop, also after a panic, unless `before` was taken.

@@ -67,19 +67,32 @@ pub(crate) struct ShadowDenial {
     pub(crate) reading: Option<Reading>,
 }
 
+impl ShadowDenial {
+    /// Counts it, and notes it for the response.
+    pub(crate) fn count(self, report: &mut Report) {
+        self.entry.counts.count_shadow_denial();
+        self.reading.into_iter().for_each(|reading| report.note_shadow(reading));
+    }
+}
+
+/// The decision of the limits of this process, which have admitted a request, before stores are asked.
+pub(crate) struct LocalDecision {
+    pub(crate) admission: GatePermit,
+    pub(crate) readings: Vec<Reading>,
+    pub(crate) shadow_denials: Vec<ShadowDenial>,
+}
+
 impl PendingDecision {
-    /// For a request that the limits of this process have admitted. `readings` are their results, and
-    /// `shadow_denials` those of rules in shadow.
+    /// For a request that the limits of this process have admitted.
     ///
     /// Rules in shadow are asked last, so that they are charged only for requests that the others admit.
     pub(crate) fn new(
         mut rules: Vec<PendingRule>,
-        admission: GatePermit,
-        readings: Vec<Reading>,
-        shadow_denials: Vec<ShadowDenial>,
+        decided: LocalDecision,
         metrics: Arc<Metrics>,
     ) -> Self {
         rules.sort_by_key(|rule| rule.is_shadow);
+        let LocalDecision { admission, readings, shadow_denials } = decided;
         Self { rules, current: 0, admission, readings, shadow_denials, metrics }
     }
 
@@ -113,9 +126,8 @@ impl PendingDecision {
         });
         let mut report = Report::default();
         self.readings.into_iter().for_each(|reading| report.note(reading));
-        for denial in self.shadow_denials.into_iter().filter(|_| ruling.is_ok()) {
-            denial.entry.counts.count_shadow_denial();
-            denial.reading.into_iter().for_each(|reading| report.note_shadow(reading));
+        if ruling.is_ok() {
+            self.shadow_denials.into_iter().for_each(|denial| denial.count(&mut report));
         }
         (ruling.map(|()| self.admission), report)
     }

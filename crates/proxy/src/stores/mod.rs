@@ -16,7 +16,7 @@ mod metrics;
 mod registry;
 mod watch;
 
-pub(crate) use self::ask::{PendingDecision, PendingRule, ShadowDenial};
+pub(crate) use self::ask::{LocalDecision, PendingDecision, PendingRule, ShadowDenial};
 pub(crate) use self::metrics::write;
 pub(crate) use self::registry::StoreLimits;
 pub use self::registry::check_stores;
