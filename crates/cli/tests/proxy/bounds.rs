@@ -212,6 +212,15 @@ fn a_burst_of_connections_waits_in_the_accept_queue() {
     assert_eq!(held.len(), BURST);
 }
 
+/// The first connection beyond a bound is denied, and counted.
+fn one_more_is_denied(proxy: &Proxy) {
+    let mut more = connect(proxy.listen);
+    let _ = more.write_all(REQUEST);
+    // The connection is closed or reset without a response.
+    assert_eq!(more.read(&mut [0; 1]).unwrap_or(0), 0);
+    assert_eq!(proxy.metric(DENIED).to_bits(), 1_f64.to_bits());
+}
+
 #[test]
 fn each_address_has_its_own_bound_on_connections() {
     let proxy = Proxy::before(
@@ -223,11 +232,7 @@ fn each_address_has_its_own_bound_on_connections() {
     for stream in &mut held {
         assert_eq!(status(stream), 200);
     }
-    let mut more = connect(proxy.listen);
-    let _ = more.write_all(REQUEST);
-    // The connection is closed or reset without a response.
-    assert_eq!(more.read(&mut [0; 1]).unwrap_or(0), 0);
-    assert_eq!(proxy.metric(DENIED).to_bits(), 1_f64.to_bits());
+    one_more_is_denied(&proxy);
     // All of 127.0.0.0/8 is this machine.
     runtime().block_on(async {
         let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
@@ -256,10 +261,7 @@ fn an_address_has_half_of_the_connections_that_the_open_files_allow() {
     for stream in &mut held {
         assert_eq!(status(stream), 200);
     }
-    let mut more = connect(proxy.listen);
-    let _ = more.write_all(REQUEST);
-    assert_eq!(more.read(&mut [0; 1]).unwrap_or(0), 0);
-    assert_eq!(proxy.metric(DENIED).to_bits(), 1_f64.to_bits());
+    one_more_is_denied(&proxy);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Bodies that stall: the proxy ends them, and counts them by the side at fault.
 
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Empty};
@@ -126,18 +127,22 @@ fn an_http2_stream_that_is_not_read_is_ended_alone() {
     is_all_over(&proxy);
 }
 
-/// What the upstream sends at once takes the client longer than the timeout.
+/// An upstream that sends the head and a body of so many bytes in one write.
+fn sends_at_once(bytes: usize) -> SocketAddr {
+    upstream(move |mut stream| {
+        read_head(&mut stream);
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {bytes}\r\n\r\n");
+        let _ = stream.write_all(&[head.as_bytes(), &vec![7; bytes]].concat());
+        let _ = stream.read_to_end(&mut Vec::new());
+    })
+}
+
+/// The client takes longer to read the body than the timeout.
 #[test]
 fn an_http2_stream_that_is_read_slowly_but_steadily_is_not_ended() {
     const BODY: usize = 300_000;
     const READ: usize = 8_000;
-    let large = upstream(|mut stream| {
-        read_head(&mut stream);
-        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {BODY}\r\n\r\n");
-        let _ = stream.write_all(&[head.as_bytes(), &vec![7; BODY]].concat());
-        let _ = stream.read_to_end(&mut Vec::new());
-    });
-    let proxy = Proxy::before("steady", large, &["--body-timeout", TIMEOUT]);
+    let proxy = Proxy::before("steady", sends_at_once(BODY), &["--body-timeout", TIMEOUT]);
     let received = runtime().block_on(async {
         let client: Client<_, Empty<bytes::Bytes>> = Client::builder(TokioExecutor::new())
             .http2_only(true)
@@ -224,14 +229,8 @@ fn an_exchange_that_is_idle_in_one_direction_continues() {
 #[test]
 fn a_paced_response_is_not_cut_off_by_an_upload_that_idles() {
     const BODY: usize = 80_000;
-    let large = upstream(|mut stream| {
-        read_head(&mut stream);
-        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {BODY}\r\n\r\n");
-        let _ = stream.write_all(&[head.as_bytes(), &vec![7; BODY]].concat());
-        let _ = stream.read_to_end(&mut Vec::new());
-    });
     let rules = scratch("paced.toml", "rule = [{ name = \"a\", bytes = \"12kB/s burst 4kB\" }]");
-    let url = format!("http://{large}");
+    let url = format!("http://{}", sends_at_once(BODY));
     let words = ["--rules", rules.to_str().expect("UTF-8"), "--upstream", &url];
     let proxy = Proxy::start("paced", &[&words[..], &["--body-timeout", "1"]].concat());
     let mut client = connect(proxy.listen);

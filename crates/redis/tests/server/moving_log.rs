@@ -112,13 +112,17 @@ fn a_log_counts_every_cell_after_its_clock_went_back() {
     }
 }
 
+fn five_a_minute(server: &Server, name: &str) -> RedisLimiter {
+    let store = server.store().build().expect("a store");
+    let gate = RedisLimiter::builder(&store, name, Quota::per_minute(5));
+    gate.algorithm(Algorithm::sliding_log()).build().expect("a limiter")
+}
+
 /// The clock is two hours ahead for one cell, then right, then a second behind. Granted: five a minute.
 #[test]
 fn a_log_is_full_after_its_clock_went_back_twice() {
     let Some(server) = Server::start() else { return };
-    let store = server.store().build().expect("a store");
-    let gate = RedisLimiter::builder(&store, "twice", Quota::per_minute(5));
-    let gate = gate.algorithm(Algorithm::sliding_log()).build().expect("a limiter");
+    let gate = five_a_minute(&server, "twice");
     let admits = |at| block_on(gate.at_micros(at).check("k")).expect("an answer").is_ok();
     let (hour, second) = (3_600_000_000, 1_000_000);
     assert!(admits(BEGINNING_MICROS + 2 * hour) && admits(BEGINNING_MICROS));
@@ -131,9 +135,7 @@ fn a_log_is_full_after_its_clock_went_back_twice() {
 #[test]
 fn a_log_counts_the_cells_that_it_moved_back_to_1970() {
     let Some(server) = Server::start() else { return };
-    let store = server.store().build().expect("a store");
-    let gate = RedisLimiter::builder(&store, "lost", Quota::per_minute(5));
-    let gate = gate.algorithm(Algorithm::sliding_log()).build().expect("a limiter");
+    let gate = five_a_minute(&server, "lost");
     for uptime_micros in (848_886_251_u64..).step_by(7_919).take(50) {
         let key = uptime_micros.to_be_bytes();
         let admits = |at| block_on(gate.at_micros(at).check(key)).expect("an answer").is_ok();
