@@ -94,7 +94,7 @@ fn cells_that_a_thread_has_taken_ahead_are_not_spent_by_a_forked_child() {
         return;
     };
     let held = gate.ask(&7).held();
-    // The child begins without cells. What it is granted, it charges.
+    // The child begins without cells, so it charges every cell that it is granted.
     let [held_by_child] =
         forked([()], || usize::try_from(gate.ask(&7).held()).expect("few").min(255));
     assert_eq!(held_by_child, 0, "of {held} before the fork");

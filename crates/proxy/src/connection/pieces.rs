@@ -18,7 +18,7 @@ pin_project! {
         #[pin]
         body: B,
         piece_max: usize,
-        // What has not passed of the last frame.
+        // The part of the last frame that has not been passed on.
         rest: Bytes,
     }
 }

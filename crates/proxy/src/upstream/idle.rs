@@ -107,7 +107,7 @@ impl IdleTimeout {
         false
     }
 
-    /// What has moved in either direction.
+    /// The progress of both bodies of the exchange.
     pub(super) fn activity(&self) -> &Activity {
         &self.activity
     }

@@ -347,7 +347,7 @@ fn a_log_with_a_shorter_window_keeps_cells_that_soon_leave_a_longer_one() {
     let minutely = gate(&store, &algorithm, Quota::per_minute(40));
     let secondly = gate(&store, &algorithm, Quota::new(5, Duration::from_secs(5)));
     assert_eq!(wait_of(&minutely, "k", BEGINNING_MICROS, 40), None);
-    // What is left of the state's lifetime after 58 seconds.
+    // The test sets the lifetime that the state has left after 58 seconds.
     let place = minutely.redis_key("k");
     let mut age = redis::cmd("PEXPIRE");
     let aged: bool = age.arg(place).arg(3_602_000).query(&mut server.admin()).expect("it is alive");
