@@ -68,3 +68,28 @@ fn a_client_that_leaves_returns_what_it_did_not_take() {
     let next = download(proxy.listen, "/slow", "eve");
     assert!(next.as_millis() < 5_000, "{next:?}");
 }
+
+/// The rate is too low for the body of any denial, and the server of the store does not answer.
+#[test]
+fn a_denial_by_a_store_is_not_paced() {
+    let burst = upstream(|mut stream| {
+        if !read_head(&mut stream).is_empty() {
+            let head = "HTTP/1.1 200 OK\r\ncontent-length: 100000\r\nconnection: close\r\n\r\n";
+            let _ = stream.write_all(&[head.as_bytes(), &[b'x'; 100_000]].concat());
+        }
+    });
+    let rules = r#"rule = [
+        { name = "paced", key = "header:x-user", bytes = "1B/s burst 100kB" },
+        { name = "stored", key = "header:x-user", limits = "1/day",
+          store = { url = "redis://127.0.0.1:1", ask = "always", fallback = "local" } }]"#;
+    let rules = scratch("bytes-store.toml", rules);
+    let url = format!("http://{burst}");
+    let proxy = Proxy::start(
+        "bytes-store",
+        &["--upstream", &url, "--rules", rules.to_str().expect("UTF-8")],
+    );
+    assert_eq!(get(proxy.listen, "/", "x-user: ada\r\n").status, 200);
+    let began = Instant::now();
+    assert_eq!(get(proxy.listen, "/", "x-user: ada\r\n").status, 429);
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}

@@ -13,8 +13,8 @@ use tollgate_http::{
     Charge, GatePermit, KeyError, PendingVerdict, Reading, Reason, Report, Verdict,
 };
 use tollgate_rules::{
-    Deferred, DenyReason, Held, LiveRules, Outcome, ReloadError, ReloadSummary, RuleDenial,
-    RuleInFlight, RulePermit, Rules, RulesDecision, RulesFile, RulesLimiter,
+    BytePace, Deferred, DenyReason, Held, LiveRules, Outcome, ReloadError, ReloadSummary,
+    RuleDenial, RuleInFlight, RulePermit, Rules, RulesDecision, RulesFile, RulesLimiter,
 };
 
 use super::pace::PaceSlot;
@@ -183,9 +183,8 @@ impl RulesGate {
         let held = verdict.take_held();
         let paces = verdict.take_paces();
         let is_paced = !paces.is_empty();
-        if let (Some(slot), true) = (request.extensions.get::<PaceSlot>(), is_paced) {
-            slot.set(paces);
-        }
+        let slot = request.extensions.get::<PaceSlot>().filter(|_| is_paced);
+        let response = HeldForResponse { held, pace: slot.cloned().map(|slot| (slot, paces)) };
         let shadow_denials = verdict.shadow_denials().iter().map(|denied| ShadowDenial {
             entry: counters.entry(denied.rule()),
             reading: denial(&counters, denied),
@@ -195,7 +194,7 @@ impl RulesGate {
             Outcome::Admitted(permit) => Some(permit),
             Outcome::Denied(denied) => return self.deny(&counters, denied, report),
         };
-        let admission = admission(permit, held);
+        let admission = admission(permit, response);
         let is_limited = permit.is_some() || is_paced || !verdict.in_flight().is_empty();
         let reading = permit.map(|permit| admitted(&counters, permit));
         let in_flight = verdict.in_flight().iter().map(|entry| entered(&counters, entry));
@@ -300,37 +299,47 @@ impl Drop for RestoreOnDrop<'_> {
     }
 }
 
-/// An admission with the delay of the permit, if there is one, and the guards and charges that the request holds.
-fn admission(permit: Option<&RulePermit<'_>>, held: Held) -> GatePermit {
+/// An admission with the delay of the permit, if there is one, and what is held for the response.
+fn admission(permit: Option<&RulePermit<'_>>, response: HeldForResponse) -> GatePermit {
     let delay = permit.map_or(Duration::ZERO, RulePermit::delay);
-    let charge: Option<Box<dyn Charge>> = match held.is_empty() {
+    let charge: Option<Box<dyn Charge>> = match response.held.is_empty() && response.pace.is_none()
+    {
         true => None,
-        false => Some(Box::new(HeldByResponse(held))),
+        false => Some(Box::new(response)),
     };
     GatePermit { delay, charge }
 }
 
-/// The guards and charges that a request holds until the body of its response has ended, failed, or was dropped.
+/// What an admitted request holds for its response.
 #[derive(Debug)]
-struct HeldByResponse(Held);
+struct HeldForResponse {
+    /// The guards and charges, until the body of the response has ended, failed, or was dropped.
+    held: Held,
+    /// The pace of the body, and where the server looks for it.
+    pace: Option<(PaceSlot, Vec<BytePace>)>,
+}
 
-impl Charge for HeldByResponse {
+impl Charge for HeldForResponse {
     fn cancel(self: Box<Self>) {
-        self.0.cancel();
+        self.held.cancel();
     }
 
+    /// The pace is left here, since a denial by a store or after a wait is not paced.
     fn answered(mut self: Box<Self>, response: &response::Parts) -> Option<Box<dyn Charge>> {
-        self.0.answered(|name| response.headers.get(name).map(HeaderValue::as_bytes));
+        if let Some((slot, paces)) = self.pace.take() {
+            slot.set(paces);
+        }
+        self.held.answered(|name| response.headers.get(name).map(HeaderValue::as_bytes));
         // After an upgrade there is no body to count, and the estimate stays charged.
         (!response.status.is_informational()).then_some(self as Box<dyn Charge>)
     }
 
     fn sent(mut self: Box<Self>, body_bytes: u64) {
-        self.0.sent(body_bytes);
+        self.held.sent(body_bytes);
     }
 
     fn cut_short(mut self: Box<Self>, body_bytes: u64) {
-        self.0.cut_short(body_bytes);
+        self.held.cut_short(body_bytes);
     }
 }
 
