@@ -62,19 +62,19 @@ impl<G: Chargeable> Ask<'_, '_, G> {
         charge_available(self.cells, |n| G::peek(ask.cells(n)), |n| G::check(ask.cells(n)))
     }
 
-    /// Adds up to the asked cells to those that the key has, but no more than the burst: a gift beyond the
+    /// Adds up to the asked cells to those that the key has, but no more than the burst. They are beyond the
     /// quota. Cells [charged](Self::charge) beyond the burst are paid first. A key that has no
     /// state has all its cells already.
     ///
     /// **Not guaranteed.**
     ///
     /// - A key that [starts empty](crate::Gcra::start_empty) and was never asked about has no state,
-    ///   nor has a key that finds no slot: a gift to it is lost.
+    ///   nor has a key that finds no slot: cells added to it are lost.
     /// - While a fixed window's count is at its maximum, the limiter does not know how much debt it
     ///   forgave: it can add no cells until the window ends.
-    /// - A [reservation](crate::reservation::Reservation) from before the gift that is refunded after
-    ///   it counts as if its cells had still been owed: both together may come to as much as the two
-    ///   gifts, though never beyond the burst.
+    /// - A [reservation](crate::reservation::Reservation) from before this call that is refunded after
+    ///   it counts as if its cells had still been owed: both together may add as many cells as the two
+    ///   say, though never beyond the burst.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota, Tick};

@@ -277,7 +277,8 @@ impl Denied {
         self.measured.limit
     }
 
-    /// The whole cells that could be spent now: fewer than were asked for.
+    /// The whole cells that could be spent now: fewer than were asked for, unless only its turn
+    /// [comes too late](crate::Ask::max_delay).
     ///
     /// ```
     /// # use tollgate::{Direct, Quota, Tick};

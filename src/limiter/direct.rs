@@ -19,7 +19,8 @@ use crate::time::{Clock, Tick};
 /// It takes two cache lines beside its clock, and is shared by reference (or in an `Arc`).
 ///
 /// **Guarantee.** That of its algorithm, over all threads, with exact totals: every admission is one
-/// compare-and-swap on one word. A denial writes nothing. Lock-free, not wait-free.
+/// compare-and-swap on one word. A denial writes nothing, with [two exceptions](crate#guarantees). Lock-free,
+/// not wait-free.
 ///
 /// ```
 /// use tollgate::{Direct, Quota};

@@ -67,9 +67,9 @@ pub enum QuotaError {
     /// another length.
     PlanTooLong,
     /// The new quota is faster than the states of a `DynamicGcra` can express.
-    LiveTooFast,
+    ChangeTooFast,
     /// The new burst is larger than the states of a `DynamicGcra` can hold.
-    LiveBurstTooLarge,
+    ChangeBurstTooLarge,
     /// The burst has grown too much for keys to keep their share of it, at once or by many changes in proportion.
     InheritTooFar,
     /// The quota is being changed by another thread.
@@ -173,11 +173,11 @@ impl fmt::Display for QuotaError {
                 "the limiter's states cannot hold so long a debt, or windows of that length: build the \
                  limiter with Gcra::for_plans, or fixed windows of the same period"
             }
-            Self::LiveTooFast => {
+            Self::ChangeTooFast => {
                 "the rate is so much above the one that the limiter was built with that its states \
                  cannot tell it: build it with the fastest quota that it will have, and lower that"
             }
-            Self::LiveBurstTooLarge => {
+            Self::ChangeBurstTooLarge => {
                 "the burst is so much above the one that the limiter was built with that its states \
                  cannot hold it: build it with the largest burst that it will have, and lower that"
             }

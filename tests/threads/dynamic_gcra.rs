@@ -113,7 +113,7 @@ fn a_concurrent_quota_change_succeeds_or_returns_an_error() {
                             assert!(
                                 matches!(
                                     error,
-                                    QuotaError::ChangeUnderWay | QuotaError::LiveTooFast
+                                    QuotaError::ChangeUnderWay | QuotaError::ChangeTooFast
                                 ),
                                 "{error}"
                             );

@@ -37,7 +37,7 @@ pub struct Config {
     /// Connections of clients at one time.
     pub max_connections: u32,
     /// Connections of one client address at one time; 0 means no limit. `None` is half of the connections
-    /// that the limit of open files allows, and at least 8, so that no address has all of them.
+    /// of all clients, and at least 8, so that no address has all of them.
     pub max_connections_per_client: Option<u32>,
     /// Requests that may wait for their turn at one time.
     pub max_waiting: usize,

@@ -254,9 +254,9 @@ impl Rule {
     }
 
     /// The limits: one to eight, all of which must admit. A rule has none if its [action](Self::action) is
-    /// not to limit, or if it limits only the requests [in flight](Self::concurrency). If it
-    /// [has plans](Self::has_plans), each of them has one limit here, the default the last, and a request is
-    /// charged to [one of these limits](Self::limits_of).
+    /// not to limit, or if it limits only the requests [in flight](Self::concurrency) or the bytes of
+    /// responses. If it [has plans](Self::has_plans), each of them has one limit here, the default the last,
+    /// and a request is charged to [one of these limits](Self::limits_of).
     #[must_use]
     pub fn limits(&self) -> &[RuleLimit] {
         &self.limits

@@ -194,7 +194,7 @@ impl GcraEpoch {
     /// # use tollgate::internals::dynamic_gcra::GcraEpoch;
     /// let params = GcraEpoch::new(&Quota::per_second(10), false)?;
     /// let changed = params.change(&Quota::per_second(1_000_000_000), Inherit::AsIs, Tick::ZERO);
-    /// assert_eq!(changed, Err(QuotaError::LiveTooFast));
+    /// assert_eq!(changed, Err(QuotaError::ChangeTooFast));
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     pub fn change(&self, quota: &Quota, inherit: Inherit, now: Tick) -> Result<Self, QuotaError> {
@@ -364,10 +364,10 @@ fn bucket(
     let cell = NonZeroU64::new(cell).ok_or(QuotaError::InheritTooFar)?;
     let units = quota.limit().checked_mul(cell.get());
     let units = units.filter(|&units| units <= quota.period_nanos());
-    let units = units.ok_or(QuotaError::LiveTooFast)?;
+    let units = units.ok_or(QuotaError::ChangeTooFast)?;
     let capacity = burst.get().checked_mul(cell.get());
     let capacity = capacity.filter(|&capacity| capacity <= BURST_UNITS_MAX);
-    let capacity = capacity.ok_or(QuotaError::LiveBurstTooLarge)?;
+    let capacity = capacity.ok_or(QuotaError::ChangeBurstTooLarge)?;
     let debt = gcra::debt_units(capacity, BURST_UNITS_MAX).max(reach);
     let grid = Grid::wrapping(units, quota.period_nanos(), TAT.max(), debt);
     Ok(GcraParams::on(grid, cell, burst, start_empty))
@@ -381,7 +381,7 @@ fn in_proportion(cell: u64, old: u64, new: u64) -> Result<u64, QuotaError> {
     match u64::try_from(scaled) {
         Ok(cell) if exact || scaled >= UNITS_IN_CELL_MIN => Ok(cell),
         Ok(_) => Err(QuotaError::InheritTooFar),
-        Err(_) => Err(QuotaError::LiveTooFast),
+        Err(_) => Err(QuotaError::ChangeTooFast),
     }
 }
 

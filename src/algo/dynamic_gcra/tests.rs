@@ -358,10 +358,10 @@ fn impossible_quotas_and_changes_are_rejected_with_their_error() {
     let params = GcraEpoch::new(&Quota::per_second(100), false).expect("in range");
     let change = |quota, inherit| params.change(&quota, inherit, Tick::ZERO).map(|_| ());
     assert_eq!(change(Quota::per_second(3_200), Inherit::AsIs), Ok(()));
-    assert_eq!(change(Quota::per_second(1_000_000_000), Inherit::AsIs), Err(E::LiveTooFast));
+    assert_eq!(change(Quota::per_second(1_000_000_000), Inherit::AsIs), Err(E::ChangeTooFast));
     assert_eq!(change(Quota::per_second(100).burst(1 << 39), Inherit::AsIs), Err(E::RefillTooLong));
     let huge = Quota::per_second(100_000).burst(1 << 39);
-    assert_eq!(change(huge, Inherit::AsIs), Err(E::LiveBurstTooLarge));
+    assert_eq!(change(huge, Inherit::AsIs), Err(E::ChangeBurstTooLarge));
     assert_eq!(
         change(Quota::per_second(100).burst(9_999), Inherit::Proportional),
         Err(E::InheritTooFar)
@@ -388,7 +388,7 @@ fn a_proportional_change_keeps_shares_by_other_units() {
     assert_eq!(in_proportion(1_000, 30, 7), Ok(4_285), "right to one part in a hundred");
     assert_eq!(in_proportion(30, 10, 20), Ok(15), "few, but exact");
     assert_eq!(in_proportion(30, 10, 7), Err(E::InheritTooFar));
-    assert_eq!(in_proportion(u64::MAX, 2, 1), Err(E::LiveTooFast));
+    assert_eq!(in_proportion(u64::MAX, 2, 1), Err(E::ChangeTooFast));
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub use guard::{AdaptiveGuard, OwnedAdaptiveGuard};
 ///
 /// **Guarantee.** A request enters only if the requests in flight, itself included, are at most the limit
 /// that it has read. The limit is never outside its [range](AdaptiveBuilder::limits). Each request that is
-/// reported is in one window, and the controller steps once for each window, under any interleaving of
+/// reported is in at most one window, and the controller steps once for each window, under any interleaving of
 /// threads. Entering is one compare-and-swap, and ending a request is two. There is no lock, no allocation
 /// and no background thread, and a request waits for no other. Lock-free, not wait-free.
 ///

@@ -86,7 +86,7 @@ struct Round {
 fn main() -> Result<(), Box<dyn Error>> {
     let server = Server::of_the_environment_or_new()?;
     println!(
-        "| threads | keys | strategy | admitted/s, median (least to most) | to plain | p50 µs | p99 µs | calls each | turned away |"
+        "| threads | keys | strategy | admitted/s, median (least to most) | to plain | p50 µs | p99 µs | calls each | denied or unanswered |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
     for threads in [1, 2] {

@@ -90,7 +90,7 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
     }
 
     /// How many cells of a key may be admitted before the counter store has answered for them. The
-    /// default is a hundredth of the limit. When a key reaches this number, its counts are sent
+    /// default is a hundredth of the limit, at least one. When a key reaches this number, its counts are sent
     /// immediately, and requests wait for the answer. A single request may be for more.
     ///
     /// ```
