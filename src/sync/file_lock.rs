@@ -80,8 +80,9 @@ impl LockableFile {
         }
     }
 
-    /// Waits for the lock.
-    pub(crate) fn lock(&self) -> io::Result<FileLock<'_>> {
+    /// Waits for the lock for about this long. An error is the system's, or says that the time is up.
+    pub(crate) fn lock(&self, wait: Duration) -> io::Result<FileLock<'_>> {
+        let mut waited = Duration::ZERO;
         loop {
             // The turn is given back between two tries, so that other files can be locked and closed.
             let turn = Turn::wait();
@@ -90,7 +91,12 @@ impl LockableFile {
                 Err(Errno::AGAIN | Errno::ACCESS | Errno::INTR) => drop(turn),
                 Err(error) => return Err(error.into()),
             }
+            if waited >= wait {
+                let why = "another process holds its lock, and is perhaps stopped";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+            }
             std::thread::sleep(BETWEEN_TRIES);
+            waited += BETWEEN_TRIES;
         }
     }
 }

@@ -121,3 +121,14 @@ fn a_process_stopped_while_it_creates_a_block_holds_up_only_those_that_attach_it
         attaching.join().expect("no panic").expect("attached");
     });
 }
+
+#[test]
+fn an_attachment_ends_with_an_error_while_a_stopped_process_holds_the_lock() {
+    let folder = Folder::new();
+    File::create(folder.path()).expect("a new file");
+    let file = open(&folder);
+    let _holder = Holder::of(&file);
+    let error = KINDS[0].build(&Shared::descriptor(file.into()), quota(3)).map(drop);
+    let error = error.expect_err("the lock is never free").to_string();
+    assert!(error.contains("lock the file: another process holds its lock"), "{error}");
+}

@@ -14,6 +14,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, fallocate, ftruncate};
 use rustix::io::retry_on_intr;
@@ -34,11 +35,14 @@ use crate::table::block::{Block, HEADER_BYTES};
 /// The bits of a mode that let the group and all others write.
 const WRITE_OF_OTHERS: u32 = 0o022;
 
+/// How long to wait for another process that creates or attaches the block of a passed file.
+const ATTACH_WAIT: Duration = Duration::from_secs(10);
+
 /// Keeps other processes away from a passed file until this is dropped. Any other file is created whole.
 pub(super) fn attach_alone(place: &Place) -> Result<Option<FileLock<'_>>, SharedError> {
     match place {
         Place::Descriptor(passed) => {
-            passed.lock().map(Some).map_err(SharedError::system("lock the file"))
+            passed.lock(ATTACH_WAIT).map(Some).map_err(SharedError::system("lock the file"))
         }
         Place::Anonymous | Place::File { .. } => Ok(None),
     }
