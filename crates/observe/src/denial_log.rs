@@ -10,6 +10,9 @@ use tollgate::top::TopKeys;
 use tollgate::{Decision, Denied, Direct, Quota, QuotaError};
 use tracing::{Level, enabled, event};
 
+/// How many characters of a key are logged.
+const KEY_CHARS: usize = 200;
+
 /// Logs denials at a bounded rate: a flood of denials makes few events.
 ///
 /// A [`Direct`] limits the events. Denials over that limit are only counted, and the next event reports
@@ -121,9 +124,13 @@ impl DenialLog {
     }
 }
 
-/// Escapes control characters. A client may choose its key, and must not begin a new line in a log.
+/// The first characters of a key, without control characters. A client may choose its key, and must neither begin a
+/// new line in a log nor fill it.
 fn one_line<K: Display + ?Sized>(key: &K) -> String {
-    key.to_string().escape_debug().to_string()
+    let key = key.to_string();
+    let shown = &key[..key.char_indices().nth(KEY_CHARS).map_or(key.len(), |(end, _)| end)];
+    let more = if shown.len() < key.len() { "..." } else { "" };
+    format!("{}{more}", shown.escape_debug())
 }
 
 /// Rounded up, so that waiting this long is enough.

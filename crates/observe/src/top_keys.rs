@@ -14,12 +14,15 @@ const OTHERS: &str = "(others)";
 /// How many series a recorder makes in all, for each entry that it records.
 const SERIES_PER_ENTRY: usize = 10;
 
+/// The longest label, since the exporter keeps all labels and sends them with every scrape.
+const KEY_BYTES: usize = 200;
+
 /// Records the keys that are denied most, with a bound on the number of series.
 ///
 /// A metrics recorder keeps a series for every label that it has seen, and clients may choose their keys.
 /// So this recorder uses at most ten times as many keys as labels as it records entries;
-/// [`max_series`](Self::max_series) sets another bound. Later keys are added up as `(others)`, and so is
-/// a key that itself reads `(others)`. Keys that read alike share a series. The gauge of a key that is no longer among
+/// [`max_series`](Self::max_series) sets another bound. Later keys are added up as `(others)`, and so are
+/// keys of more than 200 bytes, and a key that itself reads `(others)`. Keys that read alike share a series. The gauge of a key that is no longer among
 /// the entries is set to 0.
 ///
 /// Create one recorder for a limiter, before the scrapes, and keep it. It remembers the labels in use. A new
@@ -86,7 +89,7 @@ impl TopKeysRecorder {
             let key = key.to_string();
             let has_room = self.series.contains_key(&key) || self.series.len() < self.max_series;
             // A key that reads `(others)` would share the series, and the count of the others replace its own.
-            if key != OTHERS && has_room {
+            if key != OTHERS && key.len() <= KEY_BYTES && has_room {
                 *self.series.entry(key).or_default() += denied;
             } else {
                 others += denied;

@@ -146,6 +146,17 @@ fn a_key_with_control_characters_is_escaped() {
 }
 
 #[test]
+fn of_a_long_key_the_first_200_characters_are_logged() {
+    let keep = Keep::down_to(Level::INFO);
+    let top = TopKeys::<String>::new(2);
+    ["é".repeat(201), "é".repeat(200)].iter().for_each(|key| top.note(key));
+    with_default(tracing_subscriber::registry().with(keep.clone()), || log_top(&top, "api", 2));
+    let mut logged: Vec<_> = keep.events().iter().map(|fields| fields.0["key"].clone()).collect();
+    logged.sort();
+    assert_eq!(logged, ["é".repeat(200), "é".repeat(200) + "..."]);
+}
+
+#[test]
 fn the_most_denied_keys_are_logged_in_order() {
     let keep = Keep::down_to(Level::INFO);
     let top: TopKeys<String> = TopKeys::new(10);

@@ -155,6 +155,17 @@ fn a_key_that_reads_as_the_label_of_the_others_is_counted_among_them() {
     assert_eq!(metrics, expected.map(|(name, value)| (name.to_owned(), value)).into());
 }
 
+#[test]
+fn a_key_of_more_than_200_bytes_is_counted_among_the_others() {
+    let top: TopKeys<String> = TopKeys::new(50);
+    let keys = ["k".repeat(200), "l".repeat(201)];
+    keys.iter().for_each(|key| top.note(key));
+    let metrics = recorded(|| TopKeysRecorder::new("api", 3).record(&top));
+    assert_eq!(metrics[&format!("tollgate_top_denied {}", keys[0])], 1.0);
+    assert_eq!(metrics["tollgate_top_denied (others)"], 1.0);
+    assert_eq!(metrics.len(), 3);
+}
+
 /// A user of a tenant, of which only the tenant is shown.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct User(&'static str, u64);
