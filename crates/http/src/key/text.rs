@@ -12,7 +12,8 @@ use http::HeaderValue;
 ///
 /// It compares and hashes as the `str` that it dereferences to, so it is a key of a `Limiter<str>`. If
 /// the server's headers are shared slices of what it has read, as those of hyper are, the text shares
-/// the request's memory. Then it allocates nothing, whatever its length.
+/// the request's memory. Then it allocates nothing, whatever its length. A clone has memory of its own, so that one
+/// which is kept does not keep the whole head of its request.
 ///
 /// ```
 /// use tollgate_http::key::HeaderText;
@@ -20,10 +21,8 @@ use http::HeaderValue;
 /// assert_eq!(text, "k1");
 /// assert_eq!(text.len(), 2);
 /// ```
-#[derive(Clone)]
 pub struct HeaderText(Repr);
 
-#[derive(Clone)]
 enum Repr {
     /// A range of the value's bytes, which is UTF-8.
     Shared(HeaderValue, Range<u16>),
@@ -39,6 +38,19 @@ impl HeaderText {
         let end = start + whole.trim().len();
         let range = u16::try_from(start).ok()?..u16::try_from(end).ok()?;
         Some(Self(Repr::Shared(value.clone(), range)))
+    }
+}
+
+impl Clone for HeaderText {
+    fn clone(&self) -> Self {
+        Self(match &self.0 {
+            Repr::Own(text) => Repr::Own(text.clone()),
+            Repr::Shared(value, range) => {
+                let mut own = HeaderValue::from_bytes(self.as_bytes()).expect("a part of a value");
+                own.set_sensitive(value.is_sensitive());
+                Repr::Shared(own, 0..range.end - range.start)
+            }
+        })
     }
 }
 
@@ -156,5 +168,16 @@ mod tests {
         secret.set_sensitive(true);
         let text = HeaderText::new(&secret).expect("UTF-8");
         assert_eq!((format!("{text:?}").as_str(), &*text), ("Sensitive", "secret"));
+        assert_eq!(format!("{:?}", text.clone()), "Sensitive");
+    }
+
+    #[test]
+    fn a_clone_does_not_share_the_memory_of_the_request() {
+        let value = HeaderValue::from_static("  k 1 ");
+        let shared = HeaderText::new(&value).expect("UTF-8");
+        let cloned = shared.clone();
+        assert_eq!((&*shared, &*cloned), ("k 1", "k 1"));
+        assert!(value.as_bytes().as_ptr_range().contains(&shared.as_ptr()));
+        assert!(!value.as_bytes().as_ptr_range().contains(&cloned.as_ptr()));
     }
 }
