@@ -61,10 +61,13 @@ pub(super) async fn connect(
     }
 }
 
+/// How many addresses of a host are tried at once. A name may have hundreds, and each attempt takes a descriptor.
+const ADDRESSES: usize = 8;
+
 /// Connects to the address of a host that answers first.
 async fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     let addresses = tokio::net::lookup_host((host, port)).await?;
-    let mut attempts: JoinSet<_> = addresses.map(TcpStream::connect).collect();
+    let mut attempts: JoinSet<_> = addresses.take(ADDRESSES).map(TcpStream::connect).collect();
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     while let Some(attempt) = attempts.join_next().await {
         match attempt.unwrap_or_else(|error| Err(io::Error::other(error))) {
