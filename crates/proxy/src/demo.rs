@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fmt::Write;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -12,6 +13,9 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
+
+/// The pause after a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The rules when no file is given.
 pub(crate) const RULES: &str = r#"
@@ -43,7 +47,7 @@ pub(crate) async fn serve_upstream() -> std::io::Result<SocketAddr> {
         loop {
             // Accepting can fail for lack of descriptors. The proxy reports that to its client.
             let Ok((stream, _)) = listener.accept().await else {
-                tokio::task::yield_now().await;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
             let connection =
