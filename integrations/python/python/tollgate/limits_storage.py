@@ -100,10 +100,15 @@ def _amount_and_expiry_of(key: str) -> tuple[int, int] | tuple[None, None]:
     return int(amount), int(multiples) * item.GRANULARITY.seconds
 
 
-@lru_cache(maxsize=4_096)
 def _large_amount_of(key: str) -> int:
     """The limit that a key of `limits` ends with, if it is larger than a table's counts; otherwise 0."""
-    amount, _ = _amount_and_expiry_of(key)
+    # Only the end is kept: the program chooses it, and a client may choose the rest.
+    return _large_amount_of_end("/".join(["", *key.rsplit("/", 3)[1:]]))
+
+
+@lru_cache(maxsize=4_096)
+def _large_amount_of_end(end: str) -> int:
+    amount, _ = _amount_and_expiry_of(end)
     return amount if amount is not None and amount > _COUNT_MAX else 0
 
 
