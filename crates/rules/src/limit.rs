@@ -5,6 +5,7 @@ use std::time::Duration;
 use tollgate::{AnyAlgorithm, Quota};
 
 use crate::algorithm::RuleAlgorithm;
+use crate::rule::Rule;
 
 /// One limit of a rule.
 ///
@@ -67,6 +68,47 @@ impl RuleLimit {
     #[must_use]
     pub fn algorithm_name(&self) -> &'static str {
         self.algorithm.name
+    }
+
+    /// The name, if the file gives one.
+    pub(crate) fn given_name(&self) -> Option<&str> {
+        (self.name != self.quota.to_string()).then_some(&*self.name)
+    }
+}
+
+/// The first word of an id that the file does not give.
+const PER: &str = "per-";
+
+impl Rule {
+    /// An id for each limit, in the order of [`limits`](Self::limits), to keep its state by on a server. No two limits
+    /// of a rule have the same. It is the name that the file gives the limit; or else its period, and its number among
+    /// the limits of that period. So it stays as it is when the quota's limit or burst changes.
+    ///
+    /// ```
+    /// # use tollgate_rules::Rules;
+    /// let rules = Rules::parse("rules.toml", r#"
+    ///     rule = [{ name = "a", limits = ["2/s", "9/s burst 50", { name = "daily", quota = "1000/d" }] }]
+    /// "#)?;
+    /// assert_eq!(rules.rules()[0].limit_ids(), ["per-s", "per-s-2", "daily"]);
+    /// # Ok::<(), tollgate_rules::RulesError>(())
+    /// ```
+    #[must_use]
+    pub fn limit_ids(&self) -> Vec<String> {
+        let id = |(index, limit): (usize, &RuleLimit)| {
+            // One that begins like an id by period has the word twice.
+            if let Some(name) = limit.given_name() {
+                let again = if name.starts_with(PER) { PER } else { "" };
+                return format!("{again}{name}");
+            }
+            let period = limit.quota.period();
+            let is_alike =
+                |other: &&RuleLimit| other.given_name().is_none() && other.quota.period() == period;
+            let number = 1 + self.limits[..index].iter().filter(is_alike).count();
+            let one = Quota::new(1, period).to_string();
+            let by_period = one.replacen("1/", PER, 1);
+            if number == 1 { by_period } else { format!("{by_period}-{number}") }
+        };
+        self.limits.iter().enumerate().map(id).collect()
     }
 }
 

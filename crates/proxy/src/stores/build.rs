@@ -55,8 +55,9 @@ pub(super) fn rule(
     at: &tollgate_rules::Store,
     store: &Store,
 ) -> Result<RuleLimits, String> {
-    let store_limits = rule.limits().iter().map(|limit| {
-        store_limit(rule, limit, at, store)
+    let ids = rule.limit_ids();
+    let store_limits = rule.limits().iter().zip(&ids).map(|(limit, id)| {
+        store_limit(rule, limit, id, at, store)
             .map_err(|why| format!("limit \"{}\" in store {at}: {why}", limit.name()))
     });
     Ok(RuleLimits {
@@ -72,6 +73,7 @@ pub(super) fn rule(
 fn store_limit(
     rule: &Rule,
     limit: &RuleLimit,
+    id: &str,
     at: &tollgate_rules::Store,
     store: &Store,
 ) -> Result<StoreLimit, String> {
@@ -80,8 +82,7 @@ fn store_limit(
     // Windows of a counter are longer by the lifetime of leases, so its keys would start afresh whenever
     // the quota or the deadline changes that lifetime.
     let asks_always = at.asks_always() || matches!(algorithm, Algorithm::SlidingCounter { .. });
-    let builder =
-        RedisLimiter::builder(store, name(rule, limit), limit.quota()).algorithm(algorithm);
+    let builder = RedisLimiter::builder(store, name(rule, id), limit.quota()).algorithm(algorithm);
     let wished = match asks_always {
         true => None,
         false => lifetime(&limit.quota(), nodes, store.deadline()),
@@ -145,14 +146,10 @@ fn time_of(quota: &Quota, cells: u32) -> Option<Duration> {
     u64::try_from(nanos).ok().map(Duration::from_nanos)
 }
 
-/// The name of a limit on the server: that of its rule, and of the limit too if the rule has several. So a
-/// single limit keeps its state when its quota changes.
-fn name(rule: &Rule, limit: &RuleLimit) -> String {
-    let mut name = escaped(rule.name());
-    if rule.limits().len() > 1 {
-        name.push('/');
-        name.push_str(&escaped(limit.name()));
-    }
+/// The name of a limit on the server: the name of its rule, and the id of the limit. So a limit keeps its state when
+/// its quota changes, and when the rule gets another limit.
+fn name(rule: &Rule, id: &str) -> String {
+    let mut name = escaped(rule.name()) + "/" + &escaped(id);
     if name.len() <= NAME_BYTES_MAX {
         return name;
     }
@@ -349,14 +346,41 @@ mod tests {
             ]"#
         );
         let rules = Rules::parse("rules.toml", &text).expect("rules");
-        let names = rules
-            .rules()
-            .iter()
-            .flat_map(|rule| rule.limits().iter().map(move |limit| name(rule, limit)));
-        let names: Vec<String> = names.collect();
-        let plain = ["one", "two/2%2Fs", "two/day", "two%2Fday", "%7Bdrei%7D%3AStra%C3%9Fe"];
+        let names: Vec<String> = rules.rules().iter().flat_map(names).collect();
+        let plain = [
+            "one/per-s",
+            "two/per-s",
+            "two/day",
+            "two%2Fday/per-s",
+            "%7Bdrei%7D%3AStra%C3%9Fe/per-s",
+        ];
         assert_eq!(names[..5], plain);
         assert!(names[5..].iter().all(|name| name.len() == NAME_BYTES_MAX));
         assert_ne!(names[5], names[6]);
+    }
+
+    fn names(rule: &Rule) -> Vec<String> {
+        rule.limit_ids().iter().map(|id| name(rule, id)).collect()
+    }
+
+    /// A key that has spent the nine of a day gets no nine more in that day.
+    #[test]
+    fn a_limit_keeps_its_name_on_the_server_when_a_quota_or_another_limit_changes() {
+        let names = |limits: &str| {
+            let text = format!(
+                "[[rule]]\nname = \"a\"\nlimits = {limits}\nstore = \"redis://127.0.0.1:1\"\n"
+            );
+            names(&Rules::parse("rules.toml", &text).expect("rules").rules()[0])
+        };
+        let both = names("[\"2/s\", \"9/d\"]");
+        assert_eq!(both, names("[\"2/s\", \"10/d burst 3\"]"));
+        assert_eq!(both[1..], names("\"9/d\""));
+        assert_eq!(both[..1], names("\"3/s\""));
+        let named = |quota: &str| names(&format!("{{ name = \"x\", quota = \"{quota}\" }}"));
+        assert_eq!(named("2/s"), named("9/d"));
+        let alike = names("[\"2/s\", \"9/s\"]");
+        assert_ne!(alike[0], alike[1]);
+        // No given name is that of a period.
+        assert_ne!(names("{ name = \"per-s\", quota = \"2/s\" }"), names("\"2/s\""));
     }
 }

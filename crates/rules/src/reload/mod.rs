@@ -1,6 +1,7 @@
 //! The limits and states that new rules take from the old ones.
 
 mod pair;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod warning;
@@ -26,7 +27,7 @@ pub use warning::ReloadWarning;
 /// Rules are the same if they have the same name. The limits of a rule keep their state as long as
 /// its key, capacity and `on_full` stay the same. `match`, `shadow`, `on_no_key` and the place in the
 /// file may change. Limits that a [store](crate::Store) keeps are not counted, because their state is
-/// on the server.
+/// on the server; a warning names each of them that starts afresh.
 ///
 /// ```
 /// use tollgate_rules::ReloadSummary;
@@ -151,6 +152,7 @@ fn activate<C: Clock>(
         warnings.extend(changed.map(|what| ReloadWarning::keys_changed(&rule, what)));
         changed.is_none()
     });
+    warnings.extend(before.iter().flat_map(|before| stored::warnings(&before.rule, &rule)));
     if rule.store.is_some() || rule.action != Action::Limit {
         let buckets = Vec::new();
         let active =

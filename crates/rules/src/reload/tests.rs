@@ -198,6 +198,44 @@ fn each_change_that_starts_a_limit_afresh_comes_with_a_warning() {
 }
 
 #[test]
+fn each_change_that_starts_a_limit_in_a_store_afresh_comes_with_a_warning() {
+    let restarts = |limit: &str| {
+        let why =
+            "the store keeps it under another key, since its name, period or algorithm changed";
+        format!("rule \"a\", limit \"{limit}\" starts afresh, since {why}")
+    };
+    let all_restart = |what: &str| {
+        vec![format!("rule \"a\": all limits and bans start afresh, since \"{what}\" changed")]
+    };
+    let window = "limits = \"9/min\"\nalgorithm = \"fixed-window\"";
+    let named = |quota: &str, algorithm: &str| {
+        format!("limits = {{ name = \"x\", quota = \"{quota}\", algorithm = \"{algorithm}\" }}")
+    };
+    for (before, after, expected) in [
+        ("limits = [\"2/s\", \"9/d\"]", "limits = [\"10/d\", \"3/s burst 5\"]", vec![]),
+        ("limits = \"9/d\"", "limits = [\"2/s\", \"9/d\"]", vec![]),
+        ("limits = [\"2/s\", \"9/d\"]", "limits = \"9/d\"", vec![]),
+        (window, "limits = \"8/min\"\nalgorithm = \"fixed-window\"", vec![]),
+        ("limits = \"9/min\"", window, vec![restarts("9/min")]),
+        ("limits = \"9/min\"", "limits = \"9/h\"", vec![restarts("9/h")]),
+        (&named("9/min", "gcra"), &named("9/h", "gcra"), vec![]),
+        (&named("9/min", "fixed-window"), &named("9/h", "fixed-window"), vec![restarts("x")]),
+        ("limits = \"9/min\"", &named("9/min", "gcra"), vec![restarts("x")]),
+        ("limits = \"9/min\"", "limits = \"9/min\"\ncapacity = 9", vec![]),
+        ("limits = \"9/min\"", "limits = \"9/min\"\nkey = \"path\"", all_restart("key")),
+    ] {
+        let at = "store = \"redis://cache\"\n";
+        let (before, after) = (format!("{at}{before}"), format!("{at}{after}"));
+        assert_eq!(warnings(&before, &after), expected, "{before} -> {after}");
+    }
+    let at = |store: &str| format!("limits = \"9/min\"\nstore = {{ url = \"{store} }}");
+    let first = at("redis://cache\"");
+    assert_eq!(warnings(&first, &at("redis://:secret@cache\", nodes = 3")), Vec::<String>::new());
+    assert_eq!(warnings(&first, &at("redis://cache/1\"")), all_restart("store"));
+    assert_eq!(warnings(&first, &at("redis://cache\", prefix = \"b\"")), all_restart("store"));
+}
+
+#[test]
 fn a_changed_limit_continues_the_old_one_with_its_period() {
     let rules = |limits: &str| {
         let text = format!("rule = [{{ name = \"a\", key = \"none\", limits = {limits} }}]");

@@ -83,6 +83,14 @@ impl ReloadWarning {
         Self::StartsAfresh { rule: rule.name.clone(), limit, why: why.to_owned() }
     }
 
+    /// The store keeps the limit under another key.
+    pub(super) fn stored_elsewhere(rule: &Rule, limit: &RuleLimit) -> Self {
+        let why =
+            "the store keeps it under another key, since its name, period or algorithm changed";
+        let limit = Some(limit.name.clone());
+        Self::StartsAfresh { rule: rule.name.clone(), limit, why: why.to_owned() }
+    }
+
     pub(super) fn max_hold_changed(rule: &Rule) -> Self {
         let (limit, why) = (Some("concurrency".to_owned()), "\"max_hold\" changed".to_owned());
         Self::StartsAfresh { rule: rule.name.clone(), limit, why }

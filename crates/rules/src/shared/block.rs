@@ -9,6 +9,8 @@
 //! that the file gives it. A limit without a name is known by its period, and by its number among the limits of
 //! that period.
 
+use std::time::Duration;
+
 use tollgate::{AnyAlgorithm, Quota};
 
 use crate::limit::{Penalty, RuleLimit};
@@ -65,18 +67,20 @@ impl Block<'_> {
     }
 }
 
+/// The algorithm, and the given name or the period.
+fn known_by(limit: &RuleLimit) -> (&str, Option<&str>, Option<Duration>) {
+    match limit.given_name() {
+        Some(name) => (limit.algorithm.name, Some(name), None),
+        None => (limit.algorithm.name, None, Some(limit.quota.period())),
+    }
+}
+
 /// The data that identify a limit within its rule.
 fn limit_text(limits: &[RuleLimit], index: usize) -> String {
     let limit = &limits[index];
-    let named =
-        |limit: &RuleLimit| (limit.name != limit.quota.to_string()).then(|| limit.name.clone());
     if !matches!(limit.algorithm(), AnyAlgorithm::Gcra(_)) {
-        return format!("{} {:?}", quota(limit.quota), named(limit));
+        return format!("{} {:?}", quota(limit.quota), limit.given_name());
     }
-    let known_by = |limit: &RuleLimit| match named(limit) {
-        Some(name) => (limit.algorithm.name, Some(name), None),
-        None => (limit.algorithm.name, None, Some(limit.quota.period())),
-    };
     let its = known_by(limit);
     let number = limits[..index].iter().filter(|other| known_by(other) == its).count();
     format!("{its:?} {number}")

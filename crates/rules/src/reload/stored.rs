@@ -1,0 +1,45 @@
+//! The limits in a store that start afresh.
+
+use std::time::Duration;
+
+use tollgate::AnyAlgorithm;
+
+use super::warning::ReloadWarning;
+use crate::limit::RuleLimit;
+use crate::rule::Rule;
+use crate::store::Store;
+
+/// What a store knows a limit by within its rule: its id, its algorithm, and the period of its windows.
+type KnownBy<'r> = (String, &'static str, Option<Duration>);
+
+/// A warning for each limit that the store does not find under what it is known by now. Only a rule that has a store
+/// before and after has any.
+pub(super) fn warnings(before: &Rule, rule: &Rule) -> Vec<ReloadWarning> {
+    let (Some(old), Some(new)) = (&before.store, &rule.store) else { return Vec::new() };
+    let changed = (!is_same_place(old, new)).then_some("store");
+    if let Some(what) = changed.or_else(|| rule.key.changed(&before.key)) {
+        return vec![ReloadWarning::keys_changed(rule, what)];
+    }
+    let (old, new) = (known_by(before), known_by(rule));
+    // Warn only if a limit replaces an old one. An additional limit loses nothing.
+    let mut left = old.iter().filter(|its| !new.contains(its));
+    let limits = rule.limits.iter().zip(&new).filter(|(_, its)| !old.contains(its));
+    limits
+        .filter(|_| left.next().is_some())
+        .map(|(limit, _)| ReloadWarning::stored_elsewhere(rule, limit))
+        .collect()
+}
+
+/// Whether two stores keep their keys on one server, under one prefix. User and password do not matter.
+fn is_same_place(one: &Store, other: &Store) -> bool {
+    one.to_string() == other.to_string() && one.prefix == other.prefix
+}
+
+fn known_by(rule: &Rule) -> Vec<KnownBy<'_>> {
+    let windows = |limit: &RuleLimit| match limit.algorithm() {
+        AnyAlgorithm::Gcra(_) | AnyAlgorithm::SlidingLog(_) => None,
+        _ => Some(limit.quota.period()),
+    };
+    let ids = rule.limit_ids().into_iter().zip(&rule.limits);
+    ids.map(|(id, limit)| (id, limit.algorithm.name, windows(limit))).collect()
+}
