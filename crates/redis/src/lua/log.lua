@@ -34,8 +34,12 @@ if latest[1] then
   -- fraction that the clock is behind: a year of 56 is 2 %.
   if last - now > window_max then
     if charge then
+      -- Another quota may have a longer window, so the expiry stays as far from the latest cell as it was. The
+      -- server's clock has left both ahead by as much. A given time has left only the cell ahead.
+      local kept = redis.call('PTTL', key)
+      if ARGV[1] == '' then kept = kept - math.floor((last - now) / 1000) end
       redis.call('ZUNIONSTORE', key, 1, key, 'WEIGHTS', string.format('%.17g', now / last))
-      redis.call('PEXPIRE', key, expiry_ms(window_max))
+      redis.call('PEXPIRE', key, whole(math.max(tonumber(expiry_ms(window_max)), kept)))
       -- The product is rounded, perhaps up. A cell before the latest one would not be the latest.
       last = math.ceil(tonumber(redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2]))
     else

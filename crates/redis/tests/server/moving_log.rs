@@ -144,3 +144,57 @@ fn a_log_counts_the_cells_that_it_moved_back_to_1970() {
         assert_eq!(more, 4, "at {uptime_micros}: one cell was spent before");
     }
 }
+
+/// The expiry in milliseconds of a log of 40 a day, full since a while, that another process moves back. This one
+/// counts 5 in two seconds.
+fn expiry_of_a_moved_log(
+    moves_back: impl Fn(&RedisLimiter, &RedisLimiter, &mut redis::Connection),
+) -> Option<u64> {
+    let server = Server::start()?;
+    let store = server.store().build().expect("a store");
+    let gate = |quota| {
+        let gate = RedisLimiter::builder(&store, "two", quota).algorithm(Algorithm::sliding_log());
+        gate.build().expect("a limiter")
+    };
+    let mut admin = server.admin();
+    let (daily, burst) = (gate(Quota::per_day(40)), gate(Quota::new(5, Duration::from_secs(2))));
+    moves_back(&daily, &burst, &mut admin);
+    Some(redis::cmd("PTTL").arg(daily.redis_key("k")).query(&mut admin).expect("a number"))
+}
+
+const DAY_MILLIS: u64 = 24 * 3_600_000;
+
+/// The clock is a year ahead for 40 cells, and then right. Granted: 40 a day.
+#[test]
+fn a_log_that_a_shorter_window_moves_back_expires_by_the_longer_one() {
+    let admits = |gate: &RedisLimiter, at, n| {
+        block_on(gate.at_micros(at).check_n("k", n)).expect("an answer").is_ok()
+    };
+    let expiry = expiry_of_a_moved_log(|daily, burst, _| {
+        assert!(admits(daily, BEGINNING_MICROS + 31_536_000_000_000, 40));
+        assert!(!admits(burst, BEGINNING_MICROS, 1), "all cells are of its latest moment");
+    });
+    assert!(expiry.is_none_or(|millis| millis > DAY_MILLIS), "{expiry:?}");
+}
+
+/// The server's clock is set back by an hour: its scores and its expiry are then an hour ahead.
+#[test]
+fn the_expiry_of_a_log_moves_back_with_its_cells() {
+    const HOUR_MICROS: f64 = 3_600_000_000.0;
+    let admits =
+        |gate: &RedisLimiter, n| block_on(gate.check_n("k", n)).expect("an answer").is_ok();
+    let expiry = expiry_of_a_moved_log(|daily, burst, admin| {
+        assert!(admits(daily, 40));
+        let key = daily.redis_key("k");
+        let weight = 1.0 + HOUR_MICROS / BEGINNING_MICROS as f64;
+        let mut ahead = redis::cmd("ZUNIONSTORE");
+        let ahead = ahead.arg(&key).arg(1).arg(&key).arg("WEIGHTS").arg(weight);
+        assert_eq!(ahead.query::<u64>(admin), Ok(40));
+        let expiry = DAY_MILLIS + 3_600_000;
+        assert_eq!(redis::cmd("PEXPIRE").arg(&key).arg(expiry).query::<bool>(admin), Ok(true));
+        assert!(!admits(burst, 1), "all cells are of its latest moment");
+    });
+    let minute = 60_000;
+    let a_day = DAY_MILLIS - minute..=DAY_MILLIS + minute;
+    assert!(expiry.is_none_or(|millis| a_day.contains(&millis)), "{expiry:?}");
+}
