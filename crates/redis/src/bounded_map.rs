@@ -1,7 +1,8 @@
 //! A concurrent map of bounded size.
 //!
 //! Lookups take no lock (`papaya`). If the map is full, idle entries are evicted, which takes at
-//! most a twentieth of the time. A key may find no room.
+//! most a twentieth of the time. A key may find no room, and a long key never does: clients choose how
+//! long keys are.
 
 use core::borrow::Borrow;
 use core::hash::{Hash, Hasher};
@@ -52,6 +53,8 @@ impl<E: Entry> PartialEq for ByKey<E> {
 
 impl<E: Entry> Eq for ByKey<E> {}
 
+/// A longer key has no entry.
+const KEY_BYTES_MAX: usize = 1_024;
 /// The shortest time between two evictions.
 const EVICT_PAUSE_NANOS: u64 = 100_000_000;
 
@@ -87,14 +90,17 @@ impl<E: Entry> BoundedMap<E> {
         self.entries.pin().get_key_value(key).map(|(entry, ())| read(&entry.0))
     }
 
-    /// A key's entry, created if it has none. `None` if there is no room. Threads that create it at
-    /// the same time receive the same entry.
+    /// A key's entry, created if it has none. `None` if there is no room, or the key is too long.
+    /// Threads that create it at the same time receive the same entry.
     pub(crate) fn get_or_insert(
         &self,
         key: &[u8],
         now: impl Fn() -> Tick,
     ) -> (Option<Arc<E>>, Dropped) {
         let mut dropped = Dropped::default();
+        if key.len() > KEY_BYTES_MAX {
+            return (None, dropped);
+        }
         loop {
             if let Some(entry) = self.read(key, Arc::clone) {
                 return (Some(entry), dropped);

@@ -114,7 +114,7 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
     }
 
     /// The number of keys whose counts are kept. The default is 100,000. For a key that finds no
-    /// room, each request costs a call.
+    /// room, each request costs a call. A key of more than 1,024 bytes takes no room.
     ///
     /// ```
     /// # use std::time::Duration;

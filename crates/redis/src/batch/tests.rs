@@ -524,3 +524,26 @@ async fn a_key_that_finds_room_late_exceeds_its_limit_by_max_unsent() {
     }
     assert_eq!(admitted, 5 + 2);
 }
+
+/// A store that has counted nothing.
+struct Blank;
+
+impl CounterStore for Blank {
+    async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
+        vec![Ok(WindowCount { used: 1, ends_after: Duration::from_secs(1) }); charges.len()]
+    }
+}
+
+#[tokio::test]
+async fn a_long_key_takes_no_room_and_costs_a_call_for_each_request() {
+    let batched = Batched::builder(Blank, 100).build().expect("in range");
+    let key = [b'k'; 1_025];
+    for _ in 0..2 {
+        let answer = batched.check(&key).await.expect("an answer");
+        assert!(answer.decision.is_ok() && answer.origin == Origin::Server);
+    }
+    let stats = batched.stats();
+    assert_eq!((stats.keys, stats.calls, stats.untracked), (0, 2, 2));
+    assert!(batched.check(&key[1..]).await.expect("an answer").decision.is_ok());
+    assert_eq!(batched.stats().keys, 1);
+}

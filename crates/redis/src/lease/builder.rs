@@ -80,7 +80,8 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
     }
 
     /// The number of keys that may hold cells at a time. The default is 100,000. A key takes about
-    /// 400 bytes. For a key that finds no room, each request costs a call.
+    /// 400 bytes, and its own length. For a key that finds no room, each request costs a call. A key of
+    /// more than 1,024 bytes takes no room.
     ///
     /// ```
     /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};

@@ -367,6 +367,19 @@ async fn keys_without_room_cost_a_call_for_each_request() {
     assert_eq!((leased.stats().keys, leased.stats().untracked), (1, 2));
 }
 
+#[tokio::test]
+async fn a_long_key_takes_no_room_and_costs_a_call_for_each_request() {
+    let (leased, _) = scripted([Reply::Cells(5)]);
+    let key = [b'k'; 1_025];
+    for _ in 0..2 {
+        assert!(is_ok(&leased.check(&key).await));
+    }
+    let stats = leased.stats();
+    assert_eq!((stats.keys, stats.calls, stats.untracked), (0, 2, 2));
+    assert!(is_ok(&leased.check(&key[1..]).await));
+    assert_eq!(leased.stats().keys, 1);
+}
+
 #[test]
 fn without_a_runtime_nothing_panics() {
     let (leased, _) = scripted([Reply::Deny(Some(Duration::ZERO))]);
