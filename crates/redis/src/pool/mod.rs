@@ -241,15 +241,15 @@ impl ConnectionSlot {
     }
 }
 
-/// The error of a connection that the server refused, for example because of the password. It concerns every
-/// call.
+/// The error of a connection that the server refused, for example because of the password, or because it speaks
+/// another protocol. It concerns every call.
 fn refused(error: RedisError) -> RedisError {
     match error.kind() {
-        ErrorKind::Server(_) | ErrorKind::Extension => {
+        ErrorKind::Io | ErrorKind::AuthenticationFailed => error,
+        _ => {
             let why = "the server refused the connection";
             (ErrorKind::InvalidClientConfig, why, error.to_string()).into()
         }
-        _ => error,
     }
 }
 

@@ -403,6 +403,8 @@ fn is_away(error: &RedisError) -> bool {
             ErrorKind::AuthenticationFailed
                 // The server refused the connection.
                 | ErrorKind::InvalidClientConfig
+                // The peer does not speak the protocol.
+                | ErrorKind::Parse
                 | ErrorKind::Server(BusyLoading | ClusterDown | MasterDown)
         )
 }

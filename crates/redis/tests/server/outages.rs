@@ -1,13 +1,15 @@
 //! A server that is slow, silent or gone: when decisions come, what they are, and how clients
 //! recover.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tollgate::Quota;
 use tollgate_redis::{
-    Answer, Fallback, Origin, RedisLimiter, Store, StoreBuilder, Unavailable, WithFallback,
+    Answer, Fallback, Health, Origin, RedisLimiter, Store, StoreBuilder, Unavailable, WithFallback,
 };
 
 use crate::harness::{Server, block_on, free_port, with_long_deadline};
@@ -292,6 +294,37 @@ fn a_server_that_refuses_connections_opens_the_circuit() {
                 assert!(is_cut_off || why.to_string().contains(text), "{why}");
             }
             assert!(store.is_circuit_open(), "{text}");
+        });
+    }
+}
+
+/// Granted: nothing by a port that speaks another protocol, or by a server that lacks the one of the URL. Not every
+/// request makes a connection.
+#[test]
+fn a_port_that_does_not_speak_redis_opens_the_circuit() {
+    let cases = [
+        ("HTTP/1.1 400 Bad Request\r\n\r\n", ""),
+        ("-ERR unknown command `HELLO`, with args beginning with: `3`, \r\n", "/?protocol=resp3"),
+    ];
+    for (line, rest) in cases {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("redis://{}{rest}", listener.local_addr().expect("it is bound"));
+        // It ends with the test's process.
+        std::thread::spawn(move || {
+            for mut peer in listener.incoming().flatten() {
+                let _ = peer.read(&mut [0; 1_024]);
+                let _ = peer.write_all(line.as_bytes());
+            }
+        });
+        block_on(async {
+            let store = with_long_deadline(Store::builder(url)).open_after(FAILURES);
+            let store = store.build().expect("a store");
+            for _ in 0..FAILURES {
+                assert!(!store.is_circuit_open(), "{line}");
+                ten(&store).check("k").await.expect_err("no server");
+            }
+            assert!(store.is_circuit_open(), "{line}");
+            assert_ne!(store.health(), Health::Up);
         });
     }
 }
