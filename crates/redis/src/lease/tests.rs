@@ -319,6 +319,15 @@ async fn late_leases_end_a_request_by_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_larger_than_a_lease_is_answered_by_the_deadline() {
+    let leased = distant(60_000, 100);
+    let began = tokio::time::Instant::now();
+    assert_eq!(leased.check_n(b"a", 2).await, Err(Unavailable::TimedOut));
+    let took = began.elapsed();
+    assert!((100..=102).contains(&took.as_millis()), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_that_waits_for_the_calls_of_others_is_answered_by_the_deadline() {
     let leased = distant(20, 50);
     let began = tokio::time::Instant::now();
