@@ -87,6 +87,8 @@ pub struct Leased<B, C = QuantaClock> {
 struct Shared<B, C> {
     source: B,
     clock: C,
+    /// The clock's time when the limiter was built.
+    origin: Tick,
     settings: Settings,
     keys: BoundedMap<KeyState>,
     stats: StripedStats,
@@ -137,7 +139,8 @@ enum FastAnswer {
 impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
     pub(super) fn new(source: B, clock: C, capacity: u64, settings: Settings) -> Self {
         let (keys, stats) = (BoundedMap::new(capacity), StripedStats::default());
-        Self { shared: Arc::new(Shared { source, clock, settings, keys, stats }) }
+        let origin = clock.now();
+        Self { shared: Arc::new(Shared { source, clock, origin, settings, keys, stats }) }
     }
 
     /// Asks for one cell of `key`'s quota.
@@ -261,8 +264,10 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
         &self.shared.source
     }
 
+    /// The time since the limiter was built, because a lease has room for 36 years: a clock may count since 1970.
     fn now(&self) -> Tick {
-        self.shared.clock.now()
+        let Shared { clock, origin, .. } = &*self.shared;
+        Tick::from_nanos(clock.now().as_nanos().saturating_sub(origin.as_nanos()))
     }
 
     /// Whether a lease can hold this many cells.

@@ -389,6 +389,21 @@ async fn a_long_key_takes_no_room_and_costs_a_call_for_each_request() {
     assert_eq!(leased.stats().keys, 1);
 }
 
+#[tokio::test]
+async fn a_clock_may_count_since_1970() {
+    let clock = Arc::new(ManualClock::new());
+    clock.advance(Duration::from_secs(56 * 365 * 86_400));
+    let source =
+        Scripted { replies: vec![Reply::Cells(u64::MAX)], next: RelaxedCounter::default() };
+    let leased = Leased::builder(source).clock(Arc::clone(&clock)).build().expect("in range");
+    for _ in 0..200 {
+        clock.advance(Duration::from_millis(1));
+        assert!(is_ok(&leased.check(b"a").await));
+    }
+    let stats = leased.stats();
+    assert!(stats.from_lease > 100, "{stats:?}");
+}
+
 #[test]
 fn without_a_runtime_nothing_panics() {
     let (leased, _) = scripted([Reply::Deny(Some(Duration::ZERO))]);

@@ -4,7 +4,7 @@ use tollgate::Tick;
 
 /// A unit of time is 2^16 ns, about 66 microseconds.
 pub(super) const UNIT_BITS: u32 = 16;
-/// bits 63..20: an instant, in units since the clock's origin (36 years) | bits 19..0: a count
+/// bits 63..20: an instant, in units since the limiter was built (36 years) | bits 19..0: a count
 pub(super) const COUNT_BITS: u32 = 20;
 /// The largest number of cells of a lease, and of a remembered denial.
 pub(crate) const CELLS_MAX: u64 = (1 << COUNT_BITS) - 1;
