@@ -1,6 +1,7 @@
 //! Builds the store limits of a rule.
 
 use std::fmt::Write;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use tollgate::Quota;
@@ -56,27 +57,32 @@ pub(super) fn rule(
     store: &Store,
 ) -> Result<RuleLimits, String> {
     let ids = rule.limit_ids();
-    let store_limits = rule.limits().iter().zip(&ids).map(|(limit, id)| {
-        store_limit(rule, limit, id, at, store)
-            .map_err(|why| format!("limit \"{}\" in store {at}: {why}", limit.name()))
-    });
+    let mut store_limits = Vec::with_capacity(ids.len());
+    let (mut cost_min, mut cost_max) = (0, u64::MAX);
+    for (limit, id) in rule.limits().iter().zip(&ids) {
+        let (built, costs) = store_limit(rule, limit, id, at, store)
+            .map_err(|why| format!("limit \"{}\" in store {at}: {why}", limit.name()))?;
+        store_limits.push(built);
+        (cost_min, cost_max) = (cost_min.max(*costs.start()), cost_max.min(*costs.end()));
+    }
     Ok(RuleLimits {
-        store_limits: store_limits.collect::<Result<_, _>>()?,
+        store_limits,
         key: rule.key().clone(),
-        cost_max: rule.cost_max(),
+        costs: cost_min..=cost_max,
         limits: rule.limits().to_vec(),
         capacity: rule.capacity(),
         store: at.clone(),
     })
 }
 
+/// A limit in a store, and the largest costs of a request for which it is built like that.
 fn store_limit(
     rule: &Rule,
     limit: &RuleLimit,
     id: &str,
     at: &tollgate_rules::Store,
     store: &Store,
-) -> Result<StoreLimit, String> {
+) -> Result<(StoreLimit, RangeInclusive<u64>), String> {
     let algorithm: Algorithm = limit.algorithm_name().parse().map_err(text)?;
     let nodes = u32::try_from(at.nodes()).unwrap_or(u32::MAX);
     // Windows of a counter are longer by the lifetime of leases, so its keys would start afresh whenever
@@ -87,9 +93,14 @@ fn store_limit(
         true => None,
         false => lifetime(&limit.quota(), nodes, store.deadline()),
     };
+    // A request for more than this is denied by every algorithm.
+    let at_once = limit.at_once();
+    let cost = rule.cost_max().min(at_once);
+    let mut cost_min = 0;
     let limiter = match wished.map(|lifetime| builder.clone().leases(lifetime).build()) {
         // A request may need the cells that leases withhold.
-        Some(Ok(leasing)) if leasing.max_at_once() < rule.cost_max().min(limit.at_once()) => {
+        Some(Ok(leasing)) if leasing.max_at_once() < cost => {
+            cost_min = leasing.max_at_once() + 1;
             builder.build()
         }
         None | Some(Err(RedisLimiterError::NoRoomForLeases | RedisLimiterError::LeaseOfLog)) => {
@@ -98,13 +109,15 @@ fn store_limit(
         Some(built) => built,
     };
     let limiter = limiter.map_err(text)?;
-    let (cost, most) = (rule.cost_max(), limiter.max_at_once());
-    if cost.min(limit.at_once()) > most {
+    let most = limiter.max_at_once();
+    if cost > most {
+        let cost = rule.cost_max();
         return Err(format!(
             "a request may cost {cost} cells, and {most} at most are counted at once: \
              lower the cost or its max"
         ));
     }
+    let costs = cost_min..=if most < at_once { most } else { u64::MAX };
     let fallback = match at.fallback() {
         tollgate_rules::Fallback::Local => Fallback::local(&limiter, nodes, rule.capacity())
             .map_err(|why| match nodes {
@@ -115,10 +128,10 @@ fn store_limit(
         tollgate_rules::Fallback::Admit => Fallback::Admit,
     };
     if limiter.lease_lifetime().is_zero() {
-        return Ok(StoreLimit::PerRequest(WithFallback::new(limiter, fallback)));
+        return Ok((StoreLimit::PerRequest(WithFallback::new(limiter, fallback)), costs));
     }
     let leased = Leased::builder(limiter).capacity(rule.capacity()).build().map_err(text)?;
-    Ok(StoreLimit::Leased(WithFallback::new(leased, fallback)))
+    Ok((StoreLimit::Leased(WithFallback::new(leased, fallback)), costs))
 }
 
 fn text(error: impl std::error::Error) -> String {

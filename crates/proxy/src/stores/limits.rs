@@ -1,5 +1,7 @@
 //! The limits of one rule that has a store.
 
+use std::ops::RangeInclusive;
+
 use tollgate_redis::{Answer, Leased, RedisLimiter, WithFallback};
 use tollgate_rules::{Fallback, Key, Rule, RuleLimit};
 
@@ -9,7 +11,8 @@ pub(crate) struct RuleLimits {
     pub(super) key: Key,
     pub(super) limits: Vec<RuleLimit>,
     pub(super) capacity: u64,
-    pub(super) cost_max: u64,
+    /// The largest costs of a request for which these limits are built.
+    pub(super) costs: RangeInclusive<u64>,
     pub(super) store: tollgate_rules::Store,
     /// In the order of `limits`.
     pub(super) store_limits: Vec<StoreLimit>,
@@ -25,13 +28,14 @@ pub(super) enum StoreLimit {
 }
 
 impl RuleLimits {
-    /// Whether these are the limits of a rule.
+    /// Whether these are the limits of a rule. A new cost keeps them, unless it decides whether leases are taken, or
+    /// is never granted.
     pub(super) fn are_of(&self, rule: &Rule) -> bool {
         Some(&self.store) == rule.store()
             && self.limits == rule.limits()
             && self.key == *rule.key()
             && self.capacity == rule.capacity()
-            && self.cost_max == rule.cost_max()
+            && self.costs.contains(&rule.cost_max())
     }
 
     /// Whether a request is denied if the store gives no decision.

@@ -113,6 +113,32 @@ mod tests {
         assert!(third.expect("they can be kept").find(&old_rules.rules()[1]).is_none());
     }
 
+    /// So keys keep their leases, and their share of the quota while the store is down.
+    #[test]
+    fn a_new_cost_keeps_the_limits_unless_they_would_be_others() {
+        let parsed = |limits: &str, cost: u64, before: &StoreLimits| {
+            let limits = format!("{limits}\ncost = {cost}");
+            shared(&rule("a", &limits, "\"redis://127.0.0.1:1\""), before).1
+        };
+        let is_kept = |limits: &str, one: u64, other: u64| {
+            let first = parsed(limits, one, &StoreLimits::default()).expect("they can be kept");
+            let second = parsed(limits, other, &first).expect("they can be kept");
+            Arc::ptr_eq(&first.rules["a"], &second.rules["a"])
+        };
+        // Leases of 100 ms withhold ten cells.
+        let leased = "\"100/s\"";
+        assert!(is_kept(leased, 5, 6) && is_kept(leased, 90, 1) && is_kept(leased, 91, 100));
+        assert!(!is_kept(leased, 90, 91) && !is_kept(leased, 91, 90));
+        assert!(is_kept("\"20/day\"", 1, 20));
+        let two = "[\"100/s\", \"200/s\"]";
+        assert!(is_kept(two, 5, 90) && is_kept(two, 95, 100) && !is_kept(two, 90, 91));
+        let log = "{ quota = \"5000/h\", algorithm = \"sliding-log\" }";
+        assert!(is_kept(log, 1, 1_000));
+        let first = parsed(log, 1, &StoreLimits::default()).expect("it can be kept");
+        let error = parsed(log, 1_001, &first).expect_err("it is never granted");
+        assert!(error.contains("a request may cost 1001 cells"), "{error}");
+    }
+
     #[test]
     fn rules_share_a_store_if_they_reach_the_server_in_the_same_way() {
         let url = "url = \"redis://127.0.0.1:1\"";
