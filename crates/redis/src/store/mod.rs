@@ -47,7 +47,9 @@ use crate::unavailable::Unavailable;
 ///
 /// A call to a single server is written at most once. If the old connection was closed before a
 /// byte of the call was written, the call is sent on a new connection. The closer may be the server
-/// (`timeout`, `CLIENT KILL`, a restart) or anything between. A connection that was idle for long,
+/// (`timeout`, `CLIENT KILL`, a restart) or anything between. Over TLS, writes cannot be counted: such a
+/// call is an error, unless the connection was idle for
+/// [`check_idle_after`](StoreBuilder::check_idle_after). A connection that was idle for long,
 /// or that did not answer the last call in time, is checked by a `PING` before it is used, and
 /// replaced if the answer does not come within half of the deadline. All of this counts
 /// towards the deadline. TCP keepalive is on: after 15 seconds without a packet, then every 5
