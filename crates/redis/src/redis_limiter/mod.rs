@@ -34,8 +34,9 @@ const TAKEN_MAX: u64 = 1 << 20;
 /// is denied for two periods at most. Fixed windows and sliding counters start afresh with a new
 /// period, and counters also with another number of sub-windows or another
 /// [lifetime of leases](crate::RedisLimiterBuilder::leases). A bucket and a log carry over: a
-/// bucket's debt is a number of cells, which drains at the new rate from the last charge on. A log
-/// takes the memory of its largest limit until the key has been idle for a period.
+/// bucket's debt is a number of cells, which drains at the new rate from the last charge on, and is
+/// forgotten once the rate of the last charge would have drained it. A log takes the memory of its
+/// largest limit until the key has been idle for a period.
 ///
 /// Processes may have different quotas, as during a roll-out. In any span `w`, all of them together
 /// are granted no more than the larger burst plus the larger rate times `w` from a bucket, and no
