@@ -114,11 +114,14 @@ where
             return Some(ask.charge());
         }
         // The limiter makes room for the key, admits it without a state, lets such keys share a bucket, or denies it.
-        // Only the last charges nothing and has no wait.
-        match ask.check() {
-            Ok(_) => Some(Duration::ZERO),
-            Err(_) => Some(ask.charge()).filter(|wait| !wait.is_zero()),
+        // Only the last charges nothing and has no wait. Neither has a charge of a key that has found a slot meanwhile,
+        // but then the key owes what was charged.
+        if ask.check().is_ok() {
+            return Some(Duration::ZERO);
         }
+        let wait = ask.charge();
+        let owes = || ask.cells(0).peek().map_or(true, |permit| !permit.reset_after().is_zero());
+        (!wait.is_zero() || ask.finds_slot() && owes()).then_some(wait)
     }
 
     fn refund(&self, bytes: u64, now: Tick) {
