@@ -44,10 +44,12 @@ fn all_spellings_of_a_path_have_one_key() {
     let by = |spelling, path| key(&[Part::Path(spelling)], &Request { path, ..Request::default() });
     let of = |path| by(Spelling::default(), path);
     assert_eq!(of("/login"), of("//x/../%6cogin/?next=/"));
-    for alike in ["/a/B", "/a%2fb", "/a;v=1/b", "/x%2f..%2fa/b", "/a\\b", "/a%5Cb", "/x/..;/a/b"] {
+    for alike in ["/a/B", "/a%2fb", "/a;v=1/b", "/a\\b", "/a%5Cb", "/x/../a/./b"] {
         assert_eq!(of("/a/b"), of(alike), "{alike}");
     }
-    for alike in ["/a%00/b", "/%00", "/a%00/../b", "/%25%00"] {
+    for alike in
+        ["/a%00/b", "/%00", "/a%00/../b", "/%25%00", "/x%2f..%2fa/b", "/x/..;/a/b", "/x//../a/b"]
+    {
         assert_eq!(of("/a/b%00"), of(alike), "{alike}");
         assert_ne!(of("/a/b"), of(alike), "{alike}");
     }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use super::KeyBytes;
 use crate::host;
 use crate::named;
-use crate::path::{self, PathReading, Segments, Spelling};
+use crate::path::{self, Spelling};
 
 /// The kinds of a host: an address of 16 bytes is not the name of these bytes.
 const HOST_NAME: u8 = 0;
@@ -71,7 +71,7 @@ impl<'v> Value<'v> {
                 out.extend(&six.octets());
             }
             Self::Path(path, spelling) => {
-                let segments = segments(path, spelling);
+                let segments = path::counted(path, spelling);
                 write_count(segments.as_slice().len(), out);
                 for segment in segments.as_slice() {
                     write_count(path::decoded(segment).count(), out);
@@ -97,24 +97,11 @@ impl<'v> Value<'v> {
                     format!("/{}", escape(&bytes, &['%', '/', '\0']))
                 };
                 let whole: String =
-                    segments(path, spelling).as_slice().iter().map(decoded).collect();
+                    path::counted(path, spelling).as_slice().iter().map(decoded).collect();
                 if whole.is_empty() { "/".to_owned() } else { whole }
             }
         }
     }
-}
-
-/// The segments of a path as keys count them: resolved, so that no spelling has its own key.
-///
-/// All paths with a `%00` have one key. A server that ends a path there serves `/a` for `/a%00/1`, and one that reads on
-/// serves it for `/1%00/../a`, so neither reading would do for both.
-fn segments(path: &str, spelling: Spelling) -> Segments<'_> {
-    if path.contains("%00") {
-        let mut nul = Segments::new("");
-        nul.push("%00");
-        return nul;
-    }
-    PathReading::of_keys(spelling).of(path)
 }
 
 /// The bytes as text, in which bytes that are no UTF-8 and these characters of ASCII are written as `%XX`.

@@ -6,13 +6,14 @@
 //! all paths have no oddity, and one reading. Every other path is read in each way that the file's
 //! [`Spelling`] leaves open, and [`Oddities::fits`] returns in how many of these a pattern fits.
 
+mod counted;
 mod oddities;
 mod reading;
 
 use crate::inline_vec::InlineVec;
 use crate::request_view::RequestView;
+pub(crate) use counted::counted;
 pub(crate) use oddities::{Fit, Oddities};
-pub(crate) use reading::PathReading;
 
 /// The segments of a path.
 pub(crate) type Segments<'a> = InlineVec<&'a str, 16>;

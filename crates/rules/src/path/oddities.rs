@@ -65,6 +65,16 @@ impl Oddities {
         self.dots || self.encoded_slash || self.backslash || self.nul || self.params
     }
 
+    /// Whether servers make different paths of this one, and the file does not say which. `has_dots`: one of its
+    /// segments is `.` or `..`.
+    pub(super) fn is_unclear_for_keys(&self, has_dots: bool) -> bool {
+        let has_unclear_separator = self.encoded_slash
+            && self.spelling.encoded_slash == Separator::Unclear
+            || self.backslash && self.spelling.backslash == Separator::Unclear;
+        let unclear = [has_dots, self.params, has_unclear_separator];
+        self.nul || unclear.iter().filter(|is| **is).count() > 1
+    }
+
     /// In how many of its readings the path fits. `fits` decides for the segments of one reading.
     #[cold]
     pub(crate) fn fits(&self, path: &str, fits: impl Fn(&[&str]) -> bool) -> Fit {

@@ -23,8 +23,8 @@ pub(super) enum Dots {
 }
 
 impl PathReading {
-    /// The reading for keys: paths that may be the same have the same segments.
-    pub(crate) fn of_keys(spelling: Spelling) -> Self {
+    /// The reading for keys: paths without dots that may be the same have the same segments.
+    pub(super) fn of_keys(spelling: Spelling) -> Self {
         Self {
             encoded_slash: spelling.encoded_slash != Separator::Never,
             backslash: spelling.backslash != Separator::Never,

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::oddities::ODD_BYTES_MAX;
+use super::reading::{Dots, PathReading};
 use super::*;
 
 const KEEPS: Spelling = Spelling {
@@ -134,6 +135,30 @@ fn escapes_are_decoded_once() {
     }
 }
 
+/// How servers of a spelling may read and resolve a path.
+fn readings_of_servers(spelling: Spelling) -> Vec<PathReading> {
+    let may_be = |separator, is| match separator {
+        Separator::Unclear => true,
+        Separator::Always => is,
+        Separator::Never => !is,
+    };
+    let both = [false, true];
+    let mut readings = Vec::new();
+    for encoded_slash in both.into_iter().filter(|is| may_be(spelling.encoded_slash, *is)) {
+        for backslash in both.into_iter().filter(|is| may_be(spelling.backslash, *is)) {
+            for drops_params in both.into_iter().filter(|is| !is || !spelling.keeps_params) {
+                for dots in [Dots::Resolved, Dots::ResolvedBeforeMerging] {
+                    let ends_at_nul = false;
+                    let reading =
+                        PathReading { encoded_slash, backslash, ends_at_nul, drops_params, dots };
+                    readings.push(reading);
+                }
+            }
+        }
+    }
+    readings
+}
+
 include!("../../tests/rules/nginx_reading.rs");
 
 proptest! {
@@ -149,6 +174,21 @@ proptest! {
         let odd = split(bare, DECODES, &mut Segments::new(""));
         if let Some(readings) = odd.readings() {
             prop_assert_eq!(readings[0].of(bare).as_slice().to_vec(), in_keys(&path, DECODES));
+        }
+    }
+
+    /// The bucket of what a server makes of a path is that of the path, or the one of all unclear paths.
+    #[test]
+    fn no_spelling_gives_a_path_a_key_of_its_own(path in "/([/.;ab\\\\]|%2[fF]|%5[cC]|%2e|\\.\\./){0,14}") {
+        let decoded_slash = Spelling { encoded_slash: Separator::Always, ..Spelling::default() };
+        for spelling in [Spelling::default(), decoded_slash, DECODES, KEEPS] {
+            let counted_path = counted(&path, spelling).as_slice().join("/");
+            for reading in readings_of_servers(spelling) {
+                let served = format!("/{}", reading.of(&path).as_slice().join("/"));
+                let counted_served = counted(&served, spelling).as_slice().join("/");
+                let is_one = counted_path == "%00" || counted_path == counted_served;
+                prop_assert!(is_one, "{reading:?}: {counted_path} {served}");
+            }
         }
     }
 

@@ -68,12 +68,29 @@ static BY_DEFAULT: LazyLock<[Read; 2]> = LazyLock::new(|| {
     ["decode", "keep"].map(|how| Read::new(&format!("encoded_slash = \"{how}\"\n")))
 });
 
+/// The segments of a path at a server that resolves dots as nginx does, and merges slashes afterwards.
+fn resolved_before_merging(path: &str) -> Vec<Vec<u8>> {
+    let bytes = unescaped(path.split(['?', '#']).next().unwrap_or_default().as_bytes());
+    let bytes = bytes.strip_prefix(b"/").unwrap_or(&bytes);
+    let mut segments: Vec<&[u8]> = Vec::new();
+    for segment in bytes.split(|byte| *byte == b'/') {
+        match segment {
+            b"." => {}
+            b".." => drop(segments.pop()),
+            other => segments.push(other),
+        }
+    }
+    segments.into_iter().filter(|its| !its.is_empty()).map(<[u8]>::to_vec).collect()
+}
+
 /// Checks the properties of a path.
 pub(crate) fn hold(path: &str) {
     let segments = normalised(path);
-    // The key has the reference's bytes; no segment has a slash, and case counts. Paths with a NUL have one key.
+    // The key has the reference's bytes; no segment has a slash, and case counts. Paths with a NUL, or with dots that
+    // others resolve differently, have one key.
     let has_nul = path.split(['?', '#']).next().is_some_and(|bare| bare.contains("%00"));
-    let counted = if has_nul { vec![vec![0]] } else { segments.clone() };
+    let is_unclear = has_nul || resolved_before_merging(path) != segments;
+    let counted = if is_unclear { vec![vec![0]] } else { segments.clone() };
     let mut key = match planted(Mistake::SlashKept) {
         true => KEPT.key(path),
         false => NGINX.key(path),

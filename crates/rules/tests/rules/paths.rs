@@ -135,6 +135,46 @@ fn all_paths_with_a_nul_have_one_key() {
     assert!(admitted("/files/b"));
 }
 
+/// There is a server that serves `/files/a` for each of these paths: some keep the backslash, or `%2F`, or parameters,
+/// and some resolve dots before they merge slashes. The number is a client's choice.
+#[test]
+fn all_paths_of_which_servers_make_different_ones_have_one_key() {
+    let gate = |lines: &str, matcher: &str| {
+        let text = format!(
+            "{lines}rule = [{{ name = \"a\", {matcher}key = \"path\", limits = \"1/day\" }}]"
+        );
+        RulesLimiter::new(Rules::parse("r.toml", &text).expect("a rule")).expect("memory")
+    };
+    let unclear = |nth: u32| {
+        [
+            format!("/files/{nth}%5Cy/../a"),
+            format!("/files/{nth}\\y/../a"),
+            format!("/files/{nth}/x\\..\\a"),
+            format!("/files/{nth}%2Fy/../a"),
+            format!("/files/a;%5C{nth}"),
+            format!("/files/a;%2f{nth}"),
+            format!("/files/{nth}//../../a"),
+            format!("/files/{nth}/.;/../../a"),
+            format!("/files/{nth}/;x/../../a"),
+        ]
+    };
+    for matcher in ["", "match = { path = \"/files/**\" }, "] {
+        let gate = gate("", matcher);
+        let admits =
+            |path: &str| gate.decide(&Request { path, ..Request::default() }).is_admitted();
+        assert!(admits("/files/a") && !admits("/files/x/./../a"), "this path is not unclear");
+        let unclear = (0..9).flat_map(unclear);
+        assert_eq!(unclear.filter(|path| admits(path)).count(), 1, "{matcher}");
+        assert!(admits("/files/b"));
+    }
+    // Where the file says how the upstream reads them, each has the key of the path that it is.
+    let gate = gate("encoded_slash = \"decode\"\nbackslash = \"slash\"\n", "");
+    let admits = |path: &str| gate.decide(&Request { path, ..Request::default() }).is_admitted();
+    for (path, same) in [("/files/1/a", "/files/1%5Cy/../a"), ("/files/2/a", "/files/2%2Fy/../a")] {
+        assert!(admits(path) && !admits(same), "{same}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
