@@ -31,7 +31,9 @@ pub trait RequestView {
     /// choice lets a client evade a rule: with `false`, `/login?x` is not `/login`.
     const PATH_HAS_QUERY: bool;
 
-    /// The method, in upper case.
+    /// The method as the client sent it.
+    ///
+    /// A client may write `post`, which some servers read as `POST`. Rules count it as both.
     fn method(&self) -> &str;
 
     /// The path as the client sent it, percent-encoded.
@@ -76,7 +78,7 @@ pub trait RequestView {
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Request<'a> {
-    /// The method, in upper case.
+    /// The method, as the client sent it.
     pub method: &'a str,
     /// The path, percent-encoded, with or without a query.
     pub path: &'a str,

@@ -10,8 +10,8 @@ use crate::request_view::RequestView;
 use crate::rule::{Action, Apply, Rule, Rules};
 
 impl Rules {
-    /// Explains which rules apply to a request, and why. There is a line for each reading of its path, if it
-    /// has several, and a line for each rule. Nothing is charged.
+    /// Explains which rules apply to a request, and why. There is a line for each reading of its path and its method,
+    /// if it has several, and a line for each rule. Nothing is charged.
     ///
     /// ```
     /// use tollgate_rules::{Request, Rules};
@@ -37,6 +37,7 @@ impl Rules {
         if let Some(rule) = self.rules.first() {
             explain_path(path::of_request(request), rule.matcher.spelling, &mut text);
         }
+        explain_method(request.method(), &mut text);
         let mut last: Option<String> = None;
         for rule in &self.rules {
             if let Some(why) = &last {
@@ -69,6 +70,16 @@ fn explain_path(path: &str, spelling: Spelling, text: &mut String) {
             writeln!(text, "path as {written}: {why}").expect("a string takes everything");
             written_so_far.push(written);
         }
+    }
+}
+
+/// A line for each reading of a method that is not in upper case.
+fn explain_method(method: &str, text: &mut String) {
+    let upper = method.to_ascii_uppercase();
+    if method != upper {
+        writeln!(text, "method as {method}: servers that tell it from {upper}")
+            .and_then(|()| writeln!(text, "method as {upper}: servers that write it in upper case"))
+            .expect("a string takes everything");
     }
 }
 
@@ -105,13 +116,13 @@ impl Rule {
         let fit = self.effective(matched);
         let said = match fit {
             Fit::None if matched != Fit::None => {
-                format!("does not exempt, since {}", self.matcher.unclear())
+                format!("does not exempt, since {}", self.matcher.unclear(request))
             }
             Fit::None => format!("does not apply, since {}", self.matcher.why_not(request)),
             Fit::Unclear if self.is_shadow => {
-                format!("in shadow, would answer 400, since {}", self.matcher.unclear())
+                format!("in shadow, would answer 400, since {}", self.matcher.unclear(request))
             }
-            Fit::Unclear => format!("answers 400, since {}", self.matcher.unclear()),
+            Fit::Unclear => format!("answers 400, since {}", self.matcher.unclear(request)),
             Fit::Some | Fit::All => match self.action {
                 Action::Limit => self.explain_key_of(request, fit),
                 Action::Exempt => "applies; exempts the request from the rules after it".to_owned(),
@@ -146,21 +157,26 @@ impl Rule {
 }
 
 impl Matcher {
-    fn unclear(&self) -> String {
+    fn unclear(&self, request: &impl RequestView) -> String {
+        let its = &self.conditions;
+        let method = match its.fit_method(&Unsplit(request)) {
+            Fit::Some => Some(listed(&its.methods)),
+            _ => None,
+        };
         let paths = |its: &Conditions| {
             let listed = listed(&its.paths);
             (!listed.is_empty()).then_some(listed)
         };
-        let within = paths(&self.conditions).map(|its| format!("path {its}"));
+        let within = paths(its).map(|its| format!("path {its}"));
         let without = self.exceptions.iter().filter_map(paths).map(|its| format!("not path {its}"));
-        let conditions: Vec<String> = within.into_iter().chain(without).collect();
+        let conditions: Vec<String> = method.into_iter().chain(within).chain(without).collect();
         format!("{} matches some of these readings only", conditions.join(", "))
     }
 
     /// The first condition that does not hold.
     fn why_not(&self, request: &impl RequestView) -> String {
         let (its, parts) = (&self.conditions, &Unsplit(request));
-        if !its.fits_method(parts) {
+        if its.fit_method(parts) == Fit::None {
             return format!("the method is not {}", listed(&its.methods));
         }
         if !its.fits_client(parts) {

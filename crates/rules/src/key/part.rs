@@ -95,7 +95,7 @@ impl Part {
                 (!value.is_empty()).then_some(Value::Parameter(value))
             }
             Self::Path(spelling) => Some(Value::Path(path::of_request(request), *spelling)),
-            Self::Method => Some(Value::Bytes(request.method().as_bytes())),
+            Self::Method => Some(Value::Method(request.method())),
             Self::Host => Value::host(request.host()?),
         }
     }

@@ -75,6 +75,7 @@ fn a_host_key_ignores_port_and_case_and_a_method_key_tells_methods_apart() {
     assert_ne!(of(Some("[7368:6f70:2e65:7861:6d70:6c65:2e63:6f6d]:80")), name);
     let of = |method| key(&[Part::Method], &Request { method, ..Request::default() });
     assert_ne!(of("GET"), of("PUT"));
+    assert_eq!(of("GET"), of("Get"));
 }
 
 #[test]

@@ -23,6 +23,8 @@ pub(super) enum Value<'v> {
     Bytes(&'v [u8]),
     /// A value of the query, still encoded.
     Parameter(&'v str),
+    /// A method, which is compared in any case.
+    Method(&'v str),
     /// A name that is compared in any case.
     HostName(&'v str),
     HostAddress(Ipv6Addr),
@@ -61,6 +63,10 @@ impl<'v> Value<'v> {
                 write_count(named::decoded(text).count(), out);
                 named::decoded(text).for_each(|byte| out.push(byte));
             }
+            Self::Method(method) => {
+                write_count(method.len(), out);
+                method.bytes().for_each(|byte| out.push(byte.to_ascii_uppercase()));
+            }
             Self::HostName(name) => {
                 out.push(HOST_NAME);
                 write_count(name.len(), out);
@@ -88,6 +94,7 @@ impl<'v> Value<'v> {
             Self::Address(its) => address(its),
             Self::Bytes(bytes) => escape(bytes, &['%']),
             Self::Parameter(text) => escape(&named::decoded(text).collect::<Vec<_>>(), &['%']),
+            Self::Method(method) => escape(method.to_ascii_uppercase().as_bytes(), &['%']),
             Self::HostName(name) => name.to_ascii_lowercase(),
             Self::HostAddress(six) => format!("[{six}]"),
             Self::Path(path, spelling) => {

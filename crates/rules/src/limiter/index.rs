@@ -193,7 +193,7 @@ impl RuleIndex {
             }
         }
         let method = parts.request().method();
-        let of_method = self.methods.iter().find(|(name, _)| name == method);
+        let of_method = self.methods.iter().find(|(name, _)| name.eq_ignore_ascii_case(method));
         set.keep(of_method.map_or(&self.other_methods, |(_, words)| words));
         set
     }

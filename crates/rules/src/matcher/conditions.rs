@@ -6,6 +6,7 @@ use super::listed;
 use super::network::Networks;
 use super::parts::{Parts, SplitPath};
 use crate::named::Named;
+use crate::path::Fit;
 use crate::pattern::Pattern;
 use crate::request_view::RequestView;
 
@@ -45,20 +46,29 @@ impl Conditions {
         *self == Self::default()
     }
 
-    /// Whether all conditions but those of the path hold.
+    /// Whether all conditions but those of the path hold, whatever the case in which the upstream reads the method.
     pub(super) fn hold_besides_path(&self, parts: &impl Parts) -> bool {
-        self.fits_method(parts)
+        self.fit_method(parts) == Fit::All
             && self.fits_client(parts)
             && self.fits_host(parts)
             && self.fits_values(parts)
     }
 
-    /// A server answers `HEAD` as it answers `GET`, so a rule for `GET` must not miss it.
-    pub(crate) fn fits_method(&self, parts: &impl Parts) -> bool {
-        self.methods.is_empty() || self.allows(parts.request().method())
+    /// In how many of its readings the method fits: as the client sent it, and in upper case.
+    pub(crate) fn fit_method(&self, parts: &impl Parts) -> Fit {
+        let method = parts.request().method();
+        if self.methods.is_empty() || self.allows(method) {
+            return Fit::All;
+        }
+        let is = |name: &str| method.eq_ignore_ascii_case(name);
+        match self.methods.iter().any(|its| is(its) || (its == "GET" && is("HEAD"))) {
+            true => Fit::Some,
+            false => Fit::None,
+        }
     }
 
-    /// Whether the condition allows this method. `GET` includes `HEAD`.
+    /// Whether the condition allows this method, in upper case. A server answers `HEAD` as it answers `GET`, so `GET`
+    /// includes `HEAD`.
     pub(crate) fn allows(&self, method: &str) -> bool {
         self.methods.iter().any(|its| its == method || (method == "HEAD" && its == "GET"))
     }

@@ -27,20 +27,22 @@ pub(crate) struct Matcher {
 }
 
 impl Matcher {
-    /// In how many readings of its path a request matches. The cheapest condition is checked first, and
+    /// In how many readings of its path and its method a request matches. The cheapest condition is checked first, and
     /// nothing of the request is read after the first condition that does not hold.
     pub(crate) fn fit(&self, parts: &impl Parts) -> Fit {
         let its = &self.conditions;
-        if !its.fits_method(parts) || !its.fits_client(parts) {
+        let by_method = its.fit_method(parts);
+        if by_method == Fit::None || !its.fits_client(parts) {
             return Fit::None;
         }
-        match self.fit_path(parts) {
+        let fit = match self.fit_path(parts) {
             Fit::None => Fit::None,
             fit if its.fits_host(parts) && its.fits_values(parts) => {
                 self.outside_exceptions(parts, fit)
             }
             _ => Fit::None,
-        }
+        };
+        if fit == Fit::All { by_method } else { fit }
     }
 
     /// [`fit`](Self::fit) of a request that is not split.

@@ -68,6 +68,36 @@ fn an_exempt_request_is_charged_by_earlier_rules_only() {
     }
 }
 
+/// The upstream may do for `options` what it does for `POST`, and nothing for `OPTIONS`.
+#[test]
+fn a_rule_exempts_a_method_only_as_the_file_writes_it_and_denies_it_in_any_case() {
+    let text = |action: &str| {
+        format!(
+            "rule = [
+                {{ name = \"first\", match = {{ method = \"OPTIONS\" }}, action = \"{action}\" }},
+                {{ name = \"all\", key = \"none\", limits = \"2/h\" }},
+             ]"
+        )
+    };
+    let of = |method| Request { method, ..get("/") };
+    let exempts = gate(&text("exempt"));
+    assert_eq!(outcome(&exempts, &of("OPTIONS")), "no limit exempted by first");
+    assert_eq!(outcome(&exempts, &of("options")), "by all");
+    let said = Rules::parse("r.toml", &text("exempt")).expect("rules");
+    let said = said.explain_request(&of("options"));
+    assert!(
+        said.contains(
+            "first: does not exempt, since OPTIONS matches some of these readings only\n"
+        ),
+        "{said}"
+    );
+    let denies = gate(&text("deny"));
+    assert_eq!(
+        ["OPTIONS", "options"].map(|method| outcome(&denies, &of(method))),
+        ["first forbids"; 2]
+    );
+}
+
 #[test]
 fn a_rule_that_denies_charges_nothing_and_an_earlier_exemption_goes_before_it() {
     let gate = gate(

@@ -51,6 +51,33 @@ fn get_includes_head_and_head_does_not_include_get() {
     }
 }
 
+/// Some servers write a method in upper case before they look at it.
+#[test]
+fn a_method_matches_and_is_counted_in_any_case() {
+    for (matcher, asked, applies) in [
+        ("{ method = \"POST\" }", "post", true),
+        ("{ method = [\"PUT\", \"POST\"], path = \"/\" }", "PosT", true),
+        ("{ method = \"GET\" }", "head", true),
+        ("{ method = \"HEAD\" }", "get", false),
+        ("{ method = \"POST\" }", "pos", false),
+        ("{ not = { method = \"GET\" } }", "head", true),
+        ("{ not = { method = \"GET\" } }", "HEAD", false),
+    ] {
+        check(matcher, &method(asked), applies);
+    }
+    let said = rules("{ method = \"GET\" }").explain_request(&method("head"));
+    let lines = [
+        "method as head: servers that tell it from HEAD",
+        "method as HEAD: servers that write it in upper case",
+        "a: applies by some of these readings; counted by nothing: one bucket for all",
+    ];
+    assert_eq!(said.lines().collect::<Vec<_>>(), lines);
+    let text = "rule = [{ name = \"a\", key = \"method\", limits = \"1/day\" }]";
+    let gate = RulesLimiter::new(Rules::parse("r.toml", text).expect("a rule")).expect("memory");
+    let admits = |asked| gate.decide(&method(asked)).is_admitted();
+    assert_eq!(["post", "POST", "Post", "put"].map(admits), [true, false, false, true]);
+}
+
 #[test]
 fn an_address_matches_by_its_network_and_mapped_into_ipv6_as_ipv4() {
     for (networks, peer, applies) in [
