@@ -55,7 +55,10 @@ impl Block<'_> {
             Self::Plans(fastest) => {
                 ("plans", format!("{} {}", fastest.algorithm.name, quota(fastest.quota)))
             }
-            Self::Ban(Penalty { ban, .. }) => ("ban", format!("{ban:?}")),
+            // All of it, so that any change of a penalty lifts bans.
+            Self::Ban(Penalty { ban, after, within }) => {
+                ("ban", format!("{ban:?} {after} {within:?}"))
+            }
             Self::Strikes(Penalty { after, within, .. }) => {
                 ("strikes", format!("{after} {within:?}"))
             }

@@ -103,6 +103,27 @@ fn bans_are_shared() {
 }
 
 #[test]
+fn any_change_of_a_penalty_lifts_its_bans() {
+    let rule = |penalty: &str| format!("limits = \"100/s burst 2\", penalty = {{ {penalty} }}");
+    let before = "after = 2, ban = \"1 h\"";
+    for after in [
+        "after = 3, ban = \"1 h\"",
+        "after = 2, ban = \"1 h\", within = \"5 min\"",
+        "after = 2, ban = \"2 h\", within = \"1 h\"",
+    ] {
+        let name = Name::new();
+        let (path, mut file) = name.file(0, &rule(before));
+        (0..2).for_each(|_| assert!(!admits(&file.live().load(), 3)));
+        assert!(!admits(&file.live().load(), 1), "it is banned");
+        std::fs::write(&path, name.text(&rule(after))).expect("written");
+        let warnings = file.reload().expect("reloaded").warnings;
+        assert!(matches!(warnings[..], [ReloadWarning::BansLifted { .. }]), "{warnings:?}");
+        assert!(admits(&file.live().load(), 1), "{after}");
+        std::fs::remove_file(path).expect("removed");
+    }
+}
+
+#[test]
 fn requests_in_flight_are_shared_and_their_limit_follows_the_file() {
     let name = Name::new();
     let rule = |limit: u64| format!("concurrency = {{ limit = {limit}, max_hold = \"1 h\" }}");
