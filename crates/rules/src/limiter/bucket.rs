@@ -308,8 +308,8 @@ pub(super) enum Charged<'g, C: Clock> {
     Gcra(Reservation<'g, Limiter<[u8], DynamicGcra, RulesClock<C>>>),
     GcraPlan(Reservation<'g, Limiter<[u8], Gcra, RulesClock<C>>>),
     Window(Reservation<'g, Limiter<[u8], FixedWindow, RulesClock<C>>>),
-    /// The response settles them, by this.
-    Unsettled(Reserved<C>, &'g SettleBy),
+    /// The response settles them, by this, and for this many times its cost.
+    Unsettled(Reserved<C>, &'g SettleBy, u64),
     /// The algorithm cannot refund. The delay is how long the request waits for its turn.
     ForGood(Duration),
 }
@@ -321,7 +321,7 @@ impl<C: Clock> Charged<'_, C> {
             Self::Gcra(reserved) => keep(reserved, now),
             Self::GcraPlan(reserved) => keep(reserved, now),
             Self::Window(reserved) => keep(reserved, now),
-            Self::Unsettled(reserved, by) => held.push_charge(reserved, by.clone()),
+            Self::Unsettled(reserved, by, times) => held.push_charge(reserved, by.clone(), times),
             Self::ForGood(delay) => return delay,
         }
         Duration::ZERO

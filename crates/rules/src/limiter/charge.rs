@@ -28,6 +28,8 @@ pub(super) struct Hit {
     pub(super) plan: usize,
     /// The cost of the request by the rule.
     pub(super) cells: u64,
+    /// How many times the rule's cost that is.
+    pub(super) times: u64,
     /// Whether the response settles the cost.
     pub(super) settles: bool,
 }
@@ -258,7 +260,7 @@ impl<C: Clock> RulesLimiter<C> {
         let settle = settle.filter(|_| hit.settles);
         let reserved = settle.and_then(|by| Some((bucket.reserve(key, cost, charge.now)?, by)));
         let charged = match reserved {
-            Some((reserved, by)) => reserved.map(|its| Charged::Unsettled(its, by)),
+            Some((reserved, by)) => reserved.map(|its| Charged::Unsettled(its, by, hit.times)),
             None => bucket.charge(key, cost, charge.now),
         };
         charged.map_err(|denied| {

@@ -27,7 +27,8 @@ impl<C: Clock> RulesLimiter<C> {
         self.decide_n(request, 1)
     }
 
-    /// Decides a request that costs `cells` of every limit. A rule with `cost` multiplies its cost by `cells`.
+    /// Decides a request that costs `cells` of every limit. A rule with `cost` multiplies its cost by `cells`,
+    /// also one that the response settles.
     ///
     /// ```
     /// # use tollgate_rules::{RulesLimiter, Request, Rules};
@@ -280,7 +281,7 @@ impl<'g> Applicable<'g> {
             None => (self.cells, false),
             Some(_) => (self.cells.saturating_mul(rule.cost_of(request)), rule.settles(request)),
         };
-        let hit = Hit { rule: index, key, plan, cells, settles };
+        let hit = Hit { rule: index, key, plan, cells, times: self.cells, settles };
         match (&rule.store, rule.is_shadow) {
             (Some(_), _) => {
                 let key = self.keys.as_slice()[begin..].into();

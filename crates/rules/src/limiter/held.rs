@@ -116,6 +116,8 @@ pub struct Held<C: Clock = QuantaClock> {
 struct Charge<C: Clock> {
     reserved: Option<Reserved<C>>,
     by: SettleBy,
+    /// How many times the response's cost the request costs.
+    times: u64,
 }
 
 impl<C: Clock> Charge<C> {
@@ -123,6 +125,14 @@ impl<C: Clock> Charge<C> {
         if let Some(reserved) = self.reserved.take() {
             reserved.settle(actual);
         }
+    }
+
+    fn by_header<'h>(&self, header: impl Fn(&str) -> Option<&'h [u8]>) -> Option<u64> {
+        Some(self.by.by_header(header)?.saturating_mul(self.times))
+    }
+
+    fn by_bytes(&self, body_bytes: u64) -> Option<u64> {
+        Some(self.by.by_bytes(body_bytes)?.saturating_mul(self.times))
     }
 
     fn estimate(&self) -> u64 {
@@ -156,7 +166,7 @@ impl<C: Clock> Held<C> {
     /// lower case. A cost whose header is missing, or no number, stays charged by its estimate.
     pub fn answered<'h>(&mut self, header: impl Fn(&str) -> Option<&'h [u8]>) {
         for charge in &mut self.charges {
-            if let Some(actual) = charge.by.by_header(&header) {
+            if let Some(actual) = charge.by_header(&header) {
                 charge.settle(actual);
             }
         }
@@ -165,7 +175,7 @@ impl<C: Clock> Held<C> {
     /// Settles costs by the body of the response, which was sent as a whole and has `body_bytes`.
     pub fn sent(&mut self, body_bytes: u64) {
         for charge in &mut self.charges {
-            if let Some(actual) = charge.by.by_bytes(body_bytes) {
+            if let Some(actual) = charge.by_bytes(body_bytes) {
                 charge.settle(actual);
             }
         }
@@ -175,7 +185,7 @@ impl<C: Clock> Held<C> {
     /// request costs at least its estimate.
     pub fn cut_short(&mut self, body_bytes: u64) {
         for charge in &mut self.charges {
-            if let Some(actual) = charge.by.by_bytes(body_bytes) {
+            if let Some(actual) = charge.by_bytes(body_bytes) {
                 charge.settle(actual.max(charge.estimate()));
             }
         }
@@ -190,8 +200,8 @@ impl<C: Clock> Held<C> {
         self.guards.push(guard);
     }
 
-    pub(super) fn push_charge(&mut self, reserved: Reserved<C>, by: SettleBy) {
-        self.charges.push(Charge { reserved: Some(reserved), by });
+    pub(super) fn push_charge(&mut self, reserved: Reserved<C>, by: SettleBy, times: u64) {
+        self.charges.push(Charge { reserved: Some(reserved), by, times });
     }
 
     /// How many guards there are, for [`truncate`](Self::truncate).

@@ -223,3 +223,25 @@ fn what_a_cost_reads_is_required_and_explained() {
                 x-tokens, at most 1000000000\n";
     assert!(rules.rules()[0].explain().contains(line), "{}", rules.rules()[0].explain());
 }
+
+#[test]
+fn a_response_settles_a_request_of_many_cells_for_all_of_them() {
+    let spent = |cost: &str, settle: &dyn Fn(Held<ManualClock>)| {
+        let (gate, _) = gate(&rule(cost, "\"10000/h\""));
+        settle(gate.decide_n(&Request { method: "GET", ..Request::default() }, 3).take_held());
+        10_000 - left(&gate)
+    };
+    let by_header = "{ response_header = \"x-tokens\", estimate = 60, max = 500 }";
+    assert_eq!(spent(by_header, &|mut held| held.answered(cells("15"))), 45);
+    assert_eq!(
+        spent(by_header, &|mut held| held.answered(cells("9000"))),
+        1_500,
+        "the largest cost"
+    );
+    assert_eq!(spent(by_header, &drop), 180);
+    assert_eq!(spent(by_header, &Held::cancel), 0);
+    let by_bytes = "{ bytes = \"response\", estimate = 60 }";
+    assert_eq!(spent(by_bytes, &|mut held| held.sent(20)), 60);
+    assert_eq!(spent(by_bytes, &|mut held| held.cut_short(20)), 180, "at least the estimate");
+    assert_eq!(spent(by_bytes, &|mut held| held.cut_short(90)), 270);
+}
