@@ -148,12 +148,13 @@ fn activate<C: Clock>(
     // A rule that stops or begins to limit loses no state: it has none on one side of the change.
     let before = before.filter(|before| before.rule.action == rule.action);
     let before = before.filter(|before| {
+        let has_moved = has_moved && has_state(&before.rule) && has_state(&rule);
         let changed = if has_moved { Some("shared") } else { changed_keys(&before.rule, &rule) };
         warnings.extend(changed.map(|what| ReloadWarning::keys_changed(&rule, what)));
         changed.is_none()
     });
     warnings.extend(before.iter().flat_map(|before| stored::warnings(&before.rule, &rule)));
-    if rule.store.is_some() || rule.action != Action::Limit {
+    if !has_state(&rule) {
         let buckets = Vec::new();
         let active =
             ActiveRule { rule, buckets, in_flight: None, bandwidth: None, ban: None, admitted };
@@ -339,6 +340,11 @@ fn change_quotas<C: Clock>(
         warnings.push(ReloadWarning::too_far(rule, *before, changed));
     }
     Ok(done.len())
+}
+
+/// Whether this process, or a block, keeps the state of a rule.
+fn has_state(rule: &Rule) -> bool {
+    rule.action == Action::Limit && rule.store.is_none()
 }
 
 /// The key of the file whose change loses the state of all limits of a rule. It is `None` if a store

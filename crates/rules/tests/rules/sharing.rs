@@ -233,6 +233,25 @@ fn sharing_begins_and_ends_with_a_reload() {
 }
 
 #[test]
+fn a_change_of_the_name_is_reported_for_rules_that_lose_state_by_it() {
+    let (one, other) = (Name::new(), Name::new());
+    let text = |name: &Name| {
+        name.text(
+            "limits = \"9/d\" }, { name = \"b\", action = \"exempt\" }, \
+                   { name = \"c\", limits = \"9/d\", store = \"redis://127.0.0.1\"",
+        )
+    };
+    let path = std::env::temp_dir().join(format!("{}-moves.toml", one.0));
+    std::fs::write(&path, text(&one)).expect("written");
+    let mut file = RulesFile::open(&path).expect("shared");
+    std::fs::write(&path, text(&other)).expect("written");
+    let warnings = file.reload().expect("reloaded").warnings;
+    let of_a = "rule \"a\": all limits and bans start afresh, since \"shared\" changed";
+    assert_eq!(warnings.iter().map(ToString::to_string).collect::<Vec<_>>(), [of_a]);
+    std::fs::remove_file(path).expect("removed");
+}
+
+#[test]
 fn another_clock_and_a_check_share_nothing() {
     let name = Name::new();
     let rules = Rules::parse("r.toml", &name.text("limits = \"9/d\"")).expect("rules");
