@@ -253,7 +253,7 @@ fn buckets<C: Clock>(
     warnings: &mut Vec<ReloadWarning>,
 ) -> Result<Buckets<C>, RulesBuildError> {
     let is_shared = home.name().is_some();
-    let Pairs { found, mut left } =
+    let Pairs { found, replaced } =
         if is_shared { pair_by_file(rule, before) } else { pair(rule, before) };
     let (mut kept, mut changes) = (0, Vec::new());
     let mut buckets = Vec::with_capacity(rule.limits.len());
@@ -266,7 +266,7 @@ fn buckets<C: Clock>(
             Some((old, _)) => (build(rule, Block::Limit(index), limit, home)?, Some(old.quota)),
             None => {
                 // Warn only if this limit replaces an old one. An additional limit loses nothing.
-                warnings.extend(left.next().map(|old| match is_shared {
+                warnings.extend(replaced[index].map(|old| match is_shared {
                     true => ReloadWarning::other_block(rule, limit),
                     false => ReloadWarning::counted_otherwise(rule, old, limit),
                 }));

@@ -20,8 +20,30 @@ type Fits<C> = fn(&RuleLimit, &Bucket<C>, &RuleLimit) -> bool;
 pub(super) struct Pairs<'o, C: Clock> {
     /// In the order of the new limits.
     pub(super) found: Vec<Option<Old<'o, C>>>,
-    /// The old limits that no new one continues.
-    pub(super) left: std::vec::IntoIter<&'o RuleLimit>,
+    /// For each new limit that continues none, the old limit that it replaces.
+    pub(super) replaced: Vec<Option<&'o RuleLimit>>,
+}
+
+impl<'o, C: Clock> Pairs<'o, C> {
+    /// `left` are the old limits that no new one continues. Of these, a limit replaces the one with its name, or else
+    /// one with its algorithm, or else the first.
+    fn new(rule: &Rule, found: Vec<Option<Old<'o, C>>>, mut left: Vec<&'o RuleLimit>) -> Self {
+        let mut replaced = vec![None; found.len()];
+        let fits: [fn(&RuleLimit, &RuleLimit) -> bool; 3] = [
+            |old, limit| old.name == limit.name,
+            |old, limit| old.algorithm == limit.algorithm,
+            |_, _| true,
+        ];
+        for fits in fits {
+            for (index, limit) in rule.limits.iter().enumerate() {
+                if found[index].is_none() && replaced[index].is_none() {
+                    let at = left.iter().position(|old| fits(old, limit));
+                    replaced[index] = at.map(|at| left.remove(at));
+                }
+            }
+        }
+        Self { found, replaced }
+    }
 }
 
 /// Pairs each limit with a limit of the old rule: with the same one, or else with one of which only
@@ -49,8 +71,8 @@ pub(super) fn pair<'o, C: Clock>(rule: &Rule, before: Option<&'o ActiveRule<C>>)
             }
         }
     }
-    let left: Vec<&RuleLimit> = free.into_iter().map(|(old, _)| old).collect();
-    Pairs { found, left: left.into_iter() }
+    let left = free.into_iter().map(|(old, _)| old).collect();
+    Pairs::new(rule, found, left)
 }
 
 /// Pairs each limit with the old one that has the same block. The old limits that are left have blocks that no limit
@@ -76,8 +98,8 @@ pub(super) fn pair_by_file<'o, C: Clock>(
     });
     let found = found.collect();
     let left = old.into_iter().filter(|(file, _)| !new_files.contains(file));
-    let left: Vec<&RuleLimit> = left.map(|(_, (limit, _))| limit).collect();
-    Pairs { found, left: left.into_iter() }
+    let left = left.map(|(_, (limit, _))| limit).collect();
+    Pairs::new(rule, found, left)
 }
 
 /// Whether only the quota differs and the limiter can replace it.

@@ -236,6 +236,26 @@ fn each_change_that_starts_a_limit_in_a_store_afresh_comes_with_a_warning() {
 }
 
 #[test]
+fn a_warning_names_the_algorithm_of_the_limit_that_was_replaced() {
+    let limit = |name: &str, quota: &str, algorithm: &str| {
+        format!("{{ name = \"{name}\", quota = \"{quota}\", algorithm = \"{algorithm}\" }}")
+    };
+    let [window, log] = [limit("w", "10/min", "fixed-window"), limit("l", "5/h", "sliding-log")];
+    let keeps_nothing = "sliding-log keeps nothing under a new quota";
+    for (after, why) in [
+        (limit("l", "6/h", "sliding-log"), keeps_nothing),
+        (limit("other", "6/h", "sliding-log"), keeps_nothing),
+        (limit("l", "5/h", "gcra"), "its algorithm changed from sliding-log to gcra"),
+        (limit("other", "5/h", "gcra"), "its algorithm changed from fixed-window to gcra"),
+    ] {
+        let said = warnings(&format!("limits = [{window}, {log}]"), &format!("limits = {after}"));
+        let name = if after.contains("other") { "other" } else { "l" };
+        let expected = format!("rule \"a\", limit \"{name}\" starts afresh, since {why}");
+        assert_eq!(said, [expected], "{after}");
+    }
+}
+
+#[test]
 fn a_changed_limit_continues_the_old_one_with_its_period() {
     let rules = |limits: &str| {
         let text = format!("rule = [{{ name = \"a\", key = \"none\", limits = {limits} }}]");
