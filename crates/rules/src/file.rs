@@ -367,12 +367,12 @@ fn read_again(path: &Path) -> Result<String, ReloadError> {
 fn read(path: &Path) -> Result<String, ReloadError> {
     let failed = |error| ReloadError::Unreadable { path: path.to_owned(), error };
     let file = File::open(path).map_err(failed)?;
-    let mut text = String::new();
-    file.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
-    if text.len() as u64 > BYTES_MAX {
+    let mut bytes = Vec::new();
+    file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > BYTES_MAX {
         return Err(unreadable(path, "it is longer than a mebibyte, which no rules file needs"));
     }
-    Ok(text)
+    String::from_utf8(bytes).map_err(|_| unreadable(path, "it is not UTF-8"))
 }
 
 fn unreadable(path: &Path, why: &str) -> ReloadError {

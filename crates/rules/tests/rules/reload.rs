@@ -199,6 +199,13 @@ fn a_file_of_a_mebibyte_is_read_and_a_longer_one_is_not() {
     text.push('x');
     std::fs::write(&rules.path, text).expect("the file is ours");
     assert!(matches!(rules.file.reload(), Err(ReloadError::Unreadable { .. })));
+    // The mebibyte ends within a character.
+    std::fs::write(&rules.path, "é".repeat((1 << 19) + 1)).expect("the file is ours");
+    let said = rules.file.reload().expect_err("it is too long").to_string();
+    assert!(said.ends_with("it is longer than a mebibyte, which no rules file needs"), "{said}");
+    std::fs::write(&rules.path, b"# \xe9").expect("the file is ours");
+    let said = rules.file.reload().expect_err("it is Latin-1").to_string();
+    assert!(said.ends_with("cannot be read: it is not UTF-8"), "{said}");
 }
 
 #[test]
