@@ -4,7 +4,7 @@ mod request;
 
 use std::fmt::Write;
 
-use tollgate::OnFull;
+use tollgate::{AnyAlgorithm, OnFull};
 
 use crate::concurrency::Concurrency;
 use crate::key::OnNoKey;
@@ -114,7 +114,7 @@ impl Rule {
         }
         match &self.store {
             _ if self.action != Action::Limit => {}
-            Some(store) => lines.push(("store", explain_store(store))),
+            Some(store) => lines.push(("store", explain_store(store, &self.limits))),
             None => lines.push(("keys", self.explain_room())),
         }
         if self.is_shadow {
@@ -165,10 +165,15 @@ fn explain_concurrency(Concurrency { limit, max_hold }: Concurrency) -> String {
     format!("at most {limit} {requests} of a key in flight{}", lost.unwrap_or_default())
 }
 
-fn explain_store(store: &Store) -> String {
-    let mode = match store.asks_always {
-        true => "which decides each request",
-        false => "from which each process leases cells ahead (a tenth of a burst may be withheld)",
+fn explain_store(store: &Store, limits: &[RuleLimit]) -> String {
+    let may_lease = |limit: &RuleLimit| {
+        !matches!(limit.algorithm(), AnyAlgorithm::SlidingCounter(_) | AnyAlgorithm::SlidingLog(_))
+    };
+    let mode = match !store.asks_always && limits.iter().any(may_lease) {
+        true => {
+            "from which each process may lease cells ahead (a tenth of a burst may be withheld)"
+        }
+        false => "which decides each request",
     };
     let down = match store.fallback {
         Fallback::Local if store.nodes == 1 => {

@@ -76,11 +76,36 @@ fn a_store_and_its_fallback_are_explained() {
     for (nodes, share) in [(1, "all"), (3, "1/3")] {
         let store = format!("store = {{ url = \"redis://u:secret@cache\", nodes = {nodes} }}");
         let said = format!(
-            "store    redis://cache, from which each process leases cells ahead (a tenth of a burst may be \
+            "store    redis://cache, from which each process may lease cells ahead (a tenth of a burst may be \
              withheld); while it is down, each process decides by {share} of the quota"
         );
         assert_eq!(explained(&store)[2], said);
     }
+}
+
+#[test]
+fn a_store_that_never_leases_is_explained_as_one_that_decides_each_request() {
+    let mode = |limits: &str, ask: &str| {
+        let text = format!(
+            "rule = [{{ name = \"a\", limits = {limits}, store = {{ url = \"redis://cache\"{ask} }} }}]"
+        );
+        let rules = Rules::parse("r.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+        let said = rules.rules()[0].explain();
+        let (_, said) = said.split_once("redis://cache, ").expect("a line for the store");
+        said.split_once(';').expect("a fallback").0.to_owned()
+    };
+    let [decides, leases] = [
+        "which decides each request",
+        "from which each process may lease cells ahead (a tenth of a burst may be withheld)",
+    ];
+    let of = |quota: &str, algorithm: &str| {
+        format!("{{ quota = \"{quota}\", algorithm = \"{algorithm}\" }}")
+    };
+    let [log, counter] = [of("5/s", "sliding-log"), of("9/min", "sliding-counter")];
+    assert_eq!(mode(&format!("[{log}, {counter}]"), ""), decides);
+    assert_eq!(mode(&format!("[{log}, \"9/min\"]"), ""), leases);
+    assert_eq!(mode("\"9/min\"", ""), leases);
+    assert_eq!(mode("\"9/min\"", ", ask = \"always\""), decides);
 }
 
 #[test]
