@@ -1,5 +1,6 @@
 //! The limiter of one limit. Only this file knows which limiter of the core it is.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +32,8 @@ const CHANGE_TRIES: usize = 10;
 /// spent cells when the file is edited.
 #[derive(Debug)]
 pub(crate) enum Bucket<C: Clock> {
-    Gcra(Arc<Limiter<[u8], DynamicGcra, RulesClock<C>>>),
+    /// And the file of its block, if processes share it.
+    Gcra(Arc<Limiter<[u8], DynamicGcra, RulesClock<C>>>, Option<PathBuf>),
     Window(Arc<Limiter<[u8], FixedWindow, RulesClock<C>>>),
     Other(Box<Limiter<[u8], AnyAlgorithm, RulesClock<C>>>),
     GcraPlans(Planned<Gcra, C>),
@@ -96,7 +98,7 @@ impl Cost {
 macro_rules! dispatch {
     ($bucket:expr, $each:ident => $call:expr) => {
         match $bucket {
-            Bucket::Gcra($each) => $call,
+            Bucket::Gcra($each, _) => $call,
             Bucket::Window($each) => $call,
             Bucket::Other($each) => $call,
             Bucket::GcraPlans(Planned { gate: $each, .. }) => $call,
@@ -109,7 +111,7 @@ macro_rules! dispatch {
 macro_rules! ask {
     ($bucket:expr, $key:expr, $plan:expr, $ask:ident => $call:expr) => {
         match $bucket {
-            Bucket::Gcra(gate) => ask!(@ gate.ask($key), $ask => $call),
+            Bucket::Gcra(gate, _) => ask!(@ gate.ask($key), $ask => $call),
             Bucket::Window(gate) => ask!(@ gate.ask($key), $ask => $call),
             Bucket::Other(gate) => ask!(@ gate.ask($key), $ask => $call),
             Bucket::GcraPlans(Planned { gate, plans }) => {
@@ -136,7 +138,8 @@ impl<C: Clock> Bucket<C> {
         let builder = Limiter::<[u8]>::builder(limit.quota).capacity(capacity).on_full(on_full);
         Ok(match limit.algorithm() {
             AnyAlgorithm::Gcra(_) => {
-                Self::Gcra(Arc::new(build_at!(builder.algorithm(DynamicGcra::new()), place)?))
+                let gate = build_at!(builder.algorithm(DynamicGcra::new()), place)?;
+                Self::Gcra(Arc::new(gate), place.path.clone())
             }
             AnyAlgorithm::FixedWindow(window) => {
                 Self::Window(Arc::new(build_at!(builder.algorithm(window), place)?))
@@ -176,7 +179,7 @@ impl<C: Clock> Bucket<C> {
         match self {
             Self::GcraPlans(planned) => planned.with(limits).map(Self::GcraPlans),
             Self::WindowPlans(planned) => planned.with(limits).map(Self::WindowPlans),
-            Self::Gcra(_) | Self::Window(_) | Self::Other(_) => None,
+            Self::Gcra(..) | Self::Window(_) | Self::Other(_) => None,
         }
     }
 
@@ -204,15 +207,20 @@ impl<C: Clock> Bucket<C> {
 
     /// Whether [`set_quota`](Self::set_quota) may succeed.
     pub(crate) fn may_change(&self) -> bool {
-        matches!(self, Self::Gcra(_))
+        matches!(self, Self::Gcra(..))
     }
 
     /// The quota in force, if it can be replaced. It may be that of another process.
     pub(crate) fn quota(&self) -> Option<Quota> {
         match self {
-            Self::Gcra(gate) => Some(gate.quota()),
+            Self::Gcra(gate, _) => Some(gate.quota()),
             _ => None,
         }
+    }
+
+    /// Whether this is a limiter whose quota can be replaced, and its block is not at `place`.
+    pub(crate) fn is_elsewhere(&self, place: &Place<'_, C>) -> bool {
+        matches!(self, Self::Gcra(_, path) if *path != place.path)
     }
 
     /// Replaces the quota. Returns `false` if the limiter cannot, or the new quota is too far from the
@@ -220,7 +228,7 @@ impl<C: Clock> Bucket<C> {
     ///
     /// It fails if other processes were changing the quota at every attempt.
     pub(crate) fn set_quota(&self, quota: Quota) -> Result<bool, LimiterError> {
-        let Self::Gcra(gate) = self else { return Ok(false) };
+        let Self::Gcra(gate, _) = self else { return Ok(false) };
         for _ in 0..CHANGE_TRIES {
             match gate.set_quota(quota, Inherit::Spent) {
                 Ok(()) => return Ok(true),
@@ -248,7 +256,7 @@ impl<C: Clock> Bucket<C> {
     ) -> Result<Charged<'_, C>, Denied> {
         let Cost { cells, plan, .. } = cost;
         Ok(match self {
-            Self::Gcra(gate) => Charged::Gcra(gate.ask(key).cells(cells).at(now).reserve()?),
+            Self::Gcra(gate, _) => Charged::Gcra(gate.ask(key).cells(cells).at(now).reserve()?),
             Self::Window(gate) => Charged::Window(gate.ask(key).cells(cells).at(now).reserve()?),
             Self::GcraPlans(Planned { gate, plans }) => {
                 let ask = gate.ask(key).plan(&plans[plan]);
@@ -271,7 +279,7 @@ impl<C: Clock> Bucket<C> {
         now: Tick,
     ) -> Option<Result<Reserved<C>, Denied>> {
         Some(match self {
-            Self::Gcra(gate) => {
+            Self::Gcra(gate, _) => {
                 gate.ask(key).cells(cells).at(now).reserve_owned(gate).map(Reserved::Gcra)
             }
             Self::Window(gate) => {

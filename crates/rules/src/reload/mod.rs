@@ -123,6 +123,8 @@ pub(crate) fn assemble<C: Clock>(
 struct Change {
     limit: usize,
     before: Quota,
+    /// Whether the limiter holds other state than the old one, of which there is a warning.
+    is_afresh: bool,
 }
 
 /// A rule with its limiters, and the states that they took over.
@@ -258,26 +260,33 @@ fn buckets<C: Clock>(
     let (mut kept, mut changes) = (0, Vec::new());
     let mut buckets = Vec::with_capacity(rule.limits.len());
     for (index, (limit, found)) in rule.limits.iter().zip(found).enumerate() {
-        let (bucket, before) = match found {
-            Some((old, bucket)) if !is_shared || is_same(old, limit) => {
-                (Arc::clone(bucket), Some(old.quota))
+        let block = Block::Limit(index);
+        let warned_before = warnings.len();
+        let bucket = match found {
+            Some((old, bucket)) if !is_shared || is_same(old, limit) => Arc::clone(bucket),
+            Some((_, bucket)) => {
+                // The old limiter has another block, if its quota was once too far from that of this one.
+                if bucket.is_elsewhere(&home.place(rule, block)) {
+                    warnings.push(ReloadWarning::other_block(rule, limit));
+                }
+                build(rule, block, limit, home)?
             }
-            // The file has the same name. The old limiter may use another one, if its quota was once too far.
-            Some((old, _)) => (build(rule, Block::Limit(index), limit, home)?, Some(old.quota)),
             None => {
                 // Warn only if this limit replaces an old one. An additional limit loses nothing.
                 warnings.extend(replaced[index].map(|old| match is_shared {
                     true => ReloadWarning::other_block(rule, limit),
                     false => ReloadWarning::counted_otherwise(rule, old, limit),
                 }));
-                (build(rule, Block::Limit(index), limit, home)?, None)
+                build(rule, block, limit, home)?
             }
         };
+        let is_afresh = warnings.len() > warned_before;
+        let before = found.filter(|_| !is_afresh).map(|(old, _)| old.quota);
         // Another process may have changed the quota of a block since.
         let in_force = if is_shared { bucket.quota() } else { before };
         match in_force {
             Some(in_force) if !is_same_quota(in_force, limit.quota) => {
-                changes.push(Change { limit: index, before: in_force });
+                changes.push(Change { limit: index, before: in_force, is_afresh });
             }
             _ => kept += usize::from(before.is_some()),
         }
@@ -302,9 +311,9 @@ fn build<C: Clock>(
     built.map(Arc::new).map_err(failed)
 }
 
-/// Replaces quotas, and returns how many. If a new quota is too far from the one that its limiter was
-/// built with, the limit gets a new limiter. If the system has no memory for it, all changes are
-/// undone.
+/// Replaces quotas, and returns how many of these limits keep what their keys have spent. If a new quota is too far from
+/// the one that its limiter was built with, the limit gets a new limiter. If the system has no memory for it, all changes
+/// are undone.
 fn change_quotas<C: Clock>(
     active: &mut [ActiveRule<C>],
     changes: &[(usize, Change)],
@@ -312,6 +321,7 @@ fn change_quotas<C: Clock>(
     warnings: &mut Vec<ReloadWarning>,
 ) -> Result<usize, RulesBuildError> {
     let mut done: Vec<(Arc<Bucket<C>>, Quota)> = Vec::new();
+    let mut inherited = 0;
     let undo = |done: &[(Arc<Bucket<C>>, Quota)], failed| {
         for (bucket, before) in done.iter().rev() {
             // If this fails, another process has changed the quota, and its change stays.
@@ -319,13 +329,16 @@ fn change_quotas<C: Clock>(
         }
         Err(failed)
     };
-    for (rule, Change { limit, before }) in changes {
+    for (rule, Change { limit, before, is_afresh }) in changes {
         let ActiveRule { rule, buckets, .. } = &mut active[*rule];
         let changed = &rule.limits[*limit];
         match buckets[*limit].set_quota(changed.quota) {
             Ok(true) => {
                 done.push((Arc::clone(&buckets[*limit]), *before));
-                warnings.extend(ReloadWarning::long_wait(rule, *before, changed));
+                if !is_afresh {
+                    inherited += 1;
+                    warnings.extend(ReloadWarning::long_wait(rule, *before, changed));
+                }
                 continue;
             }
             Ok(false) => {}
@@ -337,9 +350,11 @@ fn change_quotas<C: Clock>(
             Ok(bucket) => buckets[*limit] = bucket,
             Err(failed) => return undo(&done, failed),
         }
-        warnings.push(ReloadWarning::too_far(rule, *before, changed));
+        if !is_afresh {
+            warnings.push(ReloadWarning::too_far(rule, *before, changed));
+        }
     }
-    Ok(done.len())
+    Ok(inherited)
 }
 
 /// Whether this process, or a block, keeps the state of a rule.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tollgate_rules::{ReloadWarning, Request, Rules, RulesFile, RulesLimiter};
+use tollgate_rules::{ReloadSummary, ReloadWarning, Request, Rules, RulesFile, RulesLimiter};
 
 /// A name that no other test has. Its folder is removed when this is dropped.
 struct Name(String);
@@ -191,6 +191,37 @@ fn a_quota_that_is_too_far_gets_a_block_of_its_own_in_every_process() {
     assert!(!admits(&started, 30) && admits(&started, 15));
     assert_eq!(name.blocks(), ["a.gcra", "a.gcra"]);
     std::fs::remove_file(path).expect("removed");
+}
+
+/// The block of the last quota but one is still there, without what keys have spent in the block of the last one.
+#[test]
+fn a_limit_that_returns_to_an_older_block_is_reported_as_one_that_starts_afresh() {
+    let limit = |quota: &str| format!("limits = {{ name = \"x\", quota = \"{quota}\" }}");
+    // The third quota is near to that of the first block, or too far from it as well.
+    for (quota, left_then) in [("20/365d", 18), ("60/min burst 60", 60), ("9/365d", 7)] {
+        let name = Name::new();
+        let (path, mut file) = name.file(0, &limit("9/365d"));
+        assert!(admits(&file.live().load(), 2));
+        let mut reload = |quota: &str| {
+            std::fs::write(&path, name.text(&limit(quota))).expect("written");
+            file.reload().expect("reloaded")
+        };
+        reload("50/min burst 50");
+        let summary = reload(quota);
+        assert!(
+            matches!(summary.warnings[..], [ReloadWarning::StartsAfresh { .. }]),
+            "{summary:?}"
+        );
+        let ReloadSummary { kept, inherited, new, dropped, .. } = summary;
+        assert_eq!([kept, inherited, new, dropped], [0, 0, 1, 1], "{quota}");
+        assert_eq!(left(&file.live().load()), left_then, "{quota}");
+        // From here on it is in one block.
+        let again = name.text(&limit(quota)) + "\n# the same";
+        std::fs::write(&path, again).expect("written");
+        let summary = file.reload().expect("reloaded");
+        assert_eq!((summary.kept, summary.warnings), (1, vec![]), "{quota}");
+        std::fs::remove_file(path).expect("removed");
+    }
 }
 
 #[test]
