@@ -20,7 +20,7 @@ impl Named {
     pub(crate) fn has_value(&self, request: &impl RequestView, wanted: &[u8]) -> bool {
         match self {
             Self::Header(name) => request.header_values(name).any(|its| its.trim_ascii() == wanted),
-            Self::Cookie(name) => cookies(request, name).any(|its| its == wanted),
+            Self::Cookie(name) => cookies(request, name).any(|its| its.bytes == wanted),
             Self::Query(name) => parameters(request, name).any(|its| is_decoded(its, wanted)),
         }
     }
@@ -64,18 +64,65 @@ impl fmt::Display for Named {
     }
 }
 
-/// The values of the cookies of this name, without quotes. White space around a name or a value is left out, as some
+/// The value of a cookie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CookieValue<'v> {
+    /// As the client sent it, without quotes.
+    pub(crate) bytes: &'v [u8],
+    is_quoted: bool,
+}
+
+impl<'v> CookieValue<'v> {
+    /// Without its quotes, if it has any.
+    fn new(value: &'v [u8]) -> Self {
+        let unquoted = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+        Self { bytes: unquoted.unwrap_or(value), is_quoted: unquoted.is_some() }
+    }
+
+    /// The bytes with all escapes decoded once that one server or another decodes: `%61`, and within quotes `\141` and
+    /// `\a`, each of which is an `a`.
+    pub(crate) fn decoded(self) -> impl Iterator<Item = u8> {
+        let mut rest = self.bytes;
+        std::iter::from_fn(move || {
+            let (byte, after) = self.unescaped(rest)?;
+            rest = after;
+            if byte == b'%'
+                && let Some((high, after)) = self.unescaped(after)
+                && let Some((low, after)) = self.unescaped(after)
+                && let Some(byte) = path::escaped(&[b'%', high, low])
+            {
+                rest = after;
+                return Some(byte);
+            }
+            Some(byte)
+        })
+    }
+
+    /// The byte that `rest` begins with, which may be escaped by a backslash, and what follows it.
+    fn unescaped(self, rest: &[u8]) -> Option<(u8, &[u8])> {
+        match rest {
+            [b'\\', high @ b'0'..=b'3', mid @ b'0'..=b'7', low @ b'0'..=b'7', rest @ ..]
+                if self.is_quoted =>
+            {
+                Some(((high - b'0') << 6 | (mid - b'0') << 3 | (low - b'0'), rest))
+            }
+            [b'\\', byte, rest @ ..] if self.is_quoted => Some((*byte, rest)),
+            [byte, rest @ ..] => Some((*byte, rest)),
+            [] => None,
+        }
+    }
+}
+
+/// The values of the cookies of this name. White space around a name or a value is left out, as some
 /// servers do.
 pub(crate) fn cookies<'v>(
     request: &'v impl RequestView,
     name: &str,
-) -> impl Iterator<Item = &'v [u8]> {
+) -> impl Iterator<Item = CookieValue<'v>> {
     let pairs = request.header_values("cookie").flat_map(|its| its.split(|byte| *byte == b';'));
     pairs.filter_map(move |pair| {
         let (its, value) = pair.split_at(pair.iter().position(|byte| *byte == b'=')?);
-        let value = (its.trim_ascii() == name.as_bytes()).then(|| value[1..].trim_ascii())?;
-        let unquoted = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
-        Some(unquoted.unwrap_or(value))
+        (its.trim_ascii() == name.as_bytes()).then(|| CookieValue::new(value[1..].trim_ascii()))
     })
 }
 

@@ -84,12 +84,17 @@ impl Part {
     /// The value that the part reads from a request; `None` if the request lacks it. A header, cookie,
     /// parameter or host that is empty counts as missing, and so does a header of white space.
     pub(super) fn value<'v>(&self, request: &'v impl RequestView) -> Option<Value<'v>> {
-        let text = |bytes: &'v [u8]| (!bytes.is_empty()).then_some(Value::Bytes(bytes));
         match self {
             Self::Ip { ipv6_prefix } => Some(Value::address(request.peer()?, *ipv6_prefix)),
             // HTTP/2 takes values with white space around them, and a server may trim it.
-            Self::Header(name) => text(request.header_values(name).next()?.trim_ascii()),
-            Self::Cookie(name) => text(named::cookies(request, name).next()?),
+            Self::Header(name) => {
+                let value = request.header_values(name).next()?.trim_ascii();
+                (!value.is_empty()).then_some(Value::Bytes(value))
+            }
+            Self::Cookie(name) => {
+                let value = named::cookies(request, name).next()?;
+                (!value.bytes.is_empty()).then_some(Value::Cookie(value))
+            }
             Self::Query(name) => {
                 let value = named::parameters(request, name).next()?;
                 (!value.is_empty()).then_some(Value::Parameter(value))

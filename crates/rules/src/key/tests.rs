@@ -147,7 +147,7 @@ proptest! {
         requests in prop::collection::vec(
             ("(::[12]|1:0:0:[12]::1|7\\.7\\.7\\.[12])", "[/abA.%250f;]{0,6}(\\?[q=&+1%25]{0,6})?",
              "(A|a|b:1|shop\\.example\\.com|\\[7368:6f70:2e65:7861:6d70:6c65:2e63:6f6d\\]|)",
-             "[xy]?", "(c=1|c=\"1\"|d=2|)"), 1..40),
+             "[xy]?", "(c=\"?[1%25\\\\0-1]{0,4}\"?|d=2)"), 1..40),
     ) {
         let mut texts = HashMap::new();
         let mut buckets = HashMap::new();

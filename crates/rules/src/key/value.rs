@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use super::KeyBytes;
 use crate::host;
-use crate::named;
+use crate::named::{self, CookieValue};
 use crate::path::{self, Spelling};
 
 /// The kinds of a host: an address of 16 bytes is not the name of these bytes.
@@ -21,6 +21,7 @@ pub(super) enum Value<'v> {
     Address(IpAddr),
     /// Bytes that are compared as the client sent them.
     Bytes(&'v [u8]),
+    Cookie(CookieValue<'v>),
     /// A value of the query, still encoded.
     Parameter(&'v str),
     /// A method, which is compared in any case.
@@ -59,6 +60,10 @@ impl<'v> Value<'v> {
             Self::Address(IpAddr::V4(four)) => write_sized(&four.octets(), out),
             Self::Address(IpAddr::V6(six)) => write_sized(&six.octets(), out),
             Self::Bytes(bytes) => write_sized(bytes, out),
+            Self::Cookie(value) => {
+                write_count(value.decoded().count(), out);
+                value.decoded().for_each(|byte| out.push(byte));
+            }
             Self::Parameter(text) => {
                 write_count(named::decoded(text).count(), out);
                 named::decoded(text).for_each(|byte| out.push(byte));
@@ -93,6 +98,7 @@ impl<'v> Value<'v> {
         match self {
             Self::Address(its) => address(its),
             Self::Bytes(bytes) => escape(bytes, &['%']),
+            Self::Cookie(value) => escape(&value.decoded().collect::<Vec<_>>(), &['%']),
             Self::Parameter(text) => escape(&named::decoded(text).collect::<Vec<_>>(), &['%']),
             Self::Method(method) => escape(method.to_ascii_uppercase().as_bytes(), &['%']),
             Self::HostName(name) => name.to_ascii_lowercase(),

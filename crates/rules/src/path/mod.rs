@@ -125,7 +125,7 @@ pub(crate) fn decoded_with<'t>(
 }
 
 /// The byte that `bytes` begin with as `%XX`.
-fn escaped(bytes: &[u8]) -> Option<u8> {
+pub(crate) fn escaped(bytes: &[u8]) -> Option<u8> {
     match bytes {
         [b'%', high, low, ..] => Some(hex(*high)? << 4 | hex(*low)?),
         _ => None,

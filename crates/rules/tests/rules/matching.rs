@@ -148,6 +148,31 @@ fn a_cookie_matches_by_its_exact_value_or_its_presence() {
     }
 }
 
+/// Some servers decode `%XX` in a cookie, and others octal numbers within quotes.
+#[test]
+fn no_spelling_of_a_cookie_has_a_key_of_its_own() {
+    let text = "rule = [{ name = \"a\", key = \"cookie:id\", limits = \"1/day\" }]";
+    let gate = RulesLimiter::new(Rules::parse("r.toml", text).expect("a rule")).expect("memory");
+    let admits = |cookie: &str| {
+        let headers = [("cookie", cookie)];
+        gate.decide(&Request { headers: &headers, ..get("/") }).is_admitted()
+    };
+    assert!(admits("id=ab1"));
+    for alike in [
+        "id=%61b1",
+        "id=\"ab1\"",
+        "id=\"%61%62%31\"",
+        "id=\"\\141\\142\\061\"",
+        "id=\"\\ab1\"",
+        "x=1; id=a%621",
+    ] {
+        assert!(!admits(alike), "{alike}");
+    }
+    for other in ["id=%2561b1", "id=\\141b1", "id=ab%", "id=ab%3", "id=\"ab\\\"", "id=ab2"] {
+        assert!(admits(other), "{other}");
+    }
+}
+
 #[test]
 fn an_exception_holds_if_all_its_conditions_hold_and_one_of_a_list_suffices() {
     let both = "{ not = { ip = \"10.0.0.0/8\", path = \"/health\" } }";
