@@ -20,6 +20,7 @@ pub type GateDecision = Result<GatePermit, Reason>;
 ///
 /// The request waits for this future, so it must complete soon even if that server is down. If the
 /// client leaves meanwhile, the future is dropped, and what it has charged by then stays charged.
+/// If another limit denies the request, the future may be dropped before it is polled: then nothing may stay charged.
 ///
 /// ```
 /// use tollgate_http::{GatePermit, PendingVerdict, Gate, Reason, Report, Verdict};

@@ -117,7 +117,10 @@ impl Gate for Several {
         }
         match pending.is_empty() {
             true => Verdict::Admit(all.permit()),
-            false => Verdict::Pending(PendingVerdict::new(await_in_order(all, pending))),
+            false => {
+                let verdict = await_in_order(Unawaited(Some(all)), pending);
+                Verdict::Pending(PendingVerdict::new(verdict))
+            }
         }
     }
 
@@ -127,7 +130,11 @@ impl Gate for Several {
 }
 
 /// Awaits one verdict after the other, so that an early denial costs the later limits nothing.
-async fn await_in_order(mut all: All, pending: Vec<PendingVerdict>) -> (GateDecision, Report) {
+async fn await_in_order(
+    mut first: Unawaited,
+    pending: Vec<PendingVerdict>,
+) -> (GateDecision, Report) {
+    let mut all = first.0.take().unwrap_or_default();
     let mut report = Report::default();
     for verdict in pending {
         let (decision, added) = verdict.await;
@@ -164,6 +171,18 @@ impl All {
         let charges = Charges(self.charges);
         let charge = (!charges.0.is_empty()).then(|| Box::new(charges) as Box<dyn Charge>);
         GatePermit { delay: self.delay, charge }
+    }
+}
+
+/// Permits of a pending verdict, until it is awaited. If it never is, since another limit denies the request, they are
+/// cancelled.
+struct Unawaited(Option<All>);
+
+impl Drop for Unawaited {
+    fn drop(&mut self) {
+        if let Some(all) = self.0.take() {
+            all.cancel();
+        }
     }
 }
 

@@ -178,6 +178,43 @@ async fn several_limits_are_refunded_if_the_last_one_denies() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn limits_within_limits_are_refunded_if_one_of_this_process_denies() {
+    let full = Limit::gcra("full", Quota::per_hour(1), from_fn(|_| Some(()))).expect("in range");
+    let (local, remote) = (Counts::default(), Remote::new(admit));
+    let nested = Several::new().and(local.clone()).and(remote.clone());
+    let layer = RateLimitLayer::new(Several::new().and(nested).and(Unpeeked(full)));
+    assert_eq!(send(&layer).await.status(), 200);
+    assert_eq!(local.cancelled.load(Relaxed), 0);
+    for denials in 1..3 {
+        assert_eq!(send(&layer).await.status(), 429);
+        assert_eq!(local.cancelled.load(Relaxed), denials);
+    }
+    assert_eq!(remote.asked.load(Relaxed), 1);
+}
+
+/// Admits every request, and counts how often its charge was cancelled.
+#[derive(Clone, Default)]
+struct Counts {
+    cancelled: Arc<AtomicUsize>,
+}
+
+impl Gate for Counts {
+    fn decide(&self, _: &Parts, _: &mut Report) -> Verdict {
+        let charge = Some(Box::new(Counted(self.cancelled.clone())) as Box<dyn Charge>);
+        Verdict::Admit(GatePermit { charge, ..GatePermit::default() })
+    }
+}
+
+/// A gate that is not peeked at.
+struct Unpeeked<G>(G);
+
+impl<G: Gate> Gate for Unpeeked<G> {
+    fn decide(&self, request: &Parts, report: &mut Report) -> Verdict {
+        self.0.decide(request, report)
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_remote_limit_in_shadow_denies_nothing_and_is_counted() {
     let layer = RateLimitLayer::new(ShadowGate::new(Remote::new(deny)));
     let answer = send(&layer).await;
