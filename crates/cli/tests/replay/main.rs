@@ -2,6 +2,7 @@
 
 mod command;
 mod html;
+mod inputs;
 mod real_logs;
 mod rules;
 mod suggest;

@@ -11,8 +11,10 @@ use super::same_file::{is_same_file, is_stdin};
 
 /// The longest line that is kept. A longer one is skipped, so that memory stays bounded.
 pub(crate) const LINE_BYTES_MAX: usize = if cfg!(fuzzing) { 1 << 10 } else { 1 << 20 };
-/// Lines that are examined to recognise a format.
+/// Lines that are examined to recognise a format; blank ones do not count.
 const RECOGNISED_WITHIN_LINES: usize = 16;
+/// Bytes that are examined to recognise a format, blank lines included. They are kept in memory.
+const RECOGNISED_WITHIN_BYTES: usize = RECOGNISED_WITHIN_LINES * (LINE_BYTES_MAX + 1);
 /// Small under fuzzing, so that lines often cross a buffer boundary.
 const BUFFER_BYTES: usize = if cfg!(fuzzing) { 1 << 6 } else { 1 << 16 };
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
@@ -122,8 +124,13 @@ impl Lines {
     ) -> io::Result<Result<T, Unrecognised>> {
         let mut seen = Vec::new();
         let mut outcome = Err(Unrecognised::Empty);
-        for index in 0..RECOGNISED_WITHIN_LINES {
+        let mut examined = 0;
+        while examined < RECOGNISED_WITHIN_LINES {
             let from = seen.len();
+            if from >= RECOGNISED_WITHIN_BYTES {
+                outcome = Err(Unrecognised::Unknown);
+                break;
+            }
             let within = read_line(&mut self.reader, &mut seen)?;
             if seen.len() == from {
                 break;
@@ -132,12 +139,13 @@ impl Lines {
                 // The kept start of the line ends here, and is still too long when it is read again.
                 seen.push(b'\n');
             }
-            let line = text(&seen[from..], index == 0);
+            let line = text(&seen[from..], from == 0);
             if let Some(answer) = ask(&line) {
                 outcome = Ok(answer);
                 break;
             }
-            if !line.trim().is_empty() {
+            if !within || !line.trim().is_empty() {
+                examined += 1;
                 outcome = Err(Unrecognised::Unknown);
             }
         }
@@ -147,12 +155,12 @@ impl Lines {
     }
 }
 
-/// Why [`Lines::look`] has no answer.
+/// Why [`Lines::peek`] has no answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unrecognised {
-    /// All lines are blank.
+    /// The input has only blank lines.
     Empty,
-    /// No line gave an answer.
+    /// No line that was examined gave an answer.
     Unknown,
 }
 
@@ -248,6 +256,25 @@ mod tests {
         let ask = |_: &str| None::<()>;
         assert_eq!(lines(b"a").peek(ask).unwrap(), Err(Unrecognised::Unknown));
         assert_eq!(lines(b"\n\n").peek(ask).unwrap(), Err(Unrecognised::Empty));
+    }
+
+    #[test]
+    fn blank_lines_do_not_count_among_those_that_are_examined() {
+        let found = |log: &[u8]| lines(log).peek(|line| (line == "b").then_some(())).unwrap();
+        let blank = [vec![b'\n'; 99], b"b\n".to_vec()].concat();
+        assert_eq!(found(&blank), Ok(()));
+        let between = [b"a\n \r\n".repeat(RECOGNISED_WITHIN_LINES - 1), b"b".to_vec()].concat();
+        assert_eq!(found(&between), Ok(()));
+        let late = [b"a\n".repeat(RECOGNISED_WITHIN_LINES), b"b".to_vec()].concat();
+        assert_eq!(found(&late), Err(Unrecognised::Unknown));
+    }
+
+    #[test]
+    fn more_blank_lines_than_fit_in_memory_are_no_empty_log() {
+        let blank_line = [vec![b' '; LINE_BYTES_MAX / 2], b"\n".to_vec()].concat();
+        let log = [blank_line.repeat(2 * RECOGNISED_WITHIN_LINES + 1), b"b".to_vec()].concat();
+        let ask = |line: &str| (line == "b").then_some(());
+        assert_eq!(lines(&log).peek(ask).unwrap(), Err(Unrecognised::Unknown));
     }
 
     #[test]
