@@ -28,13 +28,12 @@ pub fn run(plan: &ReplayPlan) -> Result<ReplayOutcome> {
     // immediately. The first line sets the start of time, and they are built again.
     let outcome = ReplayOutcome::starting_at(plan, Stamp { unix_nanos: 0, offset_secs: 0 })?;
     let sizes = plan.inputs.iter().map(Input::bytes).collect::<Result<Vec<_>>>()?;
-    let is_size_known = !plan.inputs.contains(&Input::Stdin);
     let decisions = plan.decisions.as_deref().map(Decisions::create).transpose()?;
     let mut session = Session {
         plan,
         outcome,
         decisions,
-        progress: Progress::new(is_size_known.then(|| sizes.iter().sum())),
+        progress: Progress::new(sizes.into_iter().sum()),
         request: LogEntry::default(),
         trace: plan.analysis.as_ref().map(|_| Trace::new()),
     };

@@ -14,3 +14,43 @@ fn a_log_that_begins_with_many_blank_lines_is_replayed() {
         assert_eq!(report["malformed"]["first"][0]["line"], blank_lines + 2);
     }
 }
+
+/// A pipe that is opened, closed and opened again has no writer the second time.
+#[cfg(unix)]
+#[test]
+fn a_named_pipe_is_opened_once() {
+    use std::path::PathBuf;
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    let pipes = ["one.pipe", "two.pipe"].map(|name| {
+        let pipe = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let _ = std::fs::remove_file(&pipe);
+        assert!(Command::new("mkfifo").arg(&pipe).status().expect("it starts").success());
+        // A writer waits for its reader. It is not joined, since it would wait forever without one.
+        let written = pipe.clone();
+        std::thread::spawn(move || drop(std::fs::write(written, LINE)));
+        pipe
+    });
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["replay", "--json"])
+        .args(RULE)
+        .args(&pipes)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let pauses_max = 2_000;
+    for pauses in 0.. {
+        if child.try_wait().expect("it can be asked").is_some() {
+            break;
+        }
+        if pauses == pauses_max {
+            child.kill().expect("it still runs");
+            panic!("it waits for a second writer");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let output = child.wait_with_output().expect("it has ended");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!((&report["requests"], &report["incomplete"]), (&2.into(), &serde_json::json!([])));
+}

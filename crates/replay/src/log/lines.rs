@@ -42,16 +42,21 @@ impl Input {
         }
     }
 
-    /// The size in bytes, 0 if unknown. Fails if the file cannot be read, so that a misspelt name is
+    /// The size in bytes; `None` if unknown. Fails if the file cannot be read, so that a misspelt name is
     /// found before an hour of work, not after it.
-    pub(crate) fn bytes(&self) -> Result<u64> {
-        let Self::File(name) = self else { return Ok(0) };
-        let file = File::open(name).with_context(|| format!("cannot open {name}"))?;
-        let metadata = file.metadata().with_context(|| format!("cannot open {name}"))?;
+    pub(crate) fn bytes(&self) -> Result<Option<u64>> {
+        let Self::File(name) = self else { return Ok(None) };
+        let cannot_open = || format!("cannot open {name}");
+        let metadata = std::fs::metadata(name).with_context(cannot_open)?;
         if metadata.is_dir() {
             bail!("cannot read {name}: it is a directory; name the log files in it");
         }
-        Ok(metadata.len())
+        if !metadata.is_file() {
+            // A named pipe that is opened and closed has lost its writer.
+            return Ok(None);
+        }
+        File::open(name).with_context(cannot_open)?;
+        Ok(Some(metadata.len()))
     }
 
     /// Whether the log is the file of this name.
