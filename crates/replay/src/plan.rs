@@ -189,7 +189,8 @@ fn analysis(options: &ReplayOptions) -> Result<Option<AnalysisOptions>, String> 
     if !options.suggest && options.html.is_none() {
         return Ok(None);
     }
-    let well_behaved = options.well_behaved.as_deref().map(KeyList::read).transpose();
+    let list = |file: &str| KeyList::read(file, &options.key);
+    let well_behaved = options.well_behaved.as_deref().map(list).transpose();
     Ok(Some(AnalysisOptions {
         suggest: options.suggest.then_some(SuggestOptions { rates, at_most: options.at_most }),
         grid: options.html.is_some(),

@@ -57,7 +57,9 @@ Input:
   report shows the first five. If a file ends early (a truncated gzip, for example), the report covers
   the part that was read and is marked as incomplete, and the exit code is 2. The path of a request
   excludes its query string, and the scheme and host of a target such as http://a/login. That host
-  takes precedence over another one that the log records.
+  takes precedence over another one that the log records. In the key ip, an address has one spelling,
+  and no port: 203.0.113.7:51712 is 203.0.113.7. Each IPv6 address counts by itself; a rule with the
+  key \"ip\" counts a /64 unless it has ipv6_prefix, and a suggested rule has it where it matters.
 
 Exit code:
   0  the report is complete

@@ -15,6 +15,29 @@ fn a_log_that_begins_with_many_blank_lines_is_replayed() {
     }
 }
 
+#[test]
+fn a_key_by_address_ignores_ports_and_spellings() {
+    let clients = [
+        "203.0.113.7",
+        "203.0.113.7:51712",
+        "::ffff:203.0.113.7",
+        "[2001:db8::1]:443",
+        "2001:DB8:0::1",
+        "fe80::1%eth0",
+        "a.example:80",
+        "a.example:81",
+    ];
+    let log: String = clients.map(|client| LINE.replace("192.0.2.7", client)).concat();
+    let report = json_with(&RULE, log.as_bytes());
+    assert_eq!((&report["keys"], &report["denied"]), (&5.into(), &3.into()));
+    let most = report["limiters"][0]["denied_most"].as_array().expect("a list");
+    let denied: Vec<_> = most.iter().map(|key| (&key["key"], &key["denied"])).collect();
+    let expected = [("203.0.113.7", 2), ("2001:db8::1", 1)].map(|(key, n)| (key.into(), n.into()));
+    assert_eq!(denied, expected.each_ref().map(|(key, n)| (key, n)));
+    let as_written = json_with(&[&RULE[..], &["--key", "field:host"]].concat(), log.as_bytes());
+    assert_eq!(as_written["keys"], 8);
+}
+
 /// A pipe that is opened, closed and opened again has no writer the second time.
 #[cfg(unix)]
 #[test]

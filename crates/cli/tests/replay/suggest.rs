@@ -5,7 +5,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{AZURE_CODE, ELASTIC, HACKERS, NASA, data, json, replay, scratch, unpacked};
+use crate::support::{
+    AZURE_CODE, ELASTIC, HACKERS, NASA, data, json, json_with, replay, scratch, unpacked,
+};
 
 /// The clients of a log, one per line, and their number.
 fn clients(log: &str) -> (String, u64) {
@@ -102,6 +104,54 @@ fn the_suggested_rule_is_a_valid_rules_file() {
         let row: &Value = row.expect("it is one of the rates");
         let enforced = json(&["--rules", &file, &data(log)]);
         assert_eq!(enforced["rules"][0]["denied"], row["denied"], "{rule}");
+    }
+}
+
+/// The log has 20 addresses of one /64, with 1 to 20 requests each, all in one second.
+#[test]
+fn the_suggested_rule_counts_each_ipv6_address_by_itself_as_the_replay_did() {
+    let client = |client: u32| {
+        let line = "- - [01/Aug/1995:06:00:01 +0000] \"GET / HTTP/1.0\" 200 1\n";
+        format!("2001:db8::{client} {line}").repeat(client as usize)
+    };
+    let log: String = (1..=20).map(client).collect();
+    let words = ["--suggest", "--rate", "1/s", "--at-most", "25%"];
+    for key in ["ip", "ip+path"] {
+        let report = json_with(&[&words[..], &["--key", key]].concat(), log.as_bytes());
+        let rule = report["suggestion"]["rule"].as_str().expect("a rule");
+        assert!(rule.contains("\nipv6_prefix = 128 "), "{rule}");
+        let file = scratch(&format!("suggested-ipv6-{key}.toml"), rule.as_bytes());
+        let enforced = json_with(&["--rules", &file], log.as_bytes());
+        assert_eq!(enforced["rules"][0]["keys"], 20, "{rule}");
+        assert_eq!(enforced["rules"][0]["denied"], report["suggestion"]["rates"][0]["denied"]);
+    }
+    // The prefix has no effect without such an address, or without the part `ip`.
+    let ipv4 = log.replace("2001:db8::", "192.0.2.");
+    let by_field = ["--key", "field:host"];
+    for (more, log) in [(&[][..], &ipv4), (&by_field, &log)] {
+        let report = json_with(&[&words[..], more].concat(), log.as_bytes());
+        let rule = report["suggestion"]["rule"].as_str().expect("a rule");
+        assert!(!rule.contains("ipv6_prefix"), "{rule}");
+    }
+}
+
+#[test]
+fn listed_addresses_are_read_as_those_of_the_log() {
+    let log = "[2001:DB8::1]:80 - - [01/Aug/1995:06:00:01 +0000] \"GET /a HTTP/1.0\" 200 1\n";
+    for (key, list) in [
+        ("ip", "2001:db8:0:0::1"),
+        ("ip", "[2001:DB8::1]:80"),
+        ("ip+path", "2001:db8:0:0::1 /a"),
+        ("path+ip", "/a [2001:DB8::1]:81"),
+        ("field:host", "[2001:DB8::1]:80"),
+    ] {
+        let list = scratch("addresses.txt", list.as_bytes());
+        let words = ["--suggest", "--key", key, "--well-behaved", &list];
+        assert_eq!(
+            json_with(&words, log.as_bytes())["suggestion"]["well_behaved_keys"],
+            1,
+            "{key}"
+        );
     }
 }
 

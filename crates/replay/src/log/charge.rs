@@ -1,9 +1,10 @@
 //! The key and the cost of a request: which bucket it charges, and how much.
 
+use std::borrow::Cow;
 use std::str::FromStr;
 
 use crate::log::fields::{Field, Fields, Malformed, Stamp};
-use crate::log::logged_request::LoggedRequest;
+use crate::log::logged_request::{LoggedRequest, client_address};
 
 /// Separates the parts of a combined key; no log field contains it.
 pub(crate) const JOINT: char = '\u{1f}';
@@ -59,10 +60,7 @@ impl Charge {
     }
 }
 
-fn required<'f>(
-    fields: &'f impl Fields,
-    field: &Field,
-) -> Result<std::borrow::Cow<'f, str>, Malformed> {
+fn required<'f>(fields: &'f impl Fields, field: &Field) -> Result<Cow<'f, str>, Malformed> {
     fields.text(field).ok_or_else(|| Malformed::new(format!("the line has no `{field}`")))
 }
 
@@ -90,9 +88,34 @@ impl Key {
             if index > 0 {
                 key.push(JOINT);
             }
-            key.push_str(&required(fields, field)?);
+            key.push_str(&part(field, required(fields, field)?));
         }
         Ok(())
+    }
+
+    /// Whether the client's address is part of the key.
+    pub(crate) fn has_address(&self) -> bool {
+        self.parts.contains(&Field::Ip)
+    }
+
+    /// A key as a list writes it, with spaces between its parts: its addresses are written as those of a log.
+    pub(crate) fn as_listed(&self, line: &str) -> String {
+        if !self.has_address() {
+            return line.to_owned();
+        }
+        let words = line.split(' ').map(|word| part(&Field::Ip, Cow::Borrowed(word)));
+        words.collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// The part of a key for this field. All spellings of an address are one part, as in a rule.
+fn part<'t>(field: &Field, text: Cow<'t, str>) -> Cow<'t, str> {
+    match field {
+        Field::Ip => match client_address(&text) {
+            Some(address) => Cow::Owned(address.to_canonical().to_string()),
+            None => text,
+        },
+        _ => text,
     }
 }
 
@@ -205,8 +228,6 @@ impl FromStr for Cost {
 
 #[cfg(test)]
 mod tests {
-    use std::borrow::Cow;
-
     use super::*;
     use crate::log::fields::Header;
 
@@ -253,6 +274,25 @@ mod tests {
         assert_eq!(filled("none", "1").unwrap().key, "");
         assert_eq!(readable(&filled("ip+path", "1").unwrap().key), "1.2.3.4 /a");
         assert_eq!(filled("user", "1").unwrap_err().to_string(), "the line has no `user`");
+    }
+
+    #[test]
+    fn an_address_has_one_spelling_and_other_fields_stay_as_they_are() {
+        let ip = |text| part(&Field::Ip, Cow::Borrowed(text));
+        for text in ["203.0.113.7", "203.0.113.7:80", "::ffff:203.0.113.7"] {
+            assert_eq!(ip(text), "203.0.113.7");
+        }
+        assert_eq!(
+            (ip("[2001:DB8::1]:80"), ip("fe80::1%lo")),
+            ("2001:db8::1".into(), "fe80::1".into())
+        );
+        assert_eq!((ip("a.example:80"), ip("-")), ("a.example:80".into(), "-".into()));
+        assert_eq!(part(&Field::User, Cow::Borrowed("1.2.3.4:80")), "1.2.3.4:80");
+        let listed = |key: &str| key.parse::<Key>().unwrap().as_listed("[::1]:80 /a");
+        assert_eq!(
+            (listed("ip+path"), listed("user+path")),
+            ("::1 /a".into(), "[::1]:80 /a".into())
+        );
     }
 
     #[test]

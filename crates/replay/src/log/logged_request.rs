@@ -73,12 +73,17 @@ fn host_of(fields: &impl Fields) -> LoggedHeader {
 impl Client {
     /// An address, with or without a port. Any other text is a name.
     fn from_text(text: String) -> Self {
-        match address(&without_zone(&text)) {
+        match client_address(&text) {
             Some(address) => Self::Address(address),
             None if text.is_empty() || text == "-" => Self::NotInLog,
             None => Self::Name(text),
         }
     }
+}
+
+/// The address of a client as a log writes it: with or without a port, brackets and a zone.
+pub(crate) fn client_address(text: &str) -> Option<IpAddr> {
+    address(&without_zone(text))
 }
 
 /// `192.0.2.7`, `192.0.2.7:80`, `2001:db8::1`, `[2001:db8::1]` or `[2001:db8::1]:80`.

@@ -131,7 +131,7 @@ pub(super) fn suggestion(plan: &ReplayPlan, outcome: &ReplayOutcome) -> Option<S
     let quota = suggestion.best().map(|(quota, _)| quota);
     Some(Suggested {
         quota: quota.map(|quota| quota.to_string()),
-        rule: suggest::rule(plan, suggestion),
+        rule: suggest::rule(plan, analysis, suggestion),
         cells_in_a_minute: quota.as_ref().map(cells_in_a_minute),
         at_most: suggestion.at_most.as_f64(),
         keys: analysis.keys,

@@ -75,23 +75,29 @@ pub(super) fn verdict(plan: &ReplayPlan, suggestion: &Suggestion) -> Option<Stri
     ))
 }
 
-/// The suggestion as a rule of a rules file.
-pub(super) fn rule(plan: &ReplayPlan, suggestion: &Suggestion) -> Option<String> {
+/// The suggestion as a rule of a rules file, which counts what the replay counted.
+pub(super) fn rule(
+    plan: &ReplayPlan,
+    analysis: &Analysis,
+    suggestion: &Suggestion,
+) -> Option<String> {
     let (quota, _) = suggestion.best()?;
     let parts: Vec<&str> = plan.charge.key.as_given().split('+').collect();
     let known = |part: &&str| matches!(*part, "ip" | "path" | "method" | "none");
     let written: Vec<String> = parts.iter().map(|part| format!("\"{part}\"")).collect();
     let key = match written.as_slice() {
-        _ if !parts.iter().all(known) => None,
-        [only] => Some(only.clone()),
-        several => Some(format!("[{}]", several.join(", "))),
+        _ if !parts.iter().all(known) => {
+            "# key = … : the part of a request that has this value".to_owned()
+        }
+        [only] => format!("key = {only}"),
+        several => format!("key = [{}]", several.join(", ")),
     };
-    let key = key.map_or_else(
-        || "# key = … : the part of a request that has this value".to_owned(),
-        |key| format!("key = {key}"),
-    );
+    let prefix = match analysis.has_ipv6 && plan.charge.key.has_address() {
+        true => "ipv6_prefix = 128 # as counted here: each IPv6 address by itself\n",
+        false => "",
+    };
     let cost = plan.charge.cost.of_rule().map_or_else(String::new, |cost| format!("{cost}\n"));
-    Some(format!("[[rule]]\nname = \"suggested\"\n{key}\n{cost}limits = \"{quota}\"\n"))
+    Some(format!("[[rule]]\nname = \"suggested\"\n{key}\n{prefix}{cost}limits = \"{quota}\"\n"))
 }
 
 /// The table of rates, and the suggestion.
@@ -113,7 +119,7 @@ pub(super) fn section(
     text.push('\n');
     text.push_str(&table::in_two(&rows, 6, width));
     text.push('\n');
-    match (verdict(plan, suggestion), rule(plan, suggestion)) {
+    match (verdict(plan, suggestion), rule(plan, analysis, suggestion)) {
         (Some(verdict), Some(rule)) => {
             text.push_str(&words::wrapped(&verdict, width));
             text.push_str(&format!("\n{rule}"));

@@ -9,9 +9,12 @@ mod suggestion;
 mod trace;
 mod well_behaved;
 
+use std::net::Ipv6Addr;
+
 use anyhow::Result;
 use tollgate::Quota;
 
+use crate::log::charge::JOINT;
 pub(crate) use grid::Grid;
 use keys::Keys;
 pub(crate) use needed_burst::Denials;
@@ -45,6 +48,8 @@ pub(crate) struct Analysis {
     /// Requests and keys that were examined, and how much of the log they are.
     pub(crate) requests: u64,
     pub(crate) keys: u64,
+    /// Whether a key has an IPv6 address as a part.
+    pub(crate) has_ipv6: bool,
     pub(crate) kept: Kept,
     pub(crate) well_behaved: WellBehaved,
     pub(crate) suggestion: Option<Suggestion>,
@@ -73,8 +78,13 @@ impl AnalysisOptions {
             grid: grid.then(|| Grid::of(&keys, &well_behaved)),
             requests: keys.requests(),
             keys: keys.count() as u64,
+            has_ipv6: keys.names().any(has_ipv6),
             kept: keys.kept(),
             well_behaved,
         })
     }
+}
+
+fn has_ipv6(key: &str) -> bool {
+    key.split(JOINT).any(|part| part.parse::<Ipv6Addr>().is_ok())
 }

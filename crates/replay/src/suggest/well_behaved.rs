@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use anyhow::{Context, Result, bail};
 
 use super::keys::{Keys, busiest_minute, volume};
+use crate::log::charge::{Key, readable};
 
 /// Keys above this percentile stand out.
 const PERCENTILE: usize = 99;
@@ -78,14 +79,14 @@ pub(crate) struct KeyList {
 }
 
 impl KeyList {
-    /// Reads the file. Blank lines are ignored.
-    pub(crate) fn read(file: &str) -> Result<Self> {
+    /// Reads the file, whose lines are values of `key`. Blank lines are ignored.
+    pub(crate) fn read(file: &str, key: &Key) -> Result<Self> {
         let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {file}"))?;
         let keys: HashSet<String> = text
             .lines()
             .map(str::trim)
             .filter(|line| !line.is_empty())
-            .map(str::to_owned)
+            .map(|line| key.as_listed(line))
             .collect();
         if keys.is_empty() {
             bail!("there is no key in {file}: write one per line");
@@ -94,7 +95,7 @@ impl KeyList {
     }
 
     fn has(&self, name: &str) -> bool {
-        self.keys.contains(name) || self.keys.contains(&crate::log::charge::readable(name))
+        self.keys.contains(name) || self.keys.contains(&readable(name))
     }
 }
 

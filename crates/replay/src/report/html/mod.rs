@@ -86,7 +86,7 @@ fn suggestion(body: &mut String, plan: &ReplayPlan, outcome: &ReplayOutcome) {
         escaped(&suggest::well_behaved(analysis))
     ));
     body.push_str(&tables::rates(analysis, suggestion));
-    if let Some(rule) = suggest::rule(plan, suggestion) {
+    if let Some(rule) = suggest::rule(plan, analysis, suggestion) {
         body.push_str(&format!("<pre>{}</pre>\n", escaped(&rule)));
     }
     body.push_str("<h2>Burst against well-behaved keys denied</h2>\n");
