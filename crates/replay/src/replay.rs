@@ -12,7 +12,7 @@ use crate::outcome::{Incomplete, ReplayOutcome, SkippedLine};
 use crate::plan::ReplayPlan;
 use crate::progress::Progress;
 use crate::report::decisions::Decisions;
-use crate::suggest::Trace;
+use crate::suggest::{AnalysisOptions, Trace};
 
 /// Malformed lines that are kept for the report; all are counted.
 const MALFORMED_SHOWN: usize = 5;
@@ -35,7 +35,7 @@ pub fn run(plan: &ReplayPlan) -> Result<ReplayOutcome> {
         decisions,
         progress: Progress::new(sizes.into_iter().sum()),
         request: LogEntry::default(),
-        trace: plan.analysis.as_ref().map(|_| Trace::new()),
+        trace: plan.analysis.as_ref().map(AnalysisOptions::trace),
     };
     for input in &plan.inputs {
         session.replay(input)?;
@@ -57,7 +57,7 @@ struct Session<'p> {
     decisions: Option<Decisions>,
     progress: Progress,
     request: LogEntry,
-    trace: Option<Trace>,
+    trace: Option<Trace<'p>>,
 }
 
 impl<'p> Session<'p> {

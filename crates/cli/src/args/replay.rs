@@ -49,7 +49,8 @@ Suggestions:
   token bucket would ever owe for it. The suggested burst is the smallest one that no more than
   --at-most of the well-behaved keys exceed. Of all rates, the replay suggests the one whose quota
   admits the least to a key within any minute. --suggest and the heat map of --html keep up to 8388608
-  requests in memory. A longer log is thinned by key, and the report says so.
+  requests in memory. A longer log is thinned by key, and the report says so. The keys of a list
+  (--well-behaved) stay.
 
 Input:
   Each file's format is recognised by its content, and gzip by its first bytes. Files are replayed in

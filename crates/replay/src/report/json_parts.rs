@@ -65,7 +65,7 @@ pub(super) struct Suggested {
     well_behaved_keys: u64,
     well_behaved_keys_that_may_be_denied: u64,
     requests: u64,
-    /// The log was thinned to one in this many keys.
+    /// The log was thinned to one in this many keys. Keys of a list stay.
     one_in_keys: u64,
     /// Requests at the end of the log that were ignored.
     requests_cut: u64,

@@ -138,11 +138,13 @@ pub(super) fn notes(analysis: &Analysis) -> Vec<String> {
     let mut notes = Vec::new();
     let kept = analysis.kept;
     if kept.halvings > 0 {
-        notes.push(format!(
-            "the log is long: suggestion and heat map use {} of 1 in {} keys",
-            counted(analysis.requests, "request", "requests"),
-            thousands(1 << kept.halvings.min(63)),
-        ));
+        let requests = counted(analysis.requests, "request", "requests");
+        let one_in = thousands(1 << kept.halvings.min(63));
+        let of = match analysis.well_behaved.basis {
+            Basis::Listed { .. } => format!("all keys of the list and of 1 in {one_in} others"),
+            Basis::Inferred { .. } => format!("1 in {one_in} keys"),
+        };
+        notes.push(format!("the log is long: suggestion and heat map use {requests} of {of}"));
     }
     if kept.cut > 0 {
         notes.push(format!(

@@ -25,7 +25,7 @@ pub(super) struct Arrival {
 
 impl Keys {
     /// Groups a log by key.
-    pub(super) fn of(trace: Trace) -> Self {
+    pub(super) fn of(trace: Trace<'_>) -> Self {
         let (names, recorded, kept) = trace.into_parts();
         let mut starts = vec![0; names.len() + 1];
         for request in &recorded {
@@ -95,10 +95,15 @@ pub(super) fn busiest_minute(requests: &[Arrival]) -> u64 {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::well_behaved::KeyList;
     use super::*;
 
     pub(crate) fn keys(log: &[(&str, u64, u64)]) -> Keys {
-        let mut trace = Trace::new();
+        keys_with(None, log)
+    }
+
+    pub(crate) fn keys_with(list: Option<&KeyList>, log: &[(&str, u64, u64)]) -> Keys {
+        let mut trace = Trace::new(list);
         for (key, unix_nanos, cells) in log {
             trace.record(key, *cells, *unix_nanos);
         }

@@ -57,8 +57,13 @@ pub(crate) struct Analysis {
 }
 
 impl AnalysisOptions {
+    /// An empty trace, for the requests of a log.
+    pub(crate) fn trace(&self) -> Trace<'_> {
+        Trace::new(self.well_behaved.as_ref())
+    }
+
     /// Examines the log.
-    pub(crate) fn analyze(&self, trace: Trace) -> Result<Analysis> {
+    pub(crate) fn analyze(&self, trace: Trace<'_>) -> Result<Analysis> {
         let keys = Keys::of(trace);
         let well_behaved = match &self.well_behaved {
             Some(list) => WellBehaved::listed(list, &keys)?,

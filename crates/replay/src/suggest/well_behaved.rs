@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use super::keys::{Keys, busiest_minute, volume};
 use crate::log::charge::{Key, readable};
+use crate::words::thousands;
 
 /// Keys above this percentile stand out.
 const PERCENTILE: usize = 99;
@@ -22,7 +23,7 @@ pub(crate) struct WellBehaved {
 /// How the well-behaved keys are chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Basis {
-    /// By a list. `not_in_log` counts its keys that are not in the log.
+    /// By a list. `not_in_log` counts its keys that have no request in the log.
     Listed { not_in_log: u64 },
     /// By the 99th percentiles: a key stands out if it used more cells in its busiest minute, or in
     /// total, than 99 of 100 keys.
@@ -47,21 +48,28 @@ impl WellBehaved {
     ///
     /// # Errors
     ///
-    /// No key of the list is in the log.
+    /// No key of the list is in the log, or in the part of it that is kept.
     pub(super) fn listed(list: &KeyList, keys: &Keys) -> Result<Self> {
-        let is_well_behaved: Vec<bool> = keys.names().map(|name| list.has(name)).collect();
-        let found =
-            is_well_behaved.iter().filter(|is_well_behaved| **is_well_behaved).count() as u64;
+        let kept = keys.kept();
         // If the log is empty, no key can be in it.
-        if found == 0 && keys.requests() > 0 {
+        if kept.listed == 0 && keys.requests() > 0 {
             bail!(
                 "none of the keys in {} is in the log: write one key per line, as --key makes them, \
                  with spaces between the parts",
                 list.file
             );
         }
-        let not_in_log = (list.keys.len() as u64).saturating_sub(found);
-        Ok(Self::new(is_well_behaved, Basis::Listed { not_in_log }))
+        let is_well_behaved = keys.names().map(|name| list.entry(name).is_some()).collect();
+        let not_in_log = (list.keys.len() as u64).saturating_sub(kept.listed);
+        let well_behaved = Self::new(is_well_behaved, Basis::Listed { not_in_log });
+        if well_behaved.count == 0 && kept.listed > 0 {
+            bail!(
+                "the keys in {} have requests only among the last {} of the log, which exceed the memory",
+                list.file,
+                thousands(kept.cut)
+            );
+        }
+        Ok(well_behaved)
     }
 
     fn new(is_well_behaved: Vec<bool>, basis: Basis) -> Self {
@@ -94,8 +102,16 @@ impl KeyList {
         Ok(Self { file: file.to_owned(), keys })
     }
 
-    fn has(&self, name: &str) -> bool {
-        self.keys.contains(name) || self.keys.contains(&readable(name))
+    /// The key of this name, as the list writes it.
+    pub(super) fn entry(&self, name: &str) -> Option<&str> {
+        let entry = self.keys.get(name).or_else(|| self.keys.get(&readable(name)));
+        entry.map(String::as_str)
+    }
+
+    #[cfg(test)]
+    pub(super) fn of(keys: &[&str]) -> Self {
+        let keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        Self { file: "good.txt".to_owned(), keys }
     }
 }
 
@@ -109,7 +125,7 @@ fn percentile(values: &[u64]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::keys::tests::keys;
+    use super::super::keys::tests::{keys, keys_with};
     use super::*;
 
     #[test]
@@ -137,15 +153,15 @@ mod tests {
 
     #[test]
     fn a_list_decides_alone() {
-        let list = |names: &[&str]| KeyList {
-            file: "good.txt".to_owned(),
-            keys: names.iter().map(|name| (*name).to_owned()).collect(),
+        let listed = |names: &[&str]| {
+            let list = KeyList::of(names);
+            let log = [("a", 0, 1), ("b\u{1f}/x", 0, 900), ("c", 0, 1)];
+            WellBehaved::listed(&list, &keys_with(Some(&list), &log))
         };
-        let keys = keys(&[("a", 0, 1), ("b\u{1f}/x", 0, 900), ("c", 0, 1)]);
-        let well_behaved = WellBehaved::listed(&list(&["b /x", "z"]), &keys).unwrap();
+        let well_behaved = listed(&["b /x", "z"]).unwrap();
         assert_eq!(well_behaved.is_well_behaved, [false, true, false]);
         assert_eq!(well_behaved.basis, Basis::Listed { not_in_log: 1 });
-        let error = WellBehaved::listed(&list(&["y", "z"]), &keys).unwrap_err().to_string();
+        let error = listed(&["y", "z"]).unwrap_err().to_string();
         assert!(error.contains("good.txt") && error.contains("one key per line"), "{error}");
     }
 }
