@@ -10,8 +10,9 @@ import traceback
 import pytest
 from limits.storage import storage_from_string
 
-import tollgate.limits_storage  # noqa: F401 (registers the scheme)
+import tollgate.limits_storage
 from tollgate import Limiter
+from tollgate.limits_storage import TollgateStorage
 
 #: The longest time of a child, in seconds. It only ends one that would hang.
 PATIENCE = 30
@@ -90,6 +91,18 @@ def test_children_wait_while_threads_of_the_parent_wait():
         for thread in threads:
             thread.join()
     assert codes == [0] * 100
+
+
+def test_a_thread_may_fork_while_another_makes_a_storage(monkeypatch):
+    begin = TollgateStorage._begin
+
+    def fork_and_begin(storage):
+        # What a child does first. An error in it would leave the locks of other storages as they are.
+        tollgate.limits_storage._renew_locks()
+        begin(storage)
+
+    monkeypatch.setattr(TollgateStorage, "_begin", fork_and_begin)
+    storage_from_string("tollgate://")
 
 
 def test_a_signal_handler_that_forks_ends_the_wait_of_the_child_only(shared):

@@ -149,8 +149,9 @@ class TollgateStorage(
         self._moving_window_capacity = chosen.pop("moving_window_capacity")
         self._choices = chosen
         self._making = threading.Lock()
-        _storages.add(self)
         self._begin()
+        # Another thread may fork from here on, so the storage has all that the child renews.
+        _storages.add(self)
         # A mistake in the options is found here, not at the first request.
         self._counts_of(60)
 
