@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use crate::support::{ELASTIC, HACKERS, NASA, data, json, json_with, replay, scratch, unpacked};
+use crate::support::{
+    ELASTIC, HACKERS, NASA, data, json, json_with, replay, replay_with, scratch, unpacked,
+};
 
 /// Writes a rules file, and replays a log of the test data through it.
 fn replay_rules(name: &str, rules: &str, log: &str) -> Value {
@@ -159,6 +161,35 @@ fn headers_of_json_lines_can_be_keys() {
 }
 
 #[test]
+fn a_denial_for_an_unclear_path_is_no_denial_without_a_key() {
+    let line = |path: &str, user: &str| {
+        format!("{{\"time\":1,\"ip\":\"192.0.2.7\",\"path\":\"{path}\",\"x_user\":\"{user}\"}}\n")
+    };
+    let unclear = "/x%2f..%2flogin";
+    let log: String = [("/login", "ada"), ("/login", ""), (unclear, "ada"), (unclear, "")]
+        .map(|(path, user)| line(path, user))
+        .concat();
+    for (on_no_key, expected) in [("deny", [4, 3, 2, 1]), ("shared", [4, 2, 2, 0])] {
+        let rules = format!(
+            "[[rule]]\nname = \"login\"\nmatch = {{ path = \"/login\" }}\nkey = \"header:x-user\"\n\
+             on_no_key = \"{on_no_key}\"\nlimits = \"1000/s\"\n"
+        );
+        let file = scratch(&format!("unclear-{on_no_key}.toml"), rules.as_bytes());
+        let report = json_with(&["--rules", &file], log.as_bytes());
+        let figures = ["requests", "denied", "unclear_path", "without_key"]
+            .map(|name| figure(&report, 0, name));
+        assert_eq!(figures, expected, "{on_no_key}");
+        let ran = replay_with(&["--rules", &file], log.as_bytes());
+        assert!(
+            ran.out.contains("rule login: 2 of the denied had an unclear path\n"),
+            "{}",
+            ran.out
+        );
+        assert_eq!(ran.out.contains("had no key"), on_no_key == "deny", "{}", ran.out);
+    }
+}
+
+#[test]
 fn queries_and_addresses_are_matched_as_far_as_the_log_records_them() {
     let rules = r#"
         rule = [
@@ -228,7 +259,7 @@ fn an_address_with_a_zone_or_in_brackets_is_an_address() {
     let report = json_with(&["--rules", &file], log.as_bytes());
     assert_eq!((figure(&report, 0, "keys"), figure(&report, 0, "denied")), (2, 3));
     assert_eq!((figure(&report, 1, "requests"), figure(&report, 1, "not_in_log")), (3, 0));
-    let ran = crate::support::replay_with(&["--rules", &file], log.as_bytes());
+    let ran = replay_with(&["--rules", &file], log.as_bytes());
     assert!(!ran.out.contains("by name"), "{}", ran.out);
 }
 

@@ -38,9 +38,11 @@ pub(super) struct Rule {
     denied: u64,
     denied_share: f64,
     denied_by_others: u64,
-    /// Requests of `denied` whose key was banned, and requests of `denied` without a key.
+    /// Requests of `denied` whose key was banned, requests of `denied` without a key, and requests of `denied` to
+    /// which the rule applies by one reading of the path and not by another.
     banned: u64,
     without_key: u64,
+    unclear_path: u64,
     keys: u64,
     keys_denied: u64,
     keys_denied_share: f64,
@@ -114,6 +116,7 @@ fn counted(counts: &RuleCounts, keys: u64) -> Rule {
         denied_by_others: counts.denied_by_others,
         banned: counts.banned,
         without_key: counts.without_key,
+        unclear_path: counts.unclear_path,
         keys,
         keys_denied: counts.keys_denied,
         keys_denied_share: words::share(counts.keys_denied, keys),

@@ -141,6 +141,10 @@ pub(super) fn notes(rules_replay: &RulesReplay, outcome: &ReplayOutcome) -> Vec<
             let without = thousands(counts.without_key);
             notes.push(format!("rule {name}: {without} of the denied had no key"));
         }
+        if counts.unclear_path > 0 {
+            let unclear = thousands(counts.unclear_path);
+            notes.push(format!("rule {name}: {unclear} of the denied had an unclear path"));
+        }
         for (key, why) in left_out(rule) {
             notes.push(format!("rule {name}: \"{key}\" is not replayed, since {why}"));
         }

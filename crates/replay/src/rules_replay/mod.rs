@@ -91,7 +91,8 @@ impl RulesReplay {
             };
             let outcome = match denied.map(|denied| denied.reason()) {
                 Some(DenyReason::Banned(_)) => RuleOutcome::Banned,
-                Some(DenyReason::NoKey | DenyReason::UnclearPath) => RuleOutcome::WithoutKey,
+                Some(DenyReason::NoKey) => RuleOutcome::WithoutKey,
+                Some(DenyReason::UnclearPath) => RuleOutcome::UnclearPath,
                 Some(_) => RuleOutcome::Denied,
                 None if verdict.is_admitted() => RuleOutcome::Admitted,
                 None => RuleOutcome::DeniedByOthers,
@@ -123,8 +124,10 @@ enum RuleOutcome {
     Denied,
     /// Denied by a ban of the rule.
     Banned,
-    /// Denied by the rule because the request has no key, or its path has several readings.
+    /// Denied by the rule because the request has no key.
     WithoutKey,
+    /// Denied by the rule because it applies by one reading of the path and not by another.
+    UnclearPath,
     /// Another rule denied the request, so this rule did not charge it.
     DeniedByOthers,
 }

@@ -20,8 +20,10 @@ pub(crate) struct RuleCounts {
     pub(crate) denied_by_others: u64,
     /// Requests of `denied` whose key was banned.
     pub(crate) banned: u64,
-    /// Requests of `denied` that have no key, or whose path has several readings.
+    /// Requests of `denied` that have no key.
     pub(crate) without_key: u64,
+    /// Requests of `denied` to which the rule applies by one reading of the path and not by another.
+    pub(crate) unclear_path: u64,
     /// Keys that the rule denied at least once.
     pub(crate) keys_denied: u64,
     /// Requests decided without the rule, because the rule needs something that the log does not
@@ -140,11 +142,15 @@ impl RuleTally {
                 counts.denied_by_others += 1;
                 false
             }
-            RuleOutcome::Denied | RuleOutcome::Banned | RuleOutcome::WithoutKey => true,
+            RuleOutcome::Denied
+            | RuleOutcome::Banned
+            | RuleOutcome::WithoutKey
+            | RuleOutcome::UnclearPath => true,
         };
         counts.denied += u64::from(denies);
         counts.banned += u64::from(outcome == RuleOutcome::Banned);
         counts.without_key += u64::from(outcome == RuleOutcome::WithoutKey);
+        counts.unclear_path += u64::from(outcome == RuleOutcome::UnclearPath);
         let tally = match self.keys.get_mut(key) {
             Some(tally) => tally,
             None => self.keys.entry(key.into()).or_default(),
@@ -168,6 +174,7 @@ mod tests {
             RuleOutcome::Denied,
             RuleOutcome::Banned,
             RuleOutcome::WithoutKey,
+            RuleOutcome::UnclearPath,
         ];
         for (at, outcome) in denied.into_iter().chain([RuleOutcome::DeniedByOthers]).enumerate() {
             tally.request("client", at as u64, outcome != RuleOutcome::Admitted);
@@ -180,11 +187,12 @@ mod tests {
         let left_out = RuleCounts { not_in_log: 1, missing, ..RuleCounts::default() };
         assert_eq!(counts[0], left_out);
         let its = &counts[1];
-        assert_eq!((its.requests, its.admitted, its.denied, its.denied_by_others), (5, 1, 3, 1));
-        assert_eq!((its.banned, its.without_key, its.keys_denied), (1, 1, 1));
-        assert_eq!((tally.all_rules().denied, tally.all_rules().keys_denied), (4, 1));
+        assert_eq!((its.requests, its.admitted, its.denied, its.denied_by_others), (6, 1, 4, 1));
+        let reasons = [its.banned, its.without_key, its.unclear_path];
+        assert_eq!((reasons, its.keys_denied), ([1, 1, 1], 1));
+        assert_eq!((tally.all_rules().denied, tally.all_rules().keys_denied), (5, 1));
         assert_eq!((tally.keys(0), tally.keys(1)), (0, 1));
-        assert_eq!(tally.denied_most(1, 9), [KeyCounts { key: "a", requests: 5, denied: 3 }]);
-        assert_eq!(tally.over_time().columns(1).counts, [[0], [3], [4]]);
+        assert_eq!(tally.denied_most(1, 9), [KeyCounts { key: "a", requests: 6, denied: 4 }]);
+        assert_eq!(tally.over_time().columns(1).counts, [[0], [4], [5]]);
     }
 }
