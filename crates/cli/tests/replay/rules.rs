@@ -169,7 +169,9 @@ fn a_denial_for_an_unclear_path_is_no_denial_without_a_key() {
     let log: String = [("/login", "ada"), ("/login", ""), (unclear, "ada"), (unclear, "")]
         .map(|(path, user)| line(path, user))
         .concat();
-    for (on_no_key, expected) in [("deny", [4, 3, 2, 1]), ("shared", [4, 2, 2, 0])] {
+    for (on_no_key, expected) in
+        [("deny", [4, 3, 2, 1]), ("shared", [4, 2, 2, 0]), ("skip", [3, 2, 2, 0])]
+    {
         let rules = format!(
             "[[rule]]\nname = \"login\"\nmatch = {{ path = \"/login\" }}\nkey = \"header:x-user\"\n\
              on_no_key = \"{on_no_key}\"\nlimits = \"1000/s\"\n"

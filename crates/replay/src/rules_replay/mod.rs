@@ -35,6 +35,8 @@ struct AppliedRule {
     rule: usize,
     is_shadow: bool,
     key: String,
+    /// The request has no key, and the rule skips such requests. It still denies a path that is unclear.
+    is_skipped: bool,
 }
 
 impl RulesReplay {
@@ -94,6 +96,7 @@ impl RulesReplay {
                 Some(DenyReason::NoKey) => RuleOutcome::WithoutKey,
                 Some(DenyReason::UnclearPath) => RuleOutcome::UnclearPath,
                 Some(_) => RuleOutcome::Denied,
+                None if one.is_skipped => continue,
                 None if verdict.is_admitted() => RuleOutcome::Admitted,
                 None => RuleOutcome::DeniedByOthers,
             };
@@ -141,10 +144,7 @@ fn applied_rule(index: usize, rule: &Rule, view: &LoggedRequestView<'_>) -> Opti
     // These calls read the headers that choose the plan and the cost. The view notes each header that the log lacks.
     let _ = (rule.limits_of(view), rule.cost_of(view));
     let values = rule.key().values(view, |address| view.address(address));
-    let key = match (values, rule.on_no_key()) {
-        (Some(values), _) => values.join(&JOINT.to_string()),
-        (None, OnNoKey::Skip) => return None,
-        (None, _) => NO_KEY.to_owned(),
-    };
-    Some(AppliedRule { rule: index, is_shadow: rule.is_shadow(), key })
+    let is_skipped = values.is_none() && rule.on_no_key() == OnNoKey::Skip;
+    let key = values.map_or_else(|| NO_KEY.to_owned(), |values| values.join(&JOINT.to_string()));
+    Some(AppliedRule { rule: index, is_shadow: rule.is_shadow(), key, is_skipped })
 }
