@@ -7,7 +7,8 @@
 //! | `pace.rs` | how fast one key spends, and so how many cells its calls ask for, and when |
 //! | `sizing.rs` | sizes and pauses: arithmetic |
 //! | `key_state.rs` | one key: cells, pace, last reply; time is an argument |
-//! | `leased.rs`, `builder.rs` | the limiter: which request calls, which waits |
+//! | `leased.rs`, `builder.rs` | the limiter |
+//! | `calls.rs` | which request calls, which waits |
 //! | `stats.rs` | counters |
 //!
 //! Key states are kept in a [`BoundedMap`](crate::bounded_map::BoundedMap).
@@ -20,6 +21,7 @@
 //! late, are not spent.
 
 mod builder;
+mod calls;
 mod key_state;
 mod lease_cell;
 mod lease_source;
