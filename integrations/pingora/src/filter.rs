@@ -136,8 +136,8 @@ impl RulesFilter {
     /// The response could not be sent.
     pub async fn ask(&self, session: &mut Session) -> Result<Answer> {
         let client = self.client(session);
-        let admitted = self.admit(&RequestHead::new(session.req_header(), client)).await;
-        let (report, reason) = match admitted {
+        let request = RequestHead::new(session.req_header(), client);
+        let (report, reason) = match self.admit(&request).await {
             Ok(fields) => return Ok(Answer::Admitted(fields)),
             Err(denied) => denied,
         };

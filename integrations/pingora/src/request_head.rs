@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use http::header::HOST;
-use http::request::Parts;
+use pingora_http::RequestHeader;
+use pingora_http::authority::raw_target_authority;
 use tollgate_rules::RequestView;
 
 /// The head of a request, and the client's address.
@@ -19,15 +20,14 @@ use tollgate_rules::RequestView;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHead<'a> {
-    head: &'a Parts,
+    head: &'a RequestHeader,
     client: Option<IpAddr>,
 }
 
 impl<'a> RequestHead<'a> {
-    /// A view of a head, such as Pingora's `RequestHeader`, and of a client that the caller has
-    /// determined.
+    /// A view of a head, and of a client that the caller has determined.
     #[must_use]
-    pub fn new(head: &'a Parts, client: Option<IpAddr>) -> Self {
+    pub fn new(head: &'a RequestHeader, client: Option<IpAddr>) -> Self {
         Self { head, client }
     }
 }
@@ -47,10 +47,17 @@ impl RequestView for RequestHead<'_> {
         self.head.uri.query()
     }
 
-    /// The `:authority` of HTTP/2, the host of a target that is a whole URL, or else `Host`.
+    /// The `:authority` of HTTP/2, the host of a target that is a whole URL, or else `Host`: what Pingora sends to the
+    /// upstream as `Host`.
     fn host(&self) -> Option<&str> {
-        let of_target = self.head.uri.authority().map(|authority| authority.as_str());
-        of_target.or_else(|| self.head.headers.get(HOST)?.to_str().ok())
+        if let Some(authority) = self.head.uri.authority() {
+            return Some(authority.as_str());
+        }
+        // Pingora keeps the authority of HTTP/1 out of the URI, and adds a `Host` only for the upstream.
+        match raw_target_authority(self.head.raw_path()).authority() {
+            Some(authority) => std::str::from_utf8(authority).ok(),
+            None => self.head.headers.get(HOST)?.to_str().ok(),
+        }
     }
 
     fn header_values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
@@ -64,8 +71,6 @@ impl RequestView for RequestHead<'_> {
 
 #[cfg(test)]
 mod tests {
-    use pingora_http::RequestHeader;
-
     use super::*;
 
     #[test]
@@ -82,5 +87,18 @@ mod tests {
         assert_eq!(request.host(), Some("example.com:8080"));
         header.set_uri("http://other.example/a".parse().expect("a target"));
         assert_eq!(RequestHead::new(&header, None).host(), Some("other.example"));
+    }
+
+    #[test]
+    fn the_host_of_a_whole_url_needs_no_header() {
+        for (target, host, path) in [
+            ("http://api.example.com/login", Some("api.example.com"), "/login"),
+            ("HTTPS://api.example.com:443?a", Some("api.example.com:443"), "/"),
+            ("/http://api.example.com/login", None, "/http://api.example.com/login"),
+        ] {
+            let header = RequestHeader::build("GET", target.as_bytes(), None).expect("a request");
+            let request = RequestHead::new(&header, None);
+            assert_eq!((request.host(), request.path()), (host, path), "{target}");
+        }
     }
 }

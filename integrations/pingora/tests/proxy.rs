@@ -174,6 +174,13 @@ impl Peer {
     }
 }
 
+/// The status of the response to a request on a connection of its own.
+fn status_of(address: SocketAddr, request: &str) -> u16 {
+    let mut client = Peer::connect(address);
+    client.stream.write_all(request.as_bytes()).expect("connected");
+    client.answer(false).0
+}
+
 fn value<'a>(head: &'a str, name: &str) -> &'a str {
     let line = head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
     line.unwrap_or_default()
@@ -317,4 +324,22 @@ fn a_queue_holds_requests_until_their_turn() {
     // The second and the third request have turns of their own, a fifth of a second apart.
     assert!(begin.elapsed() >= Duration::from_millis(390), "{:?}", begin.elapsed());
     assert_eq!(counted(&proxy), (3, 0, 3));
+}
+
+#[test]
+fn a_rule_by_host_counts_a_whole_url_without_the_header_host() {
+    let rules = r#"
+        rule = [{ name = "a", match = { host = "api.example.com" }, key = "none", limits = "1 per day" }]
+    "#;
+    let proxy = start(rules, None);
+    for (target, version, status) in [
+        ("http://api.example.com/login", "1.1", 200),
+        ("http://api.example.com/login", "1.1", 429),
+        ("HTTP://API.example.com:80", "1.1", 429),
+        ("http://api.example.com/login", "1.0", 429),
+        ("http://www.example.com/login", "1.1", 200),
+    ] {
+        let request = format!("GET {target} HTTP/{version}\r\n\r\n");
+        assert_eq!(status_of(proxy.address, &request), status, "{request}");
+    }
 }
