@@ -16,7 +16,7 @@ use tollgate_http::{Denial, Reason, Report, denial};
 use tollgate_rules::{Held, LiveRules, RulesLimiter};
 
 use crate::report::report;
-use crate::request_head::RequestHead;
+use crate::request_head::{RequestHead, has_path};
 
 /// How many requests may wait for their turn at a time (`algorithm = "leaky-queue"`).
 const WAITING_MAX: usize = 1_024;
@@ -76,7 +76,7 @@ pub struct ResponseFields {
 pub struct Counts {
     /// Requests that were admitted.
     pub admitted: u64,
-    /// Requests that were denied.
+    /// Requests that were denied, those whose target has no path included.
     pub denied: u64,
     /// Denials by rules in shadow, of requests that were admitted.
     pub shadow_denied: u64,
@@ -131,10 +131,18 @@ impl RulesFilter {
     /// A request whose turn comes later waits for it here, unless 1,024 requests already wait: it then gets 503. If 128
     /// requests of its key already wait, it gets 429. In both cases it is charged nothing.
     ///
+    /// A target without a path, as in `GET login`, is answered with 400, whatever the rules say. Pingora would send it to
+    /// the upstream, which may read a path in it that rules do not see.
+    ///
     /// # Errors
     ///
     /// The response could not be sent.
     pub async fn ask(&self, session: &mut Session) -> Result<Answer> {
+        if !has_path(session.req_header()) {
+            self.denied.fetch_add(1, Ordering::Relaxed);
+            session.respond_error(StatusCode::BAD_REQUEST.as_u16()).await?;
+            return Ok(Answer::Denied);
+        }
         let client = self.client(session);
         let request = RequestHead::new(session.req_header(), client);
         let (report, reason) = match self.admit(&request).await {

@@ -2,9 +2,10 @@
 
 use std::net::IpAddr;
 
+use http::Method;
 use http::header::HOST;
 use pingora_http::RequestHeader;
-use pingora_http::authority::raw_target_authority;
+use pingora_http::authority::{RawTargetAuthority, raw_target_authority};
 use tollgate_rules::RequestView;
 
 /// The head of a request, and the client's address.
@@ -69,6 +70,16 @@ impl RequestView for RequestHead<'_> {
     }
 }
 
+/// Whether the target has a path that begins with a slash, or is `*`, a whole URL, or that of `CONNECT`.
+///
+/// Pingora sends any other target to the upstream as it is, and rules would read `/` in its place.
+pub(crate) fn has_path(head: &RequestHeader) -> bool {
+    let target = head.raw_path();
+    let is_whole_url =
+        || matches!(raw_target_authority(target), RawTargetAuthority::Absolute { .. });
+    target.starts_with(b"/") || target == b"*" || head.method == Method::CONNECT || is_whole_url()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +110,25 @@ mod tests {
             let header = RequestHeader::build("GET", target.as_bytes(), None).expect("a request");
             let request = RequestHead::new(&header, None);
             assert_eq!((request.host(), request.path()), (host, path), "{target}");
+        }
+    }
+
+    #[test]
+    fn a_target_has_a_path() {
+        for (method, target, has_one) in [
+            ("GET", "/", true),
+            ("GET", "//x", true),
+            ("GET", "http://a", true),
+            ("OPTIONS", "*", true),
+            ("CONNECT", "a:80", true),
+            ("GET", "login", false),
+            ("GET", "a:80", false),
+            ("GET", "http:/login", false),
+            ("GET", "?x", false),
+            ("GET", "*/login", false),
+        ] {
+            let header = RequestHeader::build(method, target.as_bytes(), None).expect("a request");
+            assert_eq!(has_path(&header), has_one, "{method} {target}");
         }
     }
 }

@@ -343,3 +343,22 @@ fn a_rule_by_host_counts_a_whole_url_without_the_header_host() {
         assert_eq!(status_of(proxy.address, &request), status, "{request}");
     }
 }
+
+#[test]
+fn a_target_without_a_path_gets_400_and_does_not_reach_the_upstream() {
+    let rules = r#"
+        rule = [{ name = "a", match = { path = "/login" }, key = "none", limits = "1 per day" }]
+    "#;
+    let proxy = start(rules, None);
+    let status = |line: &str| {
+        status_of(proxy.address, &format!("{line} HTTP/1.1\r\nhost: example.com\r\n\r\n"))
+    };
+    for target in ["login", "login:80", "?a=/login", "a:/login"] {
+        assert_eq!(status(&format!("GET {target}")), 400, "{target}");
+    }
+    assert_eq!(counted(&proxy), (0, 4, 0));
+    for line in ["GET /", "OPTIONS *", "GET http://example.com", "GET http://example.com/login"] {
+        assert_eq!(status(line), 200, "{line}");
+    }
+    assert_eq!(status("GET /login"), 429);
+}
