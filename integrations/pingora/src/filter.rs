@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::header::{CONTENT_LENGTH, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use pingora_core::Result;
+use pingora_core::protocols::http::ServerSession;
 use pingora_http::ResponseHeader;
 use pingora_proxy::Session;
 use tokio::sync::Semaphore;
@@ -143,8 +144,8 @@ impl RulesFilter {
             session.respond_error(StatusCode::BAD_REQUEST.as_u16()).await?;
             return Ok(Answer::Denied);
         }
-        let client = self.client(session);
-        let request = RequestHead::new(session.req_header(), client);
+        let (client, has_open_body) = (self.client(session), has_open_body(session));
+        let request = RequestHead::new(session.req_header(), client).open_body(has_open_body);
         let (report, reason) = match self.admit(&request).await {
             Ok(fields) => return Ok(Answer::Admitted(fields)),
             Err(denied) => denied,
@@ -259,6 +260,15 @@ impl ResponseFields {
         self.report.add_fields_to(&mut fields);
         fields.remove(RETRY_AFTER);
         append(response, &fields)
+    }
+}
+
+/// Whether a body of unknown length may follow. The head of HTTP/1 says so itself.
+fn has_open_body(session: &mut Session) -> bool {
+    match session.as_downstream_mut() {
+        ServerSession::H1(_) | ServerSession::Subrequest(_) => false,
+        ServerSession::H2(stream) => !stream.is_body_empty(),
+        ServerSession::Custom(stream) => !stream.is_body_empty(),
     }
 }
 

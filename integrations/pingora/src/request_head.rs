@@ -23,13 +23,20 @@ use tollgate_rules::RequestView;
 pub struct RequestHead<'a> {
     head: &'a RequestHeader,
     client: Option<IpAddr>,
+    has_open_body: bool,
 }
 
 impl<'a> RequestHead<'a> {
     /// A view of a head, and of a client that the caller has determined.
     #[must_use]
     pub fn new(head: &'a RequestHeader, client: Option<IpAddr>) -> Self {
-        Self { head, client }
+        Self { head, client, has_open_body: false }
+    }
+
+    /// Whether a body follows the head, as far as the session knows: see [`RequestView::has_open_body`].
+    #[must_use]
+    pub fn open_body(self, has_open_body: bool) -> Self {
+        Self { has_open_body, ..self }
     }
 }
 
@@ -63,6 +70,10 @@ impl RequestView for RequestHead<'_> {
 
     fn header_values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
         self.head.headers.get_all(name).iter().map(|value| value.as_bytes())
+    }
+
+    fn has_open_body(&self) -> bool {
+        self.has_open_body
     }
 
     fn peer(&self) -> Option<IpAddr> {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use pingora_core::Result;
+use pingora_core::apps::HttpServerOptions;
 use pingora_core::server::Server;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_http::ResponseHeader;
@@ -90,6 +91,9 @@ fn start(rules: &str, behind: Option<ClientIp>) -> Running {
     let mut service = http_proxy_service(&server.configuration, proxy);
     service.add_tcp(&address.to_string());
     service.threads = Some(2);
+    let mut options = HttpServerOptions::default();
+    options.h2c = true;
+    service.app_logic_mut().expect("it is not running").server_options = Some(options);
     server.add_service(service);
     thread::spawn(move || server.run_forever());
     let begin = Instant::now();
@@ -179,6 +183,28 @@ fn status_of(address: SocketAddr, request: &str) -> u16 {
     let mut client = Peer::connect(address);
     client.stream.write_all(request.as_bytes()).expect("connected");
     client.answer(false).0
+}
+
+/// The fields `RateLimit` of the responses to `GET` requests with these bodies, of no stated length, on a connection of
+/// HTTP/2. An empty body ends with the head.
+async fn remaining_by_http2(address: SocketAddr, bodies: &[&'static str]) -> Vec<String> {
+    let stream = tokio::net::TcpStream::connect(address).await.expect("listening");
+    let (mut client, connection) = h2::client::handshake(stream).await.expect("HTTP/2");
+    tokio::spawn(connection);
+    let mut remaining = Vec::new();
+    for body in bodies {
+        let request = http::Request::get(format!("http://{address}/")).body(()).expect("a request");
+        let (response, mut stream) =
+            client.send_request(request, body.is_empty()).expect("connected");
+        if !body.is_empty() {
+            stream.send_data((*body).into(), true).expect("open");
+        }
+        let response = response.await.expect("an answer");
+        let field = response.headers().get("ratelimit").expect("a field");
+        remaining.push(field.to_str().expect("text").to_owned());
+        client = client.ready().await.expect("connected");
+    }
+    remaining
 }
 
 fn value<'a>(head: &'a str, name: &str) -> &'a str {
@@ -361,4 +387,16 @@ fn a_target_without_a_path_gets_400_and_does_not_reach_the_upstream() {
         assert_eq!(status(line), 200, "{line}");
     }
     assert_eq!(status("GET /login"), 429);
+}
+
+#[tokio::test]
+async fn a_body_of_unknown_length_costs_the_default_in_http2() {
+    let rules = r#"
+        rule = [{ name = "a", key = "none", limits = "100 per day",
+                  cost = { bytes = "request", max = 50, default = 20 } }]
+    "#;
+    let proxy = start(rules, None);
+    let remaining = remaining_by_http2(proxy.address, &["", "hello", ""]).await;
+    let cells = remaining.iter().map(|field| field.split([';', '=']).nth(2).expect("a number"));
+    assert_eq!(cells.collect::<Vec<_>>(), ["99", "79", "78"], "{remaining:?}");
 }
