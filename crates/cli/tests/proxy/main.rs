@@ -3,6 +3,7 @@
 #![cfg(unix)]
 #![allow(clippy::disallowed_types, reason = "locks and clocks of the tests, not of the limiter")]
 
+mod bodies;
 mod bounds;
 mod bytes;
 mod costs;

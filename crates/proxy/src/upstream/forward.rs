@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::{Extensions, HeaderMap, Method, Request, Response, StatusCode, Uri, Version, request};
 use http_body::Body as _;
 use http_body_util::{Either, Full};
@@ -148,7 +148,7 @@ impl Inner {
     /// Sends a request, and checks the head of the response.
     async fn send(
         &self,
-        head: request::Parts,
+        mut head: request::Parts,
         body: Option<RequestBody>,
         route: Route,
         activity: &Arc<Activity>,
@@ -157,6 +157,11 @@ impl Inner {
         let idle = IdleTimeout::new(Arc::clone(activity), self.options.body_timeout);
         let (upload, progress) =
             Upload::new(body, idle, self.options.body_rate, Arc::clone(&self.metrics));
+        if !upload.is_end_stream() && upload.size_hint().exact().is_none() {
+            // Without a header that announces it, hyper leaves out the body of a GET, HEAD or CONNECT. Towards HTTP/2,
+            // it removes this one.
+            head.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
         let mut request = Request::from_parts(head, upload);
         let connection = capture_connection(&mut request);
         let sent = self.pool.send(request, route);
