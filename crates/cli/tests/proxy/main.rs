@@ -33,4 +33,5 @@ mod support;
 mod tls;
 mod upgrades;
 mod uploads;
+mod windows;
 mod wire;

@@ -23,6 +23,10 @@ const IDLE_CONNECTIONS: usize = 1_024;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The interval of pings to an HTTP/2 upstream; a missing reply ends the connection.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
+/// How many bytes of a response an HTTP/2 upstream may send ahead of its client. The window of the connection is the
+/// largest, so that responses whose clients do not read leave room for those of other clients.
+const STREAM_WINDOW: u32 = 256 << 10;
+const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 
 /// The options of connections to the upstream.
 #[derive(Clone, Debug)]
@@ -132,6 +136,8 @@ fn client(
         .pool_idle_timeout(IDLE_TIMEOUT)
         .pool_max_idle_per_host(kept_max)
         .http2_only(is_http2)
+        .http2_initial_stream_window_size(STREAM_WINDOW)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW)
         .http2_keep_alive_interval(PING_INTERVAL)
         .build(connector)
 }

@@ -1,0 +1,81 @@
+//! Flow control of HTTP/2: a body that is not read holds up no other body.
+
+use std::convert::Infallible;
+use std::io::Write;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use hyper::body::{Frame, Incoming};
+
+use crate::server::{serve, text};
+use crate::support::{PATIENCE, Proxy, connect, get, read_head};
+
+const PATIENT: [&str; 4] = ["--body-timeout", "3600", "--response-timeout", "3600"];
+
+/// A body without an end, which counts its bytes.
+struct Endless(Arc<AtomicUsize>);
+
+impl hyper::body::Body for Endless {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        const PIECE: Bytes = Bytes::from_static(&[7; 16 << 10]);
+        self.0.fetch_add(PIECE.len(), Ordering::Relaxed);
+        Poll::Ready(Some(Ok(Frame::data(PIECE))))
+    }
+}
+
+/// An upstream that answers `/small` with one word, and each other path with an endless body. And how many bytes of
+/// endless bodies have been sent.
+fn endless() -> (std::net::SocketAddr, Arc<AtomicUsize>) {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&sent);
+    let up = serve(None, move |request: Request<Incoming>| {
+        let body = match request.uri().path() {
+            "/small" => text("small"),
+            _ => Endless(Arc::clone(&count)).boxed(),
+        };
+        std::future::ready(Response::new(body))
+    });
+    (up, sent)
+}
+
+/// Waits until a count no longer grows.
+fn settle(count: &AtomicUsize) {
+    let mut before = 0;
+    for _ in 0..PATIENCE.as_secs() {
+        std::thread::sleep(Duration::from_secs(1));
+        let now = count.load(Ordering::Relaxed);
+        if now > 0 && now == before {
+            return;
+        }
+        before = now;
+    }
+    panic!("{before} bytes, and still more");
+}
+
+#[test]
+fn downloads_that_are_not_read_do_not_stop_others_of_an_http2_upstream() {
+    let (up, sent) = endless();
+    let words = [&["--upstream-http2"], &PATIENT[..]].concat();
+    let proxy = Proxy::before("unread-downloads", up, &words);
+    let unread = [(); 3].map(|()| {
+        let mut client = connect(proxy.listen);
+        client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").expect("written");
+        read_head(&mut client);
+        client
+    });
+    settle(&sent);
+    assert_eq!(get(proxy.listen, "/small", "").body, "small");
+    drop(unread);
+}
