@@ -160,13 +160,19 @@ impl Store {
     }
 }
 
-/// The URL without user and password.
+/// The URL without user and password, those of each node of a cluster.
 impl fmt::Display for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scheme, rest) = self.url.split_once("://").unwrap_or(("redis", &self.url));
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-        write!(f, "{scheme}://{host}{path}")
+        let (scheme, nodes) = self.url.split_once("://").unwrap_or(("redis", &self.url));
+        write!(f, "{scheme}://")?;
+        // Only a cluster has several nodes. Elsewhere, a comma belongs to the password.
+        let nodes_max = if scheme == "redis+cluster" { usize::MAX } else { 1 };
+        for (index, node) in nodes.splitn(nodes_max, ',').enumerate() {
+            let separator = if index == 0 { "" } else { "," };
+            let host = node.rsplit_once('@').map_or(node, |(_, host)| host);
+            write!(f, "{separator}{host}")?;
+        }
+        Ok(())
     }
 }
 

@@ -154,6 +154,28 @@ fn every_form_of_a_url_that_a_client_reads_is_accepted() {
 }
 
 #[test]
+fn the_text_of_a_store_has_every_node_and_no_password() {
+    for (url, text) in [
+        ("redis://me:secret@cache:6379/2?protocol=resp3", "redis://cache:6379/2?protocol=resp3"),
+        ("redis://:sec,ret@cache", "redis://cache"),
+        ("redis://:a@secret@cache", "redis://cache"),
+        ("redis+cluster://a:6379,b:6379,[::1]", "redis+cluster://a:6379,b:6379,[::1]"),
+        ("redis+cluster://:secret@a,:secret@b", "redis+cluster://a,b"),
+        ("redis+cluster://:secret@a:6379/,me:secret@b:6379/", "redis+cluster://a:6379/,b:6379/"),
+        (
+            "redis+cluster://a/0,:secret@b/0?protocol=resp3",
+            "redis+cluster://a/0,b/0?protocol=resp3",
+        ),
+    ] {
+        let rules =
+            rules(&format!("rule = [{{ name = \"a\", limits = \"1/s\", store = \"{url}\" }}]"));
+        let store = rules.rules()[0].store().expect(url);
+        assert_eq!((store.url(), store.to_string().as_str()), (url, text));
+        assert!(!format!("{store:?}").contains("secret"), "{store:?}");
+    }
+}
+
+#[test]
 fn a_store_keeps_a_log_of_ten_thousand_cells_at_most() {
     let parsed = |limit: &str| {
         let text = format!(
