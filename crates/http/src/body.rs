@@ -72,7 +72,8 @@ impl<B: http_body::Body<Data = Bytes>> http_body::Body for Body<B> {
             match &frame {
                 Some(Ok(frame)) => {
                     let bytes = frame.data_ref().map_or(0, Bytes::len);
-                    meter.count(bytes as u64, body.is_end_stream());
+                    // A server drops a body after its trailers without polling for the end.
+                    meter.count(bytes as u64, frame.is_trailers() || body.is_end_stream());
                 }
                 Some(Err(_)) => meter.settle(false),
                 None => meter.settle(true),

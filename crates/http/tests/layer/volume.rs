@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::{Body as _, Frame};
 use http_body_util::BodyExt;
 use tollgate::{FixedWindow, Limiter, Quota};
@@ -47,6 +47,30 @@ impl http_body::Body for Chunks {
 
 pub(super) const CHUNKS: Chunks = Chunks { left: 0, fails: false, tells_its_end: true };
 
+/// Three bytes, then trailers. Like a body in HTTP/1.1, it does not know that nothing follows.
+#[derive(Clone, Copy, Debug)]
+struct WithTrailers {
+    frames_left: usize,
+}
+
+impl http_body::Body for WithTrailers {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let frame = match self.frames_left {
+            0 => return Poll::Ready(None),
+            1 => Frame::trailers(HeaderMap::new()),
+            _ => Frame::data(Bytes::from_static(b"few")),
+        };
+        self.frames_left -= 1;
+        Poll::Ready(Some(Ok(frame)))
+    }
+}
+
 type OneForAll = FromFn<fn(&http::request::Parts) -> Option<()>>;
 
 /// A limit by bytes around a service that answers with one response.
@@ -68,10 +92,13 @@ impl Volume {
         Self { limiter, layer }
     }
 
-    async fn ask(&self, method: Method, response: Response<Chunks>) -> Response<Body<Chunks>> {
+    async fn ask<B>(&self, method: Method, response: Response<B>) -> Response<Body<B>>
+    where
+        B: http_body::Body<Data = Bytes> + Clone,
+    {
         let (head, body) = response.into_parts();
         let service = service_fn(move |_: Request<()>| {
-            let response = Response::from_parts(head.clone(), body);
+            let response = Response::from_parts(head.clone(), body.clone());
             async move { Ok::<_, Infallible>(response) }
         });
         let request = Request::builder().method(method).body(()).expect("a request");
@@ -115,6 +142,17 @@ async fn a_body_that_is_dropped_after_its_last_byte_is_charged_its_bytes() {
         drop(body);
         assert_eq!(volume.charged(), 300);
     }
+}
+
+#[tokio::test]
+async fn a_body_that_is_dropped_after_its_trailers_is_charged_its_bytes() {
+    let volume = Volume::new();
+    let response = Response::new(WithTrailers { frames_left: 2 });
+    let mut body = volume.ask(Method::GET, response).await.into_body();
+    assert!(body.frame().await.expect("data").expect("no error").is_data());
+    assert!(body.frame().await.expect("trailers").expect("no error").is_trailers());
+    drop(body);
+    assert_eq!(volume.charged(), 3);
 }
 
 #[tokio::test]
