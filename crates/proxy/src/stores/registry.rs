@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tollgate_redis::Store;
-use tollgate_rules::{Rule, Rules};
+use tollgate_rules::{Fallback, Rule, Rules};
 
 use super::build;
 use super::limits::RuleLimits;
@@ -33,6 +33,8 @@ pub(crate) struct StoreLimits {
     /// One for each distinct way to reach a server.
     pub(super) stores: Vec<(tollgate_rules::Store, Store)>,
     pub(super) rules: HashMap<String, Arc<RuleLimits>>,
+    /// The stores without which a rule denies requests. A rule in shadow denies none.
+    pub(super) denying: Vec<tollgate_rules::Store>,
     /// The limits before the last reload, which requests in flight may still need.
     before: HashMap<String, Arc<RuleLimits>>,
 }
@@ -58,6 +60,9 @@ impl StoreLimits {
             };
             if next.store(at).is_none() {
                 next.stores.push((at.clone(), store.clone()));
+            }
+            if at.fallback() == Fallback::Deny && !rule.is_shadow() {
+                next.denying.push(at.clone());
             }
             let same = before.rules.get(rule.name()).filter(|limits| limits.are_of(rule));
             let limits = match same {

@@ -28,9 +28,7 @@ impl StoreLimits {
         let stores = self.stores.iter().map(|(at, store)| (at, store.health()));
         let down = stores.filter(|(_, health)| *health != Health::Up);
         let down = down.map(|(at, health)| {
-            let mut rules =
-                self.rules.values().filter(|rule| rule.store.shares_connections_with(at));
-            let denies_requests = rules.any(|rule| rule.denies_without_store());
+            let denies_requests = self.denying.iter().any(|its| its.shares_connections_with(at));
             StoreDown { store: at.to_string(), health, denies_requests }
         });
         down.collect()
@@ -72,6 +70,31 @@ mod tests {
     use tollgate_rules::Rules;
 
     use super::*;
+
+    /// Whether a rule denies requests because of each store that is down.
+    fn denies(limits: &StoreLimits) -> Vec<bool> {
+        limits.down().iter().map(|down| down.denies_requests).collect()
+    }
+
+    #[tokio::test]
+    async fn a_rule_in_shadow_denies_no_request_while_its_store_is_down() {
+        // No server listens at this address.
+        let text = "[[rule]]\nname = \"a\"\nlimits = \"9/min\"\nshadow = true\n\
+                    store = { url = \"redis://127.0.0.1:1\", fallback = \"deny\" }\n";
+        let built = |text: &str, before: &StoreLimits| {
+            let rules = Rules::parse("rules.toml", text).expect("rules");
+            StoreLimits::new(rules.rules().iter(), before).expect("they can be kept")
+        };
+        let in_shadow = built(text, &StoreLimits::default());
+        while in_shadow.down().is_empty() {
+            in_shadow.stores[0].1.ping().await.expect_err("no server");
+        }
+        assert_eq!(denies(&in_shadow), [false]);
+        let enforced = built(&text.replace("shadow = true\n", ""), &in_shadow);
+        assert!(Arc::ptr_eq(&in_shadow.rules["a"], &enforced.rules["a"]), "its limits are kept");
+        assert_eq!(denies(&enforced), [true]);
+        assert_eq!(denies(&built(text, &enforced)), [false]);
+    }
 
     #[tokio::test]
     async fn a_store_that_does_not_answer_delays_no_ping_of_another() {
