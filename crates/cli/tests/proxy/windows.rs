@@ -1,7 +1,7 @@
 //! Flow control of HTTP/2: a body that is not read holds up no other body.
 
 use std::convert::Infallible;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,9 +12,11 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use hyper::body::{Frame, Incoming};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
 
-use crate::server::{serve, text};
-use crate::support::{PATIENCE, Proxy, connect, get, read_head};
+use crate::server::{Body, runtime, serve, text};
+use crate::support::{PATIENCE, Proxy, connect, get, read_head, upstream, value};
 
 const PATIENT: [&str; 4] = ["--body-timeout", "3600", "--response-timeout", "3600"];
 
@@ -78,4 +80,33 @@ fn downloads_that_are_not_read_do_not_stop_others_of_an_http2_upstream() {
     settle(&sent);
     assert_eq!(get(proxy.listen, "/small", "").body, "small");
     drop(unread);
+}
+
+#[test]
+fn an_upload_that_is_not_read_does_not_stop_others_of_its_connection() {
+    let up = upstream(|mut stream| {
+        let head = read_head(&mut stream);
+        if head.starts_with("POST /unread ") {
+            return std::thread::sleep(PATIENCE);
+        }
+        let length = value(&head, "content-length").parse().expect("a length");
+        stream.read_exact(&mut vec![0; length]).expect("the body");
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").expect("written");
+    });
+    let proxy = Proxy::before("unread-upload", up, &PATIENT);
+    let runtime = runtime();
+    let client: Client<_, Body> =
+        Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+    let post = |path: &str, body| {
+        let request = Request::post(format!("http://{}{path}", proxy.listen)).body(body);
+        client.request(request.expect("a request"))
+    };
+    // From now on there is a connection, which all requests share.
+    assert_eq!(runtime.block_on(post("/", text("first"))).expect("an answer").status(), 200);
+    let sent = Arc::new(AtomicUsize::new(0));
+    let unread = runtime.spawn(post("/unread", Endless(Arc::clone(&sent)).boxed()));
+    settle(&sent);
+    assert_eq!(runtime.block_on(post("/", text("second"))).expect("an answer").status(), 200);
+    assert_eq!(proxy.metric("tollgate_connections_total").to_string(), "1");
+    unread.abort();
 }

@@ -24,6 +24,9 @@ use crate::process::signals::StopSignals;
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// The most concurrent requests of one HTTP/2 connection.
 const STREAMS_MAX: u32 = 256;
+/// How many bytes of a request's body an HTTP/2 client may send ahead of the upstream. The window of the connection is
+/// the sum of those of its streams, so that a body that is not read leaves room for the others.
+const STREAM_WINDOW: u32 = 64 << 10;
 /// The pause after accepting failed, for example for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -116,7 +119,9 @@ impl Server {
             .http2()
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_INTERVAL)
-            .max_concurrent_streams(STREAMS_MAX);
+            .max_concurrent_streams(STREAMS_MAX)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(STREAMS_MAX * STREAM_WINDOW);
         builder
     }
 }
