@@ -1,4 +1,4 @@
-//! Flow control of HTTP/2: a body that is not read holds up no other body.
+//! Flow control of HTTP/2: a body that is not read holds up no other body, and holds little memory.
 
 use std::convert::Infallible;
 use std::io::{Read, Write};
@@ -19,6 +19,9 @@ use crate::server::{Body, runtime, serve, text};
 use crate::support::{PATIENCE, Proxy, connect, get, read_head, upstream, value};
 
 const PATIENT: [&str; 4] = ["--body-timeout", "3600", "--response-timeout", "3600"];
+/// The most unread bytes of one of many responses from an HTTP/2 upstream: its window of 256 KiB, the buffer of its
+/// stream, and its part of the sockets' buffers.
+const UNREAD_MAX: usize = 512 << 10;
 
 /// A body without an end, which counts its bytes.
 struct Endless(Arc<AtomicUsize>);
@@ -52,14 +55,14 @@ fn endless() -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     (up, sent)
 }
 
-/// Waits until a count no longer grows.
-fn settle(count: &AtomicUsize) {
+/// Waits until a count no longer grows, and returns it.
+fn settled(count: &AtomicUsize) -> usize {
     let mut before = 0;
     for _ in 0..PATIENCE.as_secs() {
         std::thread::sleep(Duration::from_secs(1));
         let now = count.load(Ordering::Relaxed);
         if now > 0 && now == before {
-            return;
+            return now;
         }
         before = now;
     }
@@ -77,7 +80,7 @@ fn downloads_that_are_not_read_do_not_stop_others_of_an_http2_upstream() {
         read_head(&mut client);
         client
     });
-    settle(&sent);
+    settled(&sent);
     assert_eq!(get(proxy.listen, "/small", "").body, "small");
     drop(unread);
 }
@@ -105,8 +108,39 @@ fn an_upload_that_is_not_read_does_not_stop_others_of_its_connection() {
     assert_eq!(runtime.block_on(post("/", text("first"))).expect("an answer").status(), 200);
     let sent = Arc::new(AtomicUsize::new(0));
     let unread = runtime.spawn(post("/unread", Endless(Arc::clone(&sent)).boxed()));
-    settle(&sent);
+    settled(&sent);
     assert_eq!(runtime.block_on(post("/", text("second"))).expect("an answer").status(), 200);
     assert_eq!(proxy.metric("tollgate_connections_total").to_string(), "1");
     unread.abort();
+}
+
+/// A frame of HTTP/2 (RFC 9113, 4.1).
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("small").to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+#[test]
+fn an_http2_client_that_reads_nothing_holds_little_of_each_response() {
+    const STREAMS: usize = 200;
+    const WINDOW_MAX: u32 = (1 << 31) - 1;
+    let (up, sent) = endless();
+    let words = [&["--upstream-http2"], &PATIENT[..]].concat();
+    let proxy = Proxy::before("unread-streams", up, &words);
+    let mut client = connect(proxy.listen);
+    // The largest windows: SETTINGS_INITIAL_WINDOW_SIZE, and WINDOW_UPDATE of the connection.
+    let settings = [&[0, 4][..], &WINDOW_MAX.to_be_bytes()].concat();
+    let window = (WINDOW_MAX - 65_535).to_be_bytes();
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    bytes.extend([frame(4, 0, 0, &settings), frame(8, 0, 0, &window)].concat());
+    // `:method: GET`, `:scheme: http`, `:path: /`, `:authority: a`; the head ends, and the stream.
+    let head = [0x82, 0x86, 0x84, 0x41, 1, b'a'];
+    for stream in 0..STREAMS {
+        let id = u32::try_from(2 * stream + 1).expect("small");
+        bytes.extend(frame(1, 5, id, &head));
+    }
+    client.write_all(&bytes).expect("written");
+    let kept = settled(&sent);
+    assert!(kept < STREAMS * UNREAD_MAX, "{kept}");
+    assert_eq!(proxy.metric("tollgate_http_requests_in_flight").to_string(), STREAMS.to_string());
 }

@@ -27,6 +27,8 @@ const STREAMS_MAX: u32 = 256;
 /// How many bytes of a request's body an HTTP/2 client may send ahead of the upstream. The window of the connection is
 /// the sum of those of its streams, so that a body that is not read leaves room for the others.
 const STREAM_WINDOW: u32 = 64 << 10;
+/// How many bytes of a response wait until an HTTP/2 client reads, besides one frame.
+const SEND_BUFFER: usize = 64 << 10;
 /// The pause after accepting failed, for example for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -121,7 +123,8 @@ impl Server {
             .keep_alive_interval(PING_INTERVAL)
             .max_concurrent_streams(STREAMS_MAX)
             .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(STREAMS_MAX * STREAM_WINDOW);
+            .initial_connection_window_size(STREAMS_MAX * STREAM_WINDOW)
+            .max_send_buf_size(SEND_BUFFER);
         builder
     }
 }
