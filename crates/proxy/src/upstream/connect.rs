@@ -119,9 +119,45 @@ impl LastTlsError {
     fn log_once(&self, error: &ConnectError) {
         let ConnectError::Tls(why) = error else { return };
         let why = why.to_string();
-        if **self.0.load() != why {
+        if self.differs_from(&why) {
             log::warn(format_args!("no TLS connection to the upstream: {why}"));
-            self.0.store(Arc::new(why));
         }
+    }
+
+    /// Whether the last error was another one. Numbers do not count: the error for an expired certificate says how
+    /// many seconds ago that was.
+    fn differs_from(&self, why: &str) -> bool {
+        let text: String = why.chars().filter(|c| !c.is_ascii_digit()).collect();
+        let differs = **self.0.load() != text;
+        if differs {
+            self.0.store(Arc::new(text));
+        }
+        differs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::CertificateError;
+    use rustls::pki_types::UnixTime;
+
+    use super::*;
+
+    /// The error for a certificate that expired so many seconds ago.
+    fn expired(seconds: u64) -> String {
+        let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        let (time, not_after) = (at(1_700_000_000 + seconds), at(1_700_000_000));
+        let why = CertificateError::ExpiredContext { time, not_after };
+        rustls::Error::InvalidCertificate(why).to_string()
+    }
+
+    #[test]
+    fn an_expired_certificate_is_logged_once_and_again_after_another_error() {
+        let last = LastTlsError::default();
+        assert!(last.differs_from(&expired(9)));
+        assert_ne!(expired(9), expired(10), "the text has the time since then");
+        assert!(!last.differs_from(&expired(10)));
+        assert!(last.differs_from("received fatal alert"));
+        assert!(last.differs_from(&expired(11)));
     }
 }
