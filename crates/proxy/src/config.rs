@@ -22,9 +22,10 @@ pub struct Config {
     pub upstream: Option<Upstream>,
     /// Certificates (PEM) that an https upstream's may be signed by, besides the system's.
     pub upstream_ca: Option<PathBuf>,
-    /// Whether the proxy uses only HTTP/2 with the upstream.
+    /// Whether the proxy speaks HTTP/2 to the upstream instead of HTTP/1.1. Then all requests share one connection, its
+    /// limit of concurrent streams, and its fate.
     pub upstream_http2: bool,
-    /// Whether the proxy sends the upstream the client's Host instead of the upstream's own.
+    /// Whether the proxy sends the upstream the client's Host instead of the upstream's own. This needs HTTP/1.1.
     pub preserve_host: bool,
     /// Proxies in front whose `X-Forwarded-For` is trusted, by their networks.
     pub trusted_proxies: Option<Trust>,

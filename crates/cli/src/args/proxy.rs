@@ -37,11 +37,14 @@ Responses of the proxy itself, all of type application/problem+json:
   instead: status 200, grpc-status 8 (RESOURCE_EXHAUSTED) and grpc-retry-pushback-ms.
 
 Upstream:
-  http means HTTP/1.1, or HTTP/2 with --upstream-http2 (prior knowledge). https means the version that
-  the upstream chooses by ALPN; its certificate is verified against the system's roots and
-  --upstream-ca, and the log says why a certificate was not trusted. Trailers pass in both directions,
-  so gRPC works from an HTTP/2 client to an HTTP/2 upstream. Over HTTP/1.1, trailers must be announced
-  (Trailer, and by a client TE: trailers), and the body before them has no Content-Length.
+  The version is HTTP/1.1, or HTTP/2 with --upstream-http2. The certificate of an https upstream is
+  verified against the system's roots and --upstream-ca, and the log says why one was not trusted.
+  Trailers pass in both directions, so gRPC works from an HTTP/2 client with --upstream-http2. Over
+  HTTP/1.1, trailers must be announced (Trailer, and by a client TE: trailers), and the body before
+  them has no Content-Length.
+  With --upstream-http2, all requests share one connection. If it fails, all of them fail. The
+  upstream limits how many are in flight on it (often to 100 or 128); further ones wait for up to
+  --response-timeout, so slow clients can hold up the others.
   Connections to the upstream are reused. If a reused connection turns out to be closed, a request
   without a body whose method is idempotent (GET, HEAD, OPTIONS, TRACE, PUT, DELETE) is sent once more,
   on a new connection; tollgate_upstream_retries_total counts these. No other request is sent twice,
@@ -89,12 +92,13 @@ Stopping:
 Bounds:
   The proxy raises the soft limit of open files to the hard limit. It reserves a quarter of the files
   (64 to 512) for files, stores and --admin. Half of the rest bounds the connections of clients; what
-  they leave bounds the connections to the upstream. Connections beyond --max-connections wait in the
-  system's queue (4096); meanwhile HTTP/1 connections are closed after their next response to make
-  room, and HTTP/2 connections without a request in flight are asked to close (GOAWAY), one a second.
-  A connection that idles for --header-timeout is asked too. A client that then sends nothing for 5
-  seconds, or does not read the end of its responses for --body-timeout, is cut off. A request that
-  needs an upstream connection when all are in use waits up to --connect-timeout.
+  they leave bounds the connections to the upstream, of which --upstream-http2 needs one. Connections
+  beyond --max-connections wait in the system's queue (4096); meanwhile HTTP/1 connections are closed
+  after their next response to make room, and HTTP/2 connections without a request in flight are asked
+  to close (GOAWAY), one a second. A connection that idles for --header-timeout is asked too. A client
+  that then sends nothing for 5 seconds, or does not read the end of its responses for --body-timeout,
+  is cut off. A request that needs an upstream connection when all are in use waits up to
+  --connect-timeout.
   The head of a request has at most 100 fields and about 400 kB in HTTP/1.1, and its target at most
   64 kB; in HTTP/2 it has at most 16 kB. A response with more than 100 fields is a 502.
   A client that sends the body of a request more slowly than --min-body-rate receives 408 if there is
@@ -121,7 +125,8 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "FILE", requires = "upstream")]
     upstream_ca: Option<PathBuf>,
 
-    /// Speaks only HTTP/2 to the upstream: by prior knowledge over http, by ALPN over https
+    /// Speaks HTTP/2 to the upstream, on one connection for all requests: by prior knowledge over http,
+    /// by ALPN over https
     #[arg(long, requires = "upstream", conflicts_with = "preserve_host")]
     upstream_http2: bool,
 
@@ -146,7 +151,7 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..=64))]
     trusted_hops: Option<u8>,
 
-    /// Sends the client's Host to the upstream instead of the upstream's own; implies HTTP/1.1
+    /// Sends the client's Host to the upstream instead of the upstream's own, in HTTP/1.1
     #[arg(long)]
     preserve_host: bool,
 

@@ -24,10 +24,14 @@ pub(crate) fn a_large_file() {
     assert_eq!(nginx.log(2), ["HTTP/1.1 200"; 2]);
 }
 
-/// nginx chooses HTTP/2 if it supports it.
+/// nginx would choose HTTP/2 if it were offered.
 pub(crate) fn an_upstream_with_tls() {
     let authority = Authority::new();
-    for (words, version) in [("ssl", "HTTP/1.1 200"), ("ssl http2", "HTTP/2.0 200")] {
+    for (words, http2, version) in [
+        ("ssl", None, "HTTP/1.1 200"),
+        ("ssl http2", None, "HTTP/1.1 200"),
+        ("ssl http2", Some("--upstream-http2"), "HTTP/2.0 200"),
+    ] {
         let tls = format!("{words};\nssl_certificate tls.pem;\nssl_certificate_key tls.key");
         let nginx = Nginx::with("tls", &tls, |folder| {
             let (certificate, key) = authority.certify_in_pem(&["localhost"]);
@@ -40,6 +44,7 @@ pub(crate) fn an_upstream_with_tls() {
         let rules = scratch("nginx-tls.toml", UNLIMITED);
         let rules = rules.to_str().expect("UTF-8");
         let words = ["--upstream", &url, "--upstream-ca", file, "--rules", rules];
+        let words: Vec<_> = words.into_iter().chain(http2).collect();
         let proxy = Proxy::start("nginx-tls", &words);
         let url = format!("http://{}/", proxy.listen);
         assert_eq!(loads::curl_http1(&url, 30).admitted, 30);

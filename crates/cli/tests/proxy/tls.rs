@@ -23,7 +23,7 @@ fn before(name: &str, url: &str, authority: &Authority, words: &[&str]) -> Proxy
 }
 
 #[test]
-fn alpn_chooses_the_version() {
+fn an_https_upstream_is_asked_for_http1_unless_http2_is_wanted() {
     let authority = Authority::new();
     let ask = |name: &str, protocols: &[&str], words: &[&str]| {
         let address = serve(Some(authority.certify(&["localhost"], protocols)), describe);
@@ -34,7 +34,7 @@ fn alpn_chooses_the_version() {
         answer.body.replace(&address.port().to_string(), "P")
     };
     let both = ["h2", "http/1.1"];
-    assert_eq!(ask("alpn-both", &both, &[]), "HTTP/2.0  localhost:P");
+    assert_eq!(ask("alpn-both", &both, &[]), "HTTP/1.1 localhost:P ");
     assert_eq!(ask("alpn-http1", &both[1..], &[]), "HTTP/1.1 localhost:P ");
     assert_eq!(ask("alpn-none", &[], &[]), "HTTP/1.1 localhost:P ");
     assert_eq!(ask("alpn-only", &both, &["--upstream-http2"]), "HTTP/2.0  localhost:P");
@@ -45,7 +45,8 @@ fn alpn_chooses_the_version() {
 fn a_certificate_for_an_address_is_accepted() {
     let authority = Authority::new();
     let address = serve(Some(authority.certify(&["127.0.0.1"], &["h2"])), describe);
-    let proxy = before("tls-address", &format!("https://{address}"), &authority, &[]);
+    let url = format!("https://{address}");
+    let proxy = before("tls-address", &url, &authority, &["--upstream-http2"]);
     assert_eq!(get(proxy.listen, "/", "").body, format!("HTTP/2.0  {address}"));
 }
 

@@ -232,7 +232,7 @@ fn an_upstream_that_disconnects_ends_the_tunnel() {
     eventually("it is closed", || is(&proxy, "tollgate_tunnels_open", 0.0));
 }
 
-/// Over TLS, ALPN would choose HTTP/2, which cannot be upgraded.
+/// The upstream would choose HTTP/2, which cannot be upgraded, if it were offered.
 #[test]
 fn a_web_socket_reaches_an_https_upstream() {
     let authority = Authority::new();

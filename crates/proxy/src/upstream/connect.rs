@@ -11,7 +11,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use http::Uri;
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
-use hyper_util::client::legacy::connect::{Connection, HttpConnector};
+use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
@@ -74,7 +74,6 @@ impl Service<Uri> for Connector {
             let stream = connected_stream
                 .map_err(ConnectError::from)
                 .inspect_err(|error| last_error.log_once(error))?;
-            let is_http2 = is_http2 || stream.connected().is_negotiated_h2();
             Ok(TokioIo::new(TracedStream::new(TokioIo::new(stream), is_http2)))
         })
     }

@@ -26,7 +26,7 @@ use super::connect::ConnectError;
 use super::download::{Announced, Download};
 use super::exchange::Trace;
 use super::idle::{Activity, IdleTimeout};
-use super::pool::{Pool, PoolOptions, Route};
+use super::pool::{Connection, Pool, PoolOptions};
 use super::tunnel::Tunnel;
 use super::upgrade::{self, UpgradeRequest};
 use super::upload::{Progress, Upload};
@@ -96,23 +96,23 @@ impl Inner {
         &self,
         mut request: Request<RequestBody>,
     ) -> Result<Response<ResponseBody>, Failure> {
-        let upgrade = self.pool.can_upgrade().then(|| UpgradeRequest::of(&mut request)).flatten();
+        let can_upgrade = !self.pool.is_http2();
+        let upgrade = can_upgrade.then(|| UpgradeRequest::of(&mut request)).flatten();
         let (mut head, body) = request.into_parts();
         if !max_forwards::count(&head.method, &mut head.headers) {
             return Ok(at_the_last_hop(&head.method));
         }
         let target = self.upstream.target(&head.method, &head.uri)?;
         let is_head = head.method == Method::HEAD;
-        let can_upgrade = self.pool.can_upgrade() && head.version == Version::HTTP_11;
+        let can_upgrade = can_upgrade && head.version == Version::HTTP_11;
         self.rewrite(&mut head, target, upgrade.as_ref());
 
-        let route = Route { is_upgrade: upgrade.is_some(), may_reuse: true };
         let again = may_be_repeated(&head, &body).then(|| head.clone());
         let activity = Activity::new();
-        let mut sent = self.send(head, Some(body), route, &activity).await;
+        let mut sent = self.send(head, Some(body), Connection::Any, &activity).await;
         if let (Err(Failure::Closed), Some(head)) = (&sent, again) {
             self.metrics.count_retry();
-            sent = self.send(head, None, Route { may_reuse: false, ..route }, &activity).await;
+            sent = self.send(head, None, Connection::New, &activity).await;
         }
         let (response, announced) = sent?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -136,11 +136,11 @@ impl Inner {
         if let Some(upgrade) = upgrade {
             head.headers.insert(UPGRADE, upgrade.protocols.clone());
         }
-        if upgrade.is_some() || self.pool.are_http1() {
+        if !self.pool.is_http2() {
             name_connection_options(&mut head.headers);
         }
         head.uri = target;
-        // This does not prevent HTTP/2: the HTTP client chooses the version of the connection.
+        // This does not prevent HTTP/2: the version of the connection counts.
         head.version = Version::HTTP_11;
         head.extensions.clear();
     }
@@ -150,7 +150,7 @@ impl Inner {
         &self,
         mut head: request::Parts,
         body: Option<RequestBody>,
-        route: Route,
+        on: Connection,
         activity: &Arc<Activity>,
     ) -> Result<(Response<Incoming>, Option<Announced>), Failure> {
         let is_head = head.method == Method::HEAD;
@@ -164,7 +164,7 @@ impl Inner {
         }
         let mut request = Request::from_parts(head, upload);
         let connection = capture_connection(&mut request);
-        let sent = self.pool.send(request, route);
+        let sent = self.pool.send(request, on);
         let mut response = self.in_time(sent, &progress).await?;
         progress.answered();
         let trace: Trace = response.extensions_mut().remove().expect("the connection is traced");

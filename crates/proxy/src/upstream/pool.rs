@@ -1,5 +1,4 @@
-//! The pool of connections to the upstream. One pool uses the version that the upstream prefers; another
-//! uses HTTP/1.1 for upgrades.
+//! The pool of connections to the upstream, in HTTP/1.1 or in HTTP/2. In HTTP/2, all requests share one connection.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,9 +32,9 @@ const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 pub(crate) struct PoolOptions {
     /// Certificates that an https upstream's may be signed by, besides the system's.
     pub(crate) ca: Option<PathBuf>,
-    /// Whether HTTP/2 is the only version.
+    /// Whether the version is HTTP/2; otherwise it is HTTP/1.1.
     pub(crate) is_http2: bool,
-    /// Whether the proxy sends the upstream the client's Host.
+    /// Whether the proxy sends the upstream the client's Host. In HTTP/2, hyper takes `:authority` from the connection.
     pub(crate) preserve_host: bool,
     pub(crate) connect_timeout: Duration,
     pub(crate) connections_max: usize,
@@ -44,25 +43,19 @@ pub(crate) struct PoolOptions {
 /// All connections to the upstream.
 #[derive(Debug)]
 pub(super) struct Pool {
-    preferred: ClientPair,
-    upgradable: Option<ClientPair>,
-    are_http1: bool,
-}
-
-/// A client that reuses connections, and one that opens a new connection for each request.
-#[derive(Clone, Debug)]
-struct ClientPair {
+    /// Reuses connections.
     kept: Client<BoundedConnector, Upload>,
+    /// Opens a new connection for each request.
     fresh: Client<BoundedConnector, Upload>,
+    is_http2: bool,
 }
 
-/// The kind of connection that a request needs.
+/// The connection that a request may have.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Route {
-    /// Whether the connection must be upgradable.
-    pub(super) is_upgrade: bool,
-    /// Whether the connection may be a reused one.
-    pub(super) may_reuse: bool,
+pub(super) enum Connection {
+    /// A reused one, or a new one.
+    Any,
+    New,
 }
 
 impl Pool {
@@ -76,51 +69,37 @@ impl Pool {
             true => tls_roots::trusted(options.ca.as_deref())?,
             false => RootCertStore::empty(),
         };
-        // Two pools may each keep connections that the other cannot use.
-        let kept_max = IDLE_CONNECTIONS.min(options.connections_max / 4);
-        let slots = Arc::new(Semaphore::new(options.connections_max.min(Semaphore::MAX_PERMITS)));
-        let pair = |protocols: &[&str]| {
-            let tls = tls_roots::config(roots.clone(), protocols)?;
-            let (timeout, slots) = (options.connect_timeout, Arc::clone(&slots));
-            let connector = Connector::new(tls, timeout, options.is_http2);
-            let connector = BoundedConnector { connector, slots, timeout };
-            anyhow::Ok(ClientPair {
-                kept: client(connector.clone(), options.is_http2, kept_max),
-                fresh: client(connector, options.is_http2, 0),
-            })
+        // HTTP/2 is never left to the upstream's choice: its one connection has fewer streams than requests may need.
+        let protocol = if options.is_http2 { "h2" } else { "http/1.1" };
+        let slots = options.connections_max.min(Semaphore::MAX_PERMITS);
+        let connector = BoundedConnector {
+            connector: Connector::new(
+                tls_roots::config(roots, protocol)?,
+                options.connect_timeout,
+                options.is_http2,
+            ),
+            slots: Arc::new(Semaphore::new(slots)),
+            timeout: options.connect_timeout,
         };
-        if options.is_http2 {
-            return Ok(Self { preferred: pair(&["h2"])?, upgradable: None, are_http1: false });
-        }
-        let http1 = pair(&["http/1.1"])?;
-        // In HTTP/2, hyper takes `:authority` from the connection. So the client's host needs HTTP/1.1.
-        if options.preserve_host || !is_secure {
-            return Ok(Self { preferred: http1.clone(), upgradable: Some(http1), are_http1: true });
-        }
+        // A request on a new connection cannot use the slot of an idle one.
+        let kept_max = IDLE_CONNECTIONS.min(options.connections_max / 4);
         Ok(Self {
-            preferred: pair(&["h2", "http/1.1"])?,
-            upgradable: Some(http1),
-            are_http1: false,
+            kept: client(connector.clone(), options.is_http2, kept_max),
+            fresh: client(connector, options.is_http2, 0),
+            is_http2: options.is_http2,
         })
     }
 
-    /// Whether connections can be upgraded.
-    pub(super) fn can_upgrade(&self) -> bool {
-        self.upgradable.is_some()
-    }
-
-    /// Whether all connections are HTTP/1.1.
-    pub(super) fn are_http1(&self) -> bool {
-        self.are_http1
+    /// Whether all connections are HTTP/2. Others can be upgraded.
+    pub(super) fn is_http2(&self) -> bool {
+        self.is_http2
     }
 
     /// Sends a request.
-    pub(super) fn send(&self, request: Request<Upload>, route: Route) -> ResponseFuture {
-        let upgradable = self.upgradable.as_ref().filter(|_| route.is_upgrade);
-        let pair = upgradable.unwrap_or(&self.preferred);
-        match route.may_reuse {
-            true => pair.kept.request(request),
-            false => pair.fresh.request(request),
+    pub(super) fn send(&self, request: Request<Upload>, on: Connection) -> ResponseFuture {
+        match on {
+            Connection::Any => self.kept.request(request),
+            Connection::New => self.fresh.request(request),
         }
     }
 }

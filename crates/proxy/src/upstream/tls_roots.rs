@@ -26,13 +26,13 @@ pub(super) fn trusted(file: Option<&Path>) -> Result<RootCertStore> {
     Ok(roots)
 }
 
-/// A TLS configuration that offers these protocols in order of preference.
-pub(crate) fn config(roots: RootCertStore, protocols: &[&str]) -> Result<ClientConfig> {
+/// A TLS configuration that offers this protocol.
+pub(crate) fn config(roots: RootCertStore, protocol: &str) -> Result<ClientConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider);
     let builder = builder.with_safe_default_protocol_versions().context("cannot set up TLS")?;
     let mut config = builder.with_root_certificates(roots).with_no_client_auth();
-    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
     Ok(config)
 }
 
