@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use super::KeyBytes;
 use crate::host;
 use crate::named::{self, CookieValue};
-use crate::path::{self, Spelling};
+use crate::path::{self, Segments, Spelling};
 
 /// The kinds of a host: an address of 16 bytes is not the name of these bytes.
 const HOST_NAME: u8 = 0;
@@ -82,7 +82,8 @@ impl<'v> Value<'v> {
                 out.extend(&six.octets());
             }
             Self::Path(path, spelling) => {
-                let segments = path::counted(path, spelling);
+                let mut segments = Segments::new("");
+                path::split_for_keys(path, spelling, &mut segments);
                 write_count(segments.as_slice().len(), out);
                 for segment in segments.as_slice() {
                     write_count(path::decoded(segment).count(), out);
@@ -104,13 +105,14 @@ impl<'v> Value<'v> {
             Self::HostName(name) => name.to_ascii_lowercase(),
             Self::HostAddress(six) => format!("[{six}]"),
             Self::Path(path, spelling) => {
+                let mut segments = Segments::new("");
+                path::split_for_keys(path, spelling, &mut segments);
                 let decoded = |segment: &&str| {
                     let bytes = path::decoded(segment).map(|byte| spelling.folded(byte));
                     let bytes: Vec<u8> = bytes.collect();
                     format!("/{}", escape(&bytes, &['%', '/', '\0']))
                 };
-                let whole: String =
-                    path::counted(path, spelling).as_slice().iter().map(decoded).collect();
+                let whole: String = segments.as_slice().iter().map(decoded).collect();
                 if whole.is_empty() { "/".to_owned() } else { whole }
             }
         }

@@ -12,7 +12,7 @@ mod reading;
 
 use crate::inline_vec::InlineVec;
 use crate::request_view::RequestView;
-pub(crate) use counted::counted;
+pub(crate) use counted::split_for_keys;
 pub(crate) use oddities::{Fit, Oddities};
 
 /// The segments of a path.

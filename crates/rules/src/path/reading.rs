@@ -37,6 +37,12 @@ impl PathReading {
     /// The segments of a path without its query. None of them is empty.
     pub(crate) fn of<'p>(&self, path: &'p str) -> Segments<'p> {
         let mut segments = Segments::new("");
+        self.split(path, &mut segments);
+        segments
+    }
+
+    /// Adds the segments of a path without its query.
+    pub(super) fn split<'p>(&self, path: &'p str, segments: &mut Segments<'p>) {
         let bytes = path.as_bytes();
         let (mut begin, mut at) = (0, 0);
         while at < bytes.len() {
@@ -53,14 +59,13 @@ impl PathReading {
             };
             // Before a slash at the beginning there is no segment.
             if at > 0 {
-                self.add(&path[begin..at], &mut segments);
+                self.add(&path[begin..at], segments);
             }
             at += width;
             begin = at;
         }
-        self.add(&path[begin..at], &mut segments);
+        self.add(&path[begin..at], segments);
         segments.retain(|segment| !segment.is_empty());
-        segments
     }
 
     /// Adds a segment, or resolves it if it is `.` or `..`.
@@ -69,26 +74,27 @@ impl PathReading {
             true => segment.split(';').next().unwrap_or_default(),
             false => segment,
         };
-        match (self.dots, dot_count(segment)) {
-            (Dots::Resolved, _) if segment.is_empty() => {}
-            (Dots::Kept, _) | (_, 0) => segments.push(segment),
-            (_, 1) => {}
-            _ => segments.pop(),
+        match self.dots {
+            Dots::Kept | Dots::Resolved if segment.is_empty() => {}
+            Dots::Kept => segments.push(segment),
+            Dots::Resolved | Dots::ResolvedBeforeMerging => match dot_count(segment) {
+                0 => segments.push(segment),
+                1 => {}
+                _ => segments.pop(),
+            },
         }
     }
 }
 
 /// 1 for `.`, 2 for `..`, also if dots are written as `%2e`; 0 for any other segment.
 pub(super) fn dot_count(segment: &str) -> usize {
-    let mut rest = segment;
+    let mut rest = segment.as_bytes();
     let mut count = 0;
     while !rest.is_empty() {
-        let encoded = rest.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("%2e"));
-        match rest.strip_prefix('.') {
-            Some(after) => rest = after,
-            None if encoded => rest = &rest[3..],
-            None => return 0,
-        }
+        rest = match rest {
+            [b'.', after @ ..] | [b'%', b'2', b'e' | b'E', after @ ..] => after,
+            _ => return 0,
+        };
         count += 1;
     }
     if count > 2 { 0 } else { count }
