@@ -130,6 +130,35 @@ fn a_file_that_another_user_owns_or_may_write_is_refused() {
     attach(0o666).expect("all users share it");
 }
 
+/// A user who is in none of this process's groups can let his own group write his own file.
+#[test]
+fn a_block_that_another_user_shares_with_a_group_is_attached_only_in_that_group() {
+    let folder = Folder::new();
+    let path = folder.path();
+    let attach = || KINDS[0].build(&folder.shared().mode(0o660), quota(10)).map(drop);
+    attach().expect("created");
+    let created = fs::metadata(&path).expect("a file");
+    let other = if created.uid() == 65_534 { 65_533 } else { 65_534 };
+    let give = |group| std::os::unix::fs::chown(&path, Some(other), Some(group));
+    if let Err(error) = give(other) {
+        println!("SKIPPED: this user cannot give files to another: {error}");
+        return;
+    }
+    let error = attach().expect_err("of a group that this process is not in").to_string();
+    assert!(error.contains(&format!("belongs to user {other}")), "{error}");
+    give(created.gid()).expect("given");
+    attach().expect("its group is one of this process");
+    // Such a folder gives its group to the files of any user.
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o3_777)).expect("set");
+    attach().expect_err("the group is that of the folder");
+    let linked = Folder::new();
+    std::os::unix::fs::symlink(&path, linked.path()).expect("linked");
+    let by_link = KINDS[0].build(&linked.shared().mode(0o660), quota(10));
+    by_link.expect_err("the folder of the file counts, not that of the link");
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o2_770)).expect("set");
+    attach().expect("only the group may write to the folder");
+}
+
 #[test]
 fn a_path_that_leads_to_no_regular_file_is_refused_for_what_it_is() {
     for call in [

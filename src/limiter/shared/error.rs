@@ -34,7 +34,7 @@ pub enum SharedError {
     },
     /// The file is none of this crate's.
     Foreign,
-    /// Another user owns the file, and the [mode](super::Shared::mode) asked for lets no other user write.
+    /// Another user owns the file, and the [mode](super::Shared::mode) asked for does not let that user write.
     OtherOwner {
         /// The path of the file.
         path: PathBuf,
@@ -112,8 +112,8 @@ impl fmt::Display for SharedError {
             Self::OtherOwner { path, found, expected } => write!(
                 f,
                 "shared memory: {} belongs to user {found}, and this process to user {expected}: run all \
-                 processes as one user, give a path in a folder that only this user may write to, or ask for a \
-                 mode that lets other users write",
+                 processes as one user, give a path in a folder that only this user may write to, or run them in \
+                 one group, which the file has, and ask for a mode that lets the group write",
                 path.display()
             ),
             Self::OpenToOthers { path, found, expected } => write!(

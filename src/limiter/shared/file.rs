@@ -6,19 +6,16 @@
 //!
 //! Where the file system knows only files with names (`O_TMPFILE` is refused), the file has a temporary name
 //! until then. A creator that is killed leaves that name behind.
-//!
-//! A file that other users may have written is attached only if the mode asked for lets them write.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, fallocate, ftruncate};
 use rustix::io::retry_on_intr;
-use rustix::process::geteuid;
 #[cfg(target_os = "linux")]
 use {
     rustix::fs::{AtFlags, CWD, MemfdFlags, Mode, OFlags, SealFlags},
@@ -27,13 +24,11 @@ use {
 };
 
 use super::header::{Header, has_header, too_short};
+use super::owner::check_users;
 use super::{Place, SharedError};
 use crate::limiter::hash_seeds::Seeds;
 use crate::sync::{FileLock, LockableFile};
 use crate::table::block::{Block, HEADER_BYTES};
-
-/// The bits of a mode that let the group and all others write.
-const WRITE_OF_OTHERS: u32 = 0o022;
 
 /// How long to wait for another process that creates or attaches the block of a passed file.
 const ATTACH_WAIT: Duration = Duration::from_secs(10);
@@ -76,22 +71,6 @@ pub(super) fn find(place: &Place) -> Result<Option<Arc<Block>>, SharedError> {
 pub(super) fn check_kind(file: &File) -> Result<(), SharedError> {
     let found = file.metadata().map_err(SharedError::system("read the file's kind"))?;
     if found.is_file() { Ok(()) } else { Err(SharedError::Foreign) }
-}
-
-/// Checks that the mode asked for lets all users write who may have written the file. In a folder such as `/dev/shm`,
-/// another user may have put a file at the path before.
-fn check_users(file: &File, path: &Path, mode: u32) -> Result<(), SharedError> {
-    let found = file.metadata().map_err(SharedError::system("read the file's owner"))?;
-    let (owner, own) = (found.uid(), geteuid().as_raw());
-    let is_for_one_user = mode & WRITE_OF_OTHERS == 0;
-    if is_for_one_user && owner != own {
-        return Err(SharedError::OtherOwner { path: path.to_owned(), found: owner, expected: own });
-    }
-    let found = found.mode() & 0o777;
-    if found & WRITE_OF_OTHERS & !mode != 0 {
-        return Err(SharedError::OpenToOthers { path: path.to_owned(), found, expected: mode });
-    }
-    Ok(())
 }
 
 fn length(file: &File) -> Result<u64, SharedError> {

@@ -33,7 +33,7 @@
 //! - All processes read one [clock](crate::clock::MonotonicClock).
 //! - Attaching checks the block, field by field; [`SharedError`] names the first that differs.
 //! - A file that other users may have written is attached only if the [mode](Shared::mode) asked for lets them
-//!   write. So no other user can put a block there first.
+//!   write: the group of the process, or all users. So no user who is to have no access can put a block there first.
 //! - Whatever words are in the block, no process reads or writes beyond it.
 //!
 //! # Not guaranteed
@@ -62,6 +62,7 @@ mod describe;
 mod error;
 mod file;
 mod header;
+mod owner;
 mod quota_text;
 mod site;
 
@@ -139,8 +140,12 @@ impl Shared {
     /// The permissions of a file that is created; 0600 unless called. It matters to files only.
     ///
     /// A file that is there already is refused if its own mode lets the group or others write, and this mode does
-    /// not. Unless this mode lets them write, the file of another user is refused, too: so all processes give the
-    /// same mode.
+    /// not. So all processes give the same mode.
+    ///
+    /// The file of another user is refused, too, unless this mode lets all users write (0666), or lets the group write
+    /// (0660) and this process is in the file's group. So processes of several users are all in one group, and the file
+    /// has that group: it is the main group of each process, or the one that the folder gives to its files (`chmod g+s`).
+    /// Where all users may write to such a folder, its group is not enough.
     #[must_use]
     pub fn mode(self, mode: u32) -> Self {
         let place = match self.place {
