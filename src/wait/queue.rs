@@ -323,7 +323,7 @@ impl KeyQueue {
     /// Refunds the booking of a waiter that left. A waiter booked behind it moves up.
     fn refund_booking(&mut self, call: &mut Call<'_, impl LimiterOps>, leaver: &Waiter) {
         let Some(paid) = leaver.stage.paid() else { return };
-        call.ops.refund_booking(leaver.request.target(), &paid, call.now);
+        call.ops.refund_booking(leaver.request.target(), &paid);
         if let Some(first) = self.waiting.front_mut()
             && let Stage::Booked { paid, turn } = &mut first.stage
         {

@@ -78,7 +78,7 @@ macro_rules! by_retry {
             params.remembers_denials() && !params.starts_in_debt()
         }
 
-        fn refund_booking(&self, _: Target<'_>, _: &ChargeReceipt, _: Tick) {}
+        fn refund_booking(&self, _: Target<'_>, _: &ChargeReceipt) {}
 
         fn turn_behind<'p>(
             &self,

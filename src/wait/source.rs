@@ -97,8 +97,9 @@ pub(super) mod sealed {
         ) -> Result<(ChargeReceipt, Duration), Option<Denied>>;
         /// Whether each denial is counted, so that a waiter that asks before its turn moves its turn back.
         fn counts_denials(&self) -> bool;
-        /// Refunds a booking, less what time has restored since its turn.
-        fn refund_booking(&self, target: Target<'_>, paid: &ChargeReceipt, now: Tick);
+        /// Refunds a booking, less what time has restored since its turn. It reads the clock after it has loaded
+        /// the state: see [`refund`](crate::charge::refund).
+        fn refund_booking(&self, target: Target<'_>, paid: &ChargeReceipt);
         /// Decides without waiting, by the limiter's own quota.
         fn ask(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision;
         /// How long, or less, until the turn of the last of these requests, which come one after the
@@ -148,7 +149,7 @@ pub trait Bookable {
         request: Request,
         wait: Duration,
     ) -> Result<(ChargeReceipt, Duration), Option<Denied>>;
-    fn refund_booking(&self, algo: &GcraParams, probe: KeyProbe, paid: &ChargeReceipt, now: Tick);
+    fn refund_booking(&self, algo: &GcraParams, probe: KeyProbe, paid: &ChargeReceipt);
     /// Replaces the state that was charged, if it still belongs to the same life of the slot.
     fn revise(&self, probe: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64);
     fn ask(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision;
@@ -194,8 +195,8 @@ impl<B: Bookable> sealed::LimiterOps for B {
         false
     }
 
-    fn refund_booking(&self, target: Target<'_>, paid: &ChargeReceipt, now: Tick) {
-        Bookable::refund_booking(self, self.quota_of(target.plan), target.probe, paid, now);
+    fn refund_booking(&self, target: Target<'_>, paid: &ChargeReceipt) {
+        Bookable::refund_booking(self, self.quota_of(target.plan), target.probe, paid);
     }
 
     fn ask(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision {
@@ -265,8 +266,9 @@ impl<K: Hash + ?Sized, C: Clock> Bookable for Limiter<K, Gcra, C> {
         self.charge_within(algo, probe.0, request, wait)
     }
 
-    fn refund_booking(&self, algo: &GcraParams, probe: KeyProbe, paid: &ChargeReceipt, now: Tick) {
-        self.refund_by(algo, &RefundableCharge::Slot(probe.0, *paid), paid.cells(), || now);
+    fn refund_booking(&self, algo: &GcraParams, probe: KeyProbe, paid: &ChargeReceipt) {
+        let charge = RefundableCharge::Slot(probe.0, *paid);
+        self.refund_by(algo, &charge, paid.cells(), || self.clock().now());
     }
 
     fn revise(&self, probe: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64) {
@@ -307,8 +309,8 @@ impl<C: Clock> Bookable for Direct<Gcra, C> {
         self.charge_within(algo, request.cells, request.now, wait).map_err(Some)
     }
 
-    fn refund_booking(&self, _: &GcraParams, _: KeyProbe, paid: &ChargeReceipt, now: Tick) {
-        self.refund(&RefundableCharge::Bucket(*paid), paid.cells(), || now);
+    fn refund_booking(&self, _: &GcraParams, _: KeyProbe, paid: &ChargeReceipt) {
+        self.refund(&RefundableCharge::Bucket(*paid), paid.cells(), || self.clock().now());
     }
 
     fn revise(&self, _: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64) {

@@ -1,14 +1,15 @@
 //! Wait queues never exceed the limit, whichever requests wait, leave, or do not wait.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, Pending, pending};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::wait::{Wait, WaitError, WaitQueue, Waitable, Waited};
-use tollgate::{Direct, Gcra, Limiter, ManualClock, Quota, Tick};
+use tollgate::{Clock, Direct, Gcra, Limiter, ManualClock, Quota, Tick};
 
 use crate::bodies::span::worst_excess_of_bucket;
 
@@ -176,4 +177,68 @@ fn a_wait_can_move_between_threads() {
     let queue = WaitQueue::new(Direct::new(Quota::per_second(1)).expect("in range"));
     assert_send(&queue.ask(&()).wait_async(|_| pending::<()>()));
     assert_send(&queue);
+}
+
+/// A clock whose reader is interrupted once, right after it has read: meanwhile another thread decides.
+#[derive(Clone, Default)]
+struct Interrupted {
+    clock: ManualClock,
+    meanwhile: Rc<Cell<Option<Meanwhile>>>,
+}
+
+type Meanwhile = Box<dyn FnOnce()>;
+
+impl Clock for Interrupted {
+    fn now(&self) -> Tick {
+        let now = self.clock.now();
+        self.meanwhile.take().into_iter().for_each(|meanwhile| meanwhile());
+        now
+    }
+}
+
+/// A waiter is granted ten cells and leaves late. Between its clock and its refund another caller takes the ten cells
+/// that time has restored. `check` asks for ten cells at an instant.
+fn leave_interrupted<S: Waitable>(
+    queue: &WaitQueue<S>,
+    key: &S::Key,
+    clock: &Interrupted,
+    check: impl Fn(u64) -> bool + Copy + 'static,
+) {
+    const MILLI: u64 = SECOND / 1_000;
+    let set = |nanos| clock.clock.set(Tick::from_nanos(nanos));
+    assert!(check(SECOND - 10 * MILLI));
+    set(SECOND - 10 * MILLI);
+    let join = |n| (n, queue.ask(key).cells(n).wait_async((|_| pending()) as fn(_) -> Asleep));
+    let (mut first, mut second) = (join(10), join(1));
+    assert!(poll_once(&mut first).is_pending());
+    set(SECOND);
+    assert!(poll_once(&mut second).is_pending(), "this poll grants the first its cells");
+    drop(second);
+    let late = clock.clone();
+    clock.meanwhile.set(Some(Box::new(move || {
+        late.clock.set(Tick::from_nanos(SECOND + 10 * MILLI));
+        assert!(check(SECOND + 10 * MILLI), "time has restored all cells");
+    })));
+    drop(first);
+    assert!(!check(SECOND + 10 * MILLI), "ten cells were taken at this instant");
+    assert!(!check(SECOND + 20 * MILLI - 1) && check(SECOND + 20 * MILLI));
+}
+
+#[test]
+fn a_waiter_that_leaves_refunds_no_cells_that_time_has_restored_since_it_read_the_clock() {
+    let quota = Quota::per_second(1_000).burst(10);
+    let clock = Interrupted::default();
+    let direct = Direct::builder(quota).clock(clock.clone()).build().expect("in range");
+    let direct: &'static _ = Box::leak(Box::new(direct));
+    let queue = WaitQueue::new(direct);
+    let check = move |now| direct.ask().cells(10).at(Tick::from_nanos(now)).check().is_ok();
+    leave_interrupted(&queue, &(), &clock, check);
+
+    let clock = Interrupted::default();
+    let gate: Limiter<u64, Gcra, _> =
+        Limiter::builder(quota).clock(clock.clone()).build().expect("in range");
+    let gate: &'static _ = Box::leak(Box::new(gate));
+    let queue = WaitQueue::new(gate);
+    let check = move |now| gate.ask(&7).cells(10).at(Tick::from_nanos(now)).check().is_ok();
+    leave_interrupted(&queue, &7, &clock, check);
 }

@@ -56,9 +56,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
             }
             () if algo.dispatch_refund(IsRefundable).is_some() => {
                 // Another thread has refunded cells meanwhile, so the take succeeded: refund it as
-                // well.
+                // well. The instant of the request may be behind by now, or be ahead of the clock.
                 if let Ok((taken, _)) = self.take_by(algo, probe, n, now) {
-                    self.refund_by(algo, &taken, taken.cells(), || now);
+                    self.refund_by(algo, &taken, taken.cells(), || self.clock().now().max(now));
                 }
                 self.count(false);
             }
@@ -110,7 +110,7 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
             () if !algo.remembers_denials() => {}
             () if algo.dispatch_refund(IsRefundable).is_some() => {
                 if let Ok((taken, _)) = self.take(n, now) {
-                    self.refund(&taken, taken.cells(), || now);
+                    self.refund(&taken, taken.cells(), || self.clock().now().max(now));
                 }
             }
             () => drop(self.decide_at(n, now)),
