@@ -34,7 +34,7 @@
 //! earlier because another one left.
 
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
 
 use super::error::WaitError;
@@ -161,8 +161,8 @@ impl Waiter {
 pub(super) struct KeyQueue {
     /// In order of arrival. After each call the first is booked, if a state can owe that much.
     waiting: VecDeque<Waiter>,
-    /// Granted or denied, and not yet polled since; in the order in which that happened.
-    finished: Vec<Waiter>,
+    /// Granted or denied, and not yet polled since, by ticket. The end of a window may grant all waiters at once.
+    finished: BTreeMap<u64, Waiter>,
     /// The total time by which late grants have moved back the turns behind them.
     delay: Duration,
 }
@@ -265,7 +265,7 @@ impl KeyQueue {
         if let Some(mut first) = self.waiting.pop_front() {
             first.stage = stage;
             first.wake_by(now, wakers);
-            self.finished.push(first);
+            self.finished.insert(first.ticket, first);
         }
     }
 
@@ -277,8 +277,7 @@ impl KeyQueue {
         ticket: u64,
         waker: Waker,
     ) -> Progress {
-        if let Some(position) = self.finished_position_of(ticket) {
-            let waiter = self.finished.remove(position);
+        if let Some(waiter) = self.finished.remove(&ticket) {
             call.wakers.retire(waiter.waker);
             return Progress::Done(match waiter.stage {
                 Stage::Denied(error) => Err(error),
@@ -311,7 +310,7 @@ impl KeyQueue {
     pub(super) fn leave(&mut self, call: &mut Call<'_, impl LimiterOps>, ticket: u64) {
         let leaver = match self.position_of(ticket) {
             Some(position) => self.waiting.remove(position),
-            None => self.finished_position_of(ticket).map(|index| self.finished.remove(index)),
+            None => self.finished.remove(&ticket),
         };
         if let Some(leaver) = leaver {
             self.refund_booking(call, &leaver);
@@ -337,10 +336,6 @@ impl KeyQueue {
 
     fn position_of(&self, ticket: u64) -> Option<usize> {
         self.waiting.binary_search_by_key(&ticket, |waiter| waiter.ticket).ok()
-    }
-
-    fn finished_position_of(&self, ticket: u64) -> Option<usize> {
-        self.finished.iter().position(|waiter| waiter.ticket == ticket)
     }
 }
 

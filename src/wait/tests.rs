@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::{Wait, WaitError, WaitQueue, Waited};
 use crate::limiter::SlotLayout;
-use crate::{Direct, Gcra, Limiter, ManualClock, Quota, Tick};
+use crate::{Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, Tick};
 
 const SECOND: u64 = 1_000_000_000;
 const RATE: u64 = 10;
@@ -74,6 +74,29 @@ fn a_waiter_that_is_not_polled_does_not_hold_up_the_queue() {
     clock.set(at(2 * CELL));
     assert!(matches!(poll_once(&mut second), Poll::Ready(Ok(_))));
     assert!(matches!(poll_once(&mut first), Poll::Ready(Ok(_))));
+}
+
+/// The end of a window grants all at once.
+#[test]
+fn waiters_that_are_granted_together_may_leave_in_any_order() {
+    let clock = ManualClock::new();
+    let quota = Quota::per_second(9);
+    let builder = Direct::builder(quota).algorithm(FixedWindow::anchored()).clock(&clock);
+    let queue = WaitQueue::new(builder.build().expect("in range"));
+    assert!(queue.limiter().check_n(9).is_ok());
+    let mut context = Context::from_waker(Waker::noop());
+    let wait = |_| queue.ask(&()).wait_async(|_| pending::<()>());
+    let mut waiters: Vec<_> = (0..9).map(wait).collect();
+    for waiter in &mut waiters {
+        assert!(Pin::new(waiter).poll(&mut context).is_pending());
+    }
+    clock.set(at(SECOND + SECOND / 100));
+    drop(waiters.swap_remove(4));
+    for index in [7, 2, 5, 0, 3, 1, 1, 0] {
+        let mut waiter = waiters.remove(index);
+        assert!(Pin::new(&mut waiter).poll(&mut context).is_ready());
+    }
+    assert_eq!(queue.waiting(), 0);
 }
 
 #[test]
