@@ -39,6 +39,7 @@ pub(super) mod sealed {
     pub trait Charge: Locate<Params: Refund> {
         /// The algorithm given, or the limiter's own.
         fn or_own<'a>(&'a self, plan: Option<&'a Self::Params>) -> &'a Self::Params;
+        /// Decides by the key's state alone: cells that a thread holds of a hot key stay where they are.
         fn check(ask: Ask<'_, '_, Self>) -> Decision;
         fn peek(ask: Ask<'_, '_, Self>) -> Decision;
         /// Charges the cells of a reservation; a key without a slot is treated by the limiter's policy.
@@ -78,7 +79,8 @@ where
     }
 
     fn check(ask: Ask<'_, '_, Self>) -> Decision {
-        ask.check()
+        let Ask { gate, key, cells, at, plan, .. } = ask;
+        gate.decide_probed(gate.or_own(plan), gate.probe(key), cells, gate.or_now(at))
     }
 
     fn peek(ask: Ask<'_, '_, Self>) -> Decision {

@@ -297,6 +297,24 @@ fn a_lease_that_is_too_small_is_used_up_and_replaced() {
     assert_eq!((gate.ask(&7).at(now).held(), left(&gate)), (7, 958));
 }
 
+/// The lease counts as spent: it is none of the cells that are left.
+#[test]
+fn charging_what_is_left_spends_no_lease() {
+    for cells in [5, u64::MAX] {
+        let gate = gate(Quota::per_hour(100), 8);
+        assert!(gate.ask(&7).at(at(0)).check().is_ok());
+        assert!(after_race(&gate, 7, 1, at(0)).is_some());
+        let held = gate.ask(&7).at(at(0)).held();
+        assert!(held >= 5);
+        let left = || gate.ask(&7).cells(0).at(at(0)).peek().expect("no cells").remaining();
+        let before = left();
+        let charged = gate.ask(&7).cells(cells).at(at(0)).charge_available();
+        assert_eq!(charged, cells.min(before));
+        assert_eq!(left(), before - charged, "{cells}");
+        assert_eq!(gate.ask(&7).at(at(0)).held(), held, "{cells}");
+    }
+}
+
 #[test]
 fn no_lease_is_spent_by_another_key() {
     let gate = gate(Quota::per_hour(100), 10);
