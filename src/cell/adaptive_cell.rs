@@ -6,7 +6,7 @@
 //! window      the samples of the window that is open: algo::adaptive::WindowWord
 //! due_at      the time from which on the window may end, in nanoseconds
 //! needed      the samples that it needs to end
-//! begun_from  samples of requests that began before this time are left out, in nanoseconds
+//! counts_from samples of requests that entered before this time are left out, in nanoseconds
 //! state       the controller's state, in a StampedCell; the stamp counts the steps
 //! ```
 //!
@@ -23,13 +23,13 @@
 //! A thread that is stopped in a step holds up the next step, and no request: the limit stays, and the open
 //! window goes on counting until it is full. Further samples are then left out.
 //!
-//! A controller that begins to measure wants no sample of a request that began before. The thread that
-//! steps sets `begun_from` and empties the window. A thread that had loaded the old `begun_from` may still
-//! add its sample: one for each such thread.
+//! A controller that begins to measure wants no sample of a request that entered before, under the limit before.
+//! The thread that steps sets `counts_from` to its present time and empties the window. A thread that had loaded the
+//! old `counts_from` may still add its sample: one for each such thread.
 //!
 //! # Orderings
 //!
-//! Relaxed on `window`, since a sample is in the word itself. Relaxed on `due_at`, `needed` and `begun_from`
+//! Relaxed on `window`, since a sample is in the word itself. Relaxed on `due_at`, `needed` and `counts_from`
 //! too: a thread that reads an old value at most tries to step too early or too late. The Acquire and Release
 //! of `busy` order the steps, so the check under the right to step reads the latest values.
 //!
@@ -65,7 +65,7 @@ pub struct AdaptiveCell {
     window: AtomicU64,
     due_at: SharedNanos,
     needed: SharedValue,
-    begun_from: SharedNanos,
+    counts_from: SharedNanos,
     state: StampedCell<STATE_WORDS>,
     plan: AdaptivePlan,
 }
@@ -79,7 +79,7 @@ impl AdaptiveCell {
             window: AtomicU64::new(WindowWord::EMPTY.0),
             due_at: SharedNanos::default(),
             needed: SharedValue::new(0),
-            begun_from: SharedNanos::default(),
+            counts_from: SharedNanos::default(),
             state: StampedCell::new(0, state.words()),
             plan,
         };
@@ -87,11 +87,11 @@ impl AdaptiveCell {
         cell
     }
 
-    /// Adds the sample of a request that began at `began` and ended at `now`. If that closes the window,
-    /// steps the controller and calls `publish` with the limit.
+    /// Adds the sample of a request that entered at `entered`. `now` is the present, and no earlier than its end. If
+    /// that closes the window, steps the controller and calls `publish` with the limit.
     #[inline]
-    pub fn record(&self, sample: &Sample, began: Tick, now: Tick, publish: impl FnOnce(u64)) {
-        if began.as_nanos() < self.begun_from.read() {
+    pub fn record(&self, sample: &Sample, entered: Tick, now: Tick, publish: impl FnOnce(u64)) {
+        if entered.as_nanos() < self.counts_from.read() {
             return;
         }
         if self.is_due(self.add(sample), now) {
@@ -149,7 +149,7 @@ impl AdaptiveCell {
             self.open_window(&after, now);
             publish(after.whole_limit());
             if after.is_measuring() && !before.is_measuring() {
-                self.begun_from.set(now.as_nanos());
+                self.counts_from.set(now.as_nanos());
                 self.take();
             }
             Some((steps.wrapping_add(1), after.words()))
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measurement_leaves_out_requests_that_began_before_it() {
+    fn a_measurement_leaves_out_requests_that_entered_before_it() {
         let every = MinLatency::new().measure_every(SECOND).measure_samples(2);
         let cell = cell(every, 1);
         let mut limit = cell.read().expect("no thread steps").1.whole_limit();
@@ -240,7 +240,7 @@ mod tests {
         cell.record(&good(), at(1_000), at(3_000), |next| limit = next);
         assert_eq!(limit, 1, "measures again");
         for _ in 0..5 {
-            cell.record(&good(), at(2_999), at(5_000), |_| panic!("it began before"));
+            cell.record(&good(), at(2_999), at(5_000), |_| panic!("it entered before"));
         }
         assert_eq!(cell.open_samples(), 0);
         cell.record(&good(), at(3_000), at(5_000), |_| panic!("two samples are needed"));

@@ -295,6 +295,89 @@ fn the_latency_of_a_guard_that_is_restarted_begins_there() {
     assert_eq!(limit.limit(), 3, "20 ms are not slow");
 }
 
+/// A limit of ten that has measured a latency of 10 ms, and is due to measure again.
+fn measured(clock: &ManualClock) -> AdaptiveLimit<ManualClock> {
+    let controller = MinLatency::new().measure_every(Duration::from_secs(1)).measure_samples(2);
+    let limit = AdaptiveLimit::builder(controller)
+        .limits(1, 20)
+        .initial(10)
+        .min_samples(1)
+        .window(Duration::from_millis(1))
+        .clock(clock.clone())
+        .build()
+        .expect("in range");
+    for _ in 0..2 {
+        let guard = limit.enter().expect("room");
+        clock.advance(Duration::from_millis(10));
+        guard.succeeded();
+    }
+    assert_eq!((measures(&limit), baseline_millis(&limit)), (false, 10));
+    clock.advance(Duration::from_secs(2));
+    limit
+}
+
+fn measures(limit: &AdaptiveLimit<ManualClock>) -> bool {
+    limit.reading().expect("no thread steps").is_measuring
+}
+
+/// The latency that was measured last, to the nearest millisecond: a state holds it in units.
+fn baseline_millis(limit: &AdaptiveLimit<ManualClock>) -> u128 {
+    let baseline = limit.reading().expect("no thread steps").baseline.expect("measured");
+    (baseline.as_micros() + 500) / 1_000
+}
+
+/// As where a body streams for seconds after the head of the response.
+#[test]
+fn a_measurement_that_a_late_report_begins_leaves_out_the_requests_that_began_before_the_report() {
+    let clock = ManualClock::new();
+    let limit = measured(&clock);
+    let streamed = limit.enter().expect("room");
+    clock.advance(Duration::from_millis(10));
+    let answered = clock.now();
+    clock.advance(Duration::from_secs(5));
+    let under_load: Vec<_> = (0..5).map(|_| limit.enter().expect("room")).collect();
+    clock.advance(Duration::from_millis(100));
+    streamed.succeeded_at(answered);
+    assert!(measures(&limit));
+    clock.advance(Duration::from_millis(100));
+    under_load.into_iter().for_each(AdaptiveGuard::succeeded);
+    assert!(measures(&limit), "they began before the measurement");
+    for _ in 0..2 {
+        let guard = limit.enter().expect("room");
+        clock.advance(Duration::from_millis(20));
+        guard.succeeded_at(clock.now());
+        clock.advance(Duration::from_secs(1));
+    }
+    assert_eq!((measures(&limit), baseline_millis(&limit)), (false, 20));
+}
+
+#[test]
+fn a_measurement_leaves_out_the_requests_that_entered_before_it_and_were_restarted_after() {
+    let clock = ManualClock::new();
+    let limit = measured(&clock);
+    let mut waiting: Vec<_> = (0..5).map(|_| limit.enter().expect("room")).collect();
+    clock.advance(Duration::from_millis(1));
+    limit.enter().expect("room").succeeded();
+    assert!(measures(&limit));
+    clock.advance(Duration::from_millis(50));
+    waiting.iter_mut().for_each(|guard| guard.restart_at(clock.now()));
+    clock.advance(Duration::from_millis(200));
+    waiting.into_iter().for_each(AdaptiveGuard::succeeded);
+    assert_eq!((measures(&limit), baseline_millis(&limit)), (true, 10));
+}
+
+/// A caller's instant may be ahead of the clock.
+#[test]
+fn a_window_ends_at_the_latest_instant_that_is_known() {
+    let clock = ManualClock::new();
+    let limit = measured(&clock);
+    let guard = limit.enter_at(clock.now()).expect("room");
+    guard.succeeded_at(clock.now().saturating_add(Duration::from_secs(9)));
+    assert!(measures(&limit));
+    limit.enter().expect("room").failed();
+    assert!(measures(&limit), "it began before the measurement");
+}
+
 #[test]
 fn lost_guards_expire() {
     let clock = ManualClock::new();

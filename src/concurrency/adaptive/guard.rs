@@ -37,6 +37,9 @@ where
 {
     limit: H,
     entry: Entry,
+    /// When it entered, under the limit of that time.
+    entered: Tick,
+    /// When it reached the upstream: when it entered, or was restarted.
     began: Tick,
     /// Whether at least half of the limit was in flight when it began.
     limited: bool,
@@ -59,7 +62,7 @@ where
         let entry = limit.gate.enter_cells(&(), 1, Some(now))?;
         let limited = limit.gate.in_flight_after(&entry).saturating_mul(2) >= limit.limit();
         let outcome = Outcome::Succeeded;
-        Ok(Self { limit, entry, began: now, limited, outcome, ended: None })
+        Ok(Self { limit, entry, entered: now, began: now, limited, outcome, ended: None })
     }
 
     fn restart(&mut self, now: Tick) {
@@ -76,17 +79,16 @@ where
     H: Deref<Target = AdaptiveLimit<C>>,
 {
     fn drop(&mut self) {
-        let Self { ref limit, entry, began, limited, outcome, ended } = *self;
+        let Self { ref limit, entry, entered, began, limited, outcome, ended } = *self;
         limit.gate.leave(&entry);
-        let now = || ended.unwrap_or_else(|| limit.clock.now());
-        match outcome {
-            Outcome::Ignored => {}
-            Outcome::Failed => limit.record(&Sample { latency: None, limited }, began, now()),
-            Outcome::Succeeded => {
-                let now = now();
-                limit.record(&Sample { latency: Some(now.since(began)), limited }, began, now);
-            }
-        }
+        // The report may come long after the end, and a caller's instant may be ahead of the clock.
+        let now = ended.map_or_else(|| limit.clock.now(), |ended| limit.clock.now().max(ended));
+        let latency = match outcome {
+            Outcome::Ignored => return,
+            Outcome::Failed => None,
+            Outcome::Succeeded => Some(ended.unwrap_or(now).since(began)),
+        };
+        limit.record(&Sample { latency, limited }, entered, now);
     }
 }
 
@@ -95,7 +97,8 @@ macro_rules! reports {
     ($guard:ty) => {
         impl<C: Clock> $guard {
             /// The request reaches the upstream only now, at the instant `now` of the limit's clock: what came before,
-            /// such as a wait for its turn, is not in its latency. It was in flight meanwhile, and stays so.
+            /// such as a wait for its turn, is not in its latency. It was in flight meanwhile, and stays so: it is
+            /// still a request of the limit that it entered under.
             pub fn restart_at(&mut self, now: Tick) {
                 self.0.restart(now);
             }
@@ -105,7 +108,7 @@ macro_rules! reports {
                 self.0.end(Outcome::Succeeded, None);
             }
 
-            /// The same at the instant `now` of the limit's clock.
+            /// The same at the instant `now` of the limit's clock, which may be some time ago: its latency ends there.
             pub fn succeeded_at(self, now: Tick) {
                 self.0.end(Outcome::Succeeded, Some(now));
             }

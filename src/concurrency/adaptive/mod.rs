@@ -54,7 +54,7 @@ pub use guard::{AdaptiveGuard, OwnedAdaptiveGuard};
 ///   not found where latencies do not depend on the load.
 /// - Order: a denied request is not queued.
 /// - A window has at most 4,095 requests that succeed and 2,047 that fail. Further ones are left out. A controller
-///   that measures the shortest latency anew ([`MinLatency`]) leaves out the requests that began before.
+///   that measures the shortest latency anew ([`MinLatency`]) leaves out the requests that entered before.
 /// - A thread that is stopped in the middle of a step holds up the next step. The limit stays meanwhile.
 /// - A latency above 68.7 s counts as 68.7 s.
 ///
@@ -218,9 +218,9 @@ impl<C> AdaptiveLimit<C> {
         })
     }
 
-    /// Adds a request that has ended.
-    fn record(&self, sample: &Sample, began: Tick, now: Tick) {
-        self.cell.record(sample, began, now, |limit| {
+    /// Adds a request that entered at `entered` and is reported at `now`.
+    fn record(&self, sample: &Sample, entered: Tick, now: Tick) {
+        self.cell.record(sample, entered, now, |limit| {
             let set = self.gate.counting().set_limit(limit);
             debug_assert!(set.is_ok(), "the builder has checked the range");
         });
