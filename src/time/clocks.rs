@@ -72,6 +72,9 @@ impl CoarseClock {
     /// A clock that its own thread refreshes every `interval` (at least 50 microseconds), until its
     /// last clone is dropped.
     ///
+    /// **Not guaranteed.** The child of a fork has no such thread: there the clock stands still, unless its owner
+    /// [refreshes](Self::refresh) it. So make the clock after the fork.
+    ///
     /// # Errors
     ///
     /// The system could not start a thread.
@@ -105,14 +108,14 @@ impl CoarseClock {
         self.shared.refresh()
     }
 
-    /// Whether a thread refreshes this clock.
+    /// Whether a thread of this process refreshes this clock.
     ///
     /// ```
     /// assert!(!tollgate::clock::CoarseClock::new().has_upkeep());
     /// ```
     #[must_use]
     pub fn has_upkeep(&self) -> bool {
-        self.upkeep.is_some()
+        self.upkeep.as_ref().is_some_and(|upkeep| upkeep.is_of_this_process())
     }
 }
 
@@ -210,9 +213,12 @@ impl Clock for TieredClock {
     }
 }
 
-/// The thread that refreshes a clock, stopped and joined when dropped.
+/// The thread that refreshes a clock, stopped and joined when dropped. The child of a fork has no such thread, and so
+/// can neither stop it nor wait for it.
 #[derive(Debug)]
 struct Upkeep {
+    /// The process whose thread it is.
+    process: u32,
     /// Dropping it tells the thread to end.
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -227,14 +233,23 @@ impl Upkeep {
                 shared.refresh();
             }
         })?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
+        Ok(Self { process: std::process::id(), stop: Some(stop), thread: Some(thread) })
+    }
+
+    fn is_of_this_process(&self) -> bool {
+        self.process == std::process::id()
     }
 }
 
 impl Drop for Upkeep {
     fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
+        let (stop, thread) = (self.stop.take(), self.thread.take());
+        if !self.is_of_this_process() {
+            core::mem::forget((stop, thread));
+            return;
+        }
+        drop(stop);
+        if let Some(thread) = thread {
             // The thread cannot have panicked, and a drop could not report it.
             let _ = thread.join();
         }

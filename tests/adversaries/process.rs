@@ -4,8 +4,10 @@ use std::collections::HashSet;
 use std::process::Command;
 use std::sync::{Arc, Barrier};
 use std::thread;
+use std::time::Duration;
 
-use tollgate::{Gcra, Limiter, ManualClock, OnFull, Quota, Tick};
+use tollgate::clock::CoarseClock;
+use tollgate::{Clock, Gcra, Limiter, ManualClock, OnFull, Quota, Tick};
 
 const NOW: Tick = Tick::from_nanos(3_600_000_000_000);
 
@@ -131,4 +133,36 @@ fn a_forked_child_starts_from_the_charges_of_its_parent() {
         assert_eq!(libc::WEXITSTATUS(status), 60);
     });
     assert_eq!(drain(), 60, "the child's charges do not affect the parent");
+}
+
+/// The thread that refreshes a clock does not exist in the child of a fork.
+#[test]
+#[cfg(unix)]
+#[allow(
+    unsafe_code,
+    reason = "the child only reads and drops a clock, and leaves without unwinding"
+)]
+fn a_forked_child_knows_that_no_thread_refreshes_its_clock_and_drops_it_without_a_wait() {
+    let clock = CoarseClock::with_upkeep(Duration::from_millis(1)).expect("a thread");
+    assert!(clock.has_upkeep());
+    // SAFETY: the child reads and drops a clock, which neither locks nor allocates, and calls `alarm` and `_exit`.
+    // All of that may be done between fork and exec in a process with threads. A drop that panicked would end its
+    // only thread, and so the process, with the status 0.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: as above. A drop that waits for ever ends by the alarm.
+        unsafe { libc::alarm(10) };
+        let before = clock.now();
+        let stands = clock.now() == before && clock.refresh() > before && !clock.has_upkeep();
+        drop(clock);
+        // SAFETY: as above.
+        unsafe { libc::_exit(if stands { 7 } else { 8 }) };
+    }
+    assert!(child > 0, "it forked");
+    let mut status = 0;
+    // SAFETY: the child belongs to this process, and the pointer to its status is valid.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert!(libc::WIFEXITED(status), "it waited for a thread that does not exist: {status}");
+    assert_eq!(libc::WEXITSTATUS(status), 7, "its clock stands still, and says so");
+    assert!(clock.has_upkeep());
 }
