@@ -140,8 +140,9 @@ impl<K: ?Sized, C> ConcurrencyBuilder<K, C> {
         Self { when_no_slot, ..self }
     }
 
-    /// How far the clocks of two threads may differ, where there is a longest hold; 1 ms unless called. At most
-    /// 127 times the longest hold.
+    /// How far the clocks of two threads may differ, where there is a longest hold; 1 ms unless called. At most about
+    /// half an hour, or 127 times the longest hold if that is less. Where the longest hold is 17 minutes or longer,
+    /// half a year is possible.
     pub fn max_clock_skew(self, skew: Duration) -> Self {
         Self { skew, ..self }
     }

@@ -162,6 +162,31 @@ fn a_wrong_choice_is_an_error_that_says_what_to_do() {
     assert!(DirectConcurrency::builder(1).max_hold(Duration::ZERO).build().is_err());
 }
 
+/// Half an hour or 127 holds; from 17 minutes on, half a year.
+#[test]
+fn the_largest_clock_skew_is_as_documented() {
+    let clock = ManualClock::new();
+    let half_an_hour = 1_800..=2_400;
+    for (hold, maxes) in [
+        (1, 127..=127),
+        (10, 1_270..=1_275),
+        (15, half_an_hour.clone()),
+        (60, half_an_hour.clone()),
+        (700, half_an_hour.clone()),
+        (960, half_an_hour),
+        (17 * 60, 365 * 43_200..=u64::MAX),
+        (86_400, 365 * 43_200..=u64::MAX),
+    ] {
+        let begun = begun(1, &clock).max_hold(Duration::from_secs(hold));
+        match begun.max_clock_skew(Duration::MAX).build().map(drop) {
+            Err(ConcurrencyError::Table(BuildError::SkewTooLarge { max })) => {
+                assert!(maxes.contains(&max.as_secs()), "{hold} s: {max:?}");
+            }
+            other => assert!(other.is_ok() && *maxes.end() == u64::MAX, "{hold} s: {other:?}"),
+        }
+    }
+}
+
 #[test]
 fn a_key_in_use_keeps_its_slot_where_a_clock_is_behind_by_as_much_as_the_builder_accepts() {
     let clock = ManualClock::new();
