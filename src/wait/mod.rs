@@ -20,7 +20,7 @@ use ahash::RandomState;
 
 pub use error::{WaitError, Waited};
 pub use future::Wait;
-use queue::KeyQueue;
+use queue::{Call, KeyQueue, Wakers};
 pub(crate) use retry::AsksAgain;
 pub use source::Waitable;
 use source::sealed::LimiterOps;
@@ -116,6 +116,9 @@ const MAX_WAITERS_DEFAULT: usize = 1_024;
 /// - Before a [`SlidingLog`](crate::SlidingLog) that [counts denials](crate::SlidingLog::count_denials), the first
 ///   waiter asks once when it becomes the first, and again at each turn that a denial states. Each denial counts,
 ///   also if the waiter then leaves. A [reset](crate::Limiter::reset) of the key does not move its turn up.
+/// - A waiter sleeps until the turn that its last denial stated. A quota that
+///   [becomes faster](crate::dynamic::DynamicGcra), cells that are added and a reset do not wake it: call
+///   [`wake_all`](Self::wake_all) after them.
 /// - A key that finds no slot waits for as long as its denial says, under [`OnFull::Deny`](crate::OnFull::Deny) and
 ///   [`OnFull::SharedOverflow`](crate::OnFull::SharedOverflow).
 ///
@@ -223,6 +226,33 @@ impl<S: Waitable> WaitQueue<S> {
     #[must_use]
     pub fn jitter_percent(self, percent: u32) -> Self {
         Self { jitter_percent: percent, ..self }
+    }
+
+    /// Asks the limiter again for the first waiter of each key, and wakes the waiters whose turn has become earlier:
+    /// after the quota has become faster, cells were added or keys were reset. The waiters behind them follow in their
+    /// order.
+    ///
+    /// A waiter that is booked by a token bucket keeps its turn. Nor does it ask before its turn where each denial
+    /// [counts](crate::SlidingLog::count_denials).
+    ///
+    /// ```
+    /// use tollgate::dynamic::{DynamicGcra, Inherit};
+    /// use tollgate::wait::WaitQueue;
+    /// use tollgate::{Direct, Quota};
+    ///
+    /// let gate = Direct::builder(Quota::per_day(1)).algorithm(DynamicGcra::new()).build()?;
+    /// let queue = WaitQueue::new(gate);
+    /// queue.limiter().set_quota(Quota::per_hour(1), Inherit::AsIs)?;
+    /// queue.wake_all(); // those that would have slept for a day
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn wake_all(&self) {
+        let mut wakers = Wakers::default();
+        let mut queues = self.lock();
+        let mut call = Call::begin(self.limiter.ops(), &mut wakers);
+        queues.by_key.values_mut().for_each(|queue| queue.advance(&mut call));
+        drop(queues);
+        wakers.wake();
     }
 
     /// The number of waiters now, over all keys.

@@ -4,7 +4,9 @@
 use std::cell::RefCell;
 use std::future::{Future, Pending, pending};
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tollgate::dynamic::{DynamicGcra, Inherit};
@@ -105,4 +107,59 @@ fn a_first_waiter_that_never_fits_any_more_ends_and_those_behind_it_go_ahead() {
     let ended = first.as_mut().poll(&mut context()).map(|answer| answer.map(|_| ()));
     assert_eq!(ended, Poll::Ready(Err(WaitError::NeverFits { burst: 5 })));
     assert!(matches!(second.as_mut().poll(&mut context()), Poll::Ready(Ok(_))));
+}
+
+/// Notes that the waiter was woken.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A waiter would have slept for a day.
+#[test]
+fn waiters_learn_of_a_faster_quota_and_of_a_reset_when_the_queue_wakes_them() {
+    type Change = fn(&Limiter<u64, DynamicGcra, ManualClock>);
+    let faster: Change = |gate| {
+        gate.set_quota(Quota::per_hour(1), Inherit::AsIs).expect("in range");
+    };
+    let reset: Change = |gate| gate.reset(&7);
+    for (change, waits) in [(faster, Duration::from_secs(3_600)), (reset, Duration::ZERO)] {
+        let clock = ManualClock::new();
+        let gate = Limiter::builder(Quota::per_day(1)).algorithm(DynamicGcra::new());
+        let gate = gate.clock(clock.clone()).build().expect("in range");
+        assert!(gate.check(&7).is_ok());
+        let (queue, naps) = (WaitQueue::new(&gate), RefCell::new(vec![]));
+        let sleep = |span: Duration| -> Pending<()> {
+            naps.borrow_mut().push(span);
+            pending()
+        };
+        let woken = [(); 2].map(|()| Arc::new(Woken::default()));
+        let is_woken = |number: usize| woken[number].0.swap(false, Ordering::Relaxed);
+        let wakers = woken.each_ref().map(|woken| Waker::from(Arc::clone(woken)));
+        let [mut first, mut second] = wakers.each_ref().map(Context::from_waker);
+        let mut ahead = pin!(queue.ask(&7).wait_async(sleep));
+        let mut behind = pin!(queue.ask(&7).wait_async(|_| pending::<()>()));
+        assert_eq!(ahead.as_mut().poll(&mut first), Poll::Pending);
+        assert_eq!(behind.as_mut().poll(&mut second), Poll::Pending);
+        queue.wake_all();
+        assert!(!is_woken(0) && !is_woken(1), "nothing has changed");
+
+        change(&gate);
+        assert!(!is_woken(0), "the limiter does not know the queue");
+        queue.wake_all();
+        assert!(is_woken(0));
+        if !waits.is_zero() {
+            assert_eq!(ahead.as_mut().poll(&mut first), Poll::Pending);
+            let told = *naps.borrow().last().expect("it sleeps");
+            assert!(told.abs_diff(waits) < Duration::from_secs(5), "{told:?}");
+            clock.advance(told);
+        }
+        assert!(matches!(ahead.as_mut().poll(&mut first), Poll::Ready(Ok(_))));
+        assert_eq!(behind.as_mut().poll(&mut second), Poll::Pending);
+        assert_eq!(is_woken(1), !waits.is_zero(), "its turn is earlier only by the faster quota");
+    }
 }

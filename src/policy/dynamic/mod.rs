@@ -68,6 +68,8 @@ use crate::wait::AsksAgain;
 ///   answer count from its own instant. A reset by a clock that is behind earlier charges forgives
 ///   no more than the largest debt from its own instant on.
 /// - Slots are wide. There are no leases, of hot keys or others.
+/// - Waiters of a [`WaitQueue`](crate::wait::WaitQueue) learn of a faster quota when it
+///   [wakes them](crate::wait::WaitQueue::wake_all).
 ///
 /// ```
 /// use tollgate::dynamic::{DynamicGcra, Inherit};
