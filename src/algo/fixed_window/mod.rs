@@ -69,6 +69,9 @@ const EPOCH_INTO_WEEK_NANOS: u64 = 3 * 24 * 3_600 * 1_000_000_000;
 /// **Not guaranteed.** Two windows meet at a boundary, so up to twice the limit can pass in a short
 /// time around it. Use [`Gcra`](crate::Gcra) if that matters. The quota's burst is not used.
 ///
+/// An [anchored](Self::anchored) window may end early, by less than the limiter's time unit. The unit is at most 1/10,000
+/// of the period, or 1/1,000 above 10^6 cells a second. So twice the limit may pass in a span of one period less a unit.
+///
 /// A caller may be late: its `now` lies in a window, and another caller has already been counted in
 /// the next one. The next window then decides and is charged, and the times in the late caller's
 /// answer run from its `now` to the end of the next window. Cells that the earlier window had left
