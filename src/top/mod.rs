@@ -58,6 +58,8 @@ const ENTRIES_MAX: usize = 1 << 30;
 ///   remaining counts mean little.
 /// - Names stay in memory until they are pushed out or [`reset`](Self::reset). If keys are personal
 ///   data, so is this.
+/// - If the process is forked while another thread notes or reads, a reader in the child may wait for ever: make
+///   it after the fork.
 ///
 /// ```
 /// use tollgate::top::TopKeys;

@@ -97,6 +97,8 @@ const MAX_WAITERS_DEFAULT: usize = 1_024;
 /// - Keys that [find no slot](crate::OnFull) do not wait: the limiter's policy admits or denies
 ///   them.
 /// - With [`CoarseClock`](crate::clock::CoarseClock) a turn comes when that clock shows it.
+/// - If the process is forked while another thread uses the queue, each call in the child may wait for ever: make the
+///   queue after the fork.
 ///
 /// # Other algorithms than the token bucket
 ///

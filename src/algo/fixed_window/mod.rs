@@ -137,6 +137,8 @@ impl FixedWindow {
     ///   Each window is granted once nevertheless.
     /// - A restart forgets that a window is held. A [snapshot](crate::Limiter::snapshot) keeps what that window
     ///   has counted for the wall clock's window at the restart; the ones after it may be granted once more.
+    /// - If the process is forked while another thread begins a window, each decision in the child reads the wall clock
+    ///   from the end of that window on, and windows are not held there. Make the limiter after the fork.
     /// - After a step forward, idle keys give up their slots at the edge, and not `max_clock_skew` after it.
     /// - An instant that the caller gives ahead of the limiter's clock is placed by the wall clock of now.
     /// - Without the feature `std`, the wall clock is read once, when the limiter is built.

@@ -70,6 +70,8 @@ use crate::wait::AsksAgain;
 /// - Slots are wide. There are no leases, of hot keys or others.
 /// - Waiters of a [`WaitQueue`](crate::wait::WaitQueue) learn of a faster quota when it
 ///   [wakes them](crate::wait::WaitQueue::wake_all).
+/// - If the process is forked while another thread changes the quota, the child can never change it: each change
+///   there is the error [`ChangeUnderWay`](QuotaError::ChangeUnderWay). In shared memory it can.
 ///
 /// ```
 /// use tollgate::dynamic::{DynamicGcra, Inherit};
