@@ -36,6 +36,9 @@ macro_rules! with_utc_offset {
             /// forward makes the next one shorter. Whole periods move nothing: windows of a minute go on
             /// as before, also through the hour that local time shows twice.
             ///
+            /// **Not guaranteed.** If the offset goes from above the one that the limiter was built with to below it,
+            /// the window in force may last up to one period longer than it should. It grants no more.
+            ///
             /// A decision that is made at once, by another thread, may still use the old offset. A
             /// snapshot does not have the new offset. Restore it into a limiter that is built with the old offset,
             /// and then change the offset there.
