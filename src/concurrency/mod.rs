@@ -224,8 +224,9 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
         self.table.forget(self.probe(key));
     }
 
-    /// About how many keys have requests in flight. It is exact up to some 18,000 slots while no thread
-    /// changes the table; beyond that it is scaled up from an even sample of that many.
+    /// About how many keys have requests in flight. It is exact up to 32,768 slots (a capacity of
+    /// some 18,000) while no thread changes the table; beyond that it is scaled up from an even sample of 16,384 to
+    /// 32,768 slots.
     ///
     /// ```
     /// # use tollgate::concurrency::ConcurrencyLimiter;

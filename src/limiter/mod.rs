@@ -284,8 +284,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         self.table.forget(self.probe(key));
     }
 
-    /// About how many keys are live at the clock's present. It is exact up to some 18,000 slots while no
-    /// thread changes the table; beyond that it is scaled up from an even sample of that many.
+    /// About how many keys are live at the clock's present. It is exact up to 32,768 slots (a
+    /// capacity of some 18,000) while no thread changes the table; beyond that it is scaled up from an even sample of
+    /// 16,384 to 32,768 slots.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};

@@ -47,7 +47,7 @@ pub struct LimitStats<'g> {
 }
 
 impl<C: Clock> RulesLimiter<C> {
-    /// The counts of each rule, in the order of the file. It reads up to 4,096 slots of each limit, so
+    /// The counts of each rule, in the order of the file. It reads up to 32,768 slots of each limit, so
     /// call it for a page of metrics or from a timer.
     ///
     /// **Not guaranteed.** While threads decide requests, the counts may be of slightly different
