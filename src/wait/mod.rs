@@ -13,6 +13,7 @@ mod source;
 mod tests;
 mod ticket;
 mod timer;
+mod wakers;
 
 use std::collections::HashMap;
 
@@ -20,11 +21,12 @@ use ahash::RandomState;
 
 pub use error::{WaitError, Waited};
 pub use future::Wait;
-use queue::{Call, KeyQueue, Wakers};
+use queue::{Call, KeyQueue};
 pub(crate) use retry::AsksAgain;
 pub use source::Waitable;
 use source::sealed::LimiterOps;
 pub use timer::{Sleep, Timer};
+use wakers::Wakers;
 
 use crate::sync::Mutex;
 use crate::time::Tick;

@@ -39,6 +39,7 @@ use std::task::Waker;
 
 use super::error::WaitError;
 use super::source::{KeyProbe, Target, sealed::LimiterOps};
+use super::wakers::Wakers;
 use crate::algo::gcra::GcraParams;
 use crate::cell::ChargeReceipt;
 use crate::time::Tick;
@@ -81,23 +82,6 @@ impl<'a, O: LimiterOps> Call<'a, O> {
     /// the lock.
     pub(super) fn begin(ops: &'a O, wakers: &'a mut Wakers) -> Self {
         Self { ops, now: ops.now(), wakers }
-    }
-}
-
-/// Wakers to use, or only to drop, once no lock is held: both may run arbitrary code.
-#[derive(Default)]
-pub(super) struct Wakers {
-    wake: Vec<Waker>,
-    retired: Vec<Waker>,
-}
-
-impl Wakers {
-    pub(super) fn wake(self) {
-        self.wake.into_iter().for_each(Waker::wake);
-    }
-
-    pub(super) fn retire(&mut self, waker: Option<Waker>) {
-        self.retired.extend(waker);
     }
 }
 
@@ -151,7 +135,7 @@ impl Waiter {
     fn wake_by(&mut self, at: Tick, wakers: &mut Wakers) {
         if at < self.polls_at {
             self.polls_at = at;
-            wakers.wake.extend(self.waker.take());
+            wakers.add(self.waker.take());
         }
     }
 }

@@ -5,8 +5,9 @@ use std::sync::PoisonError;
 use std::task::Waker;
 
 use super::error::{WaitError, Waited};
-use super::queue::{Call, KeyQueue, Progress, WaitRequest, Wakers};
+use super::queue::{Call, KeyQueue, Progress, WaitRequest};
 use super::source::{Waitable, sealed::LimiterOps};
+use super::wakers::Wakers;
 use super::{Queues, WaitQueue};
 use crate::sync::MutexGuard;
 use crate::time::Tick;

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
 
+use super::wakers::wake;
 use crate::time::quanta_clock::QuantaClock;
 use crate::time::{Clock, Tick};
 
@@ -18,6 +19,8 @@ use crate::time::{Clock, Tick};
 ///
 /// Clones share the thread, which sleeps until the next task is due. The memory is bounded by the
 /// number of sleeping tasks.
+///
+/// **Not guaranteed.** A forked child does not have the thread: its sleeps never end. Start the timer after the fork.
 ///
 /// ```
 /// use tollgate::wait::{Timer, WaitQueue};
@@ -57,7 +60,8 @@ impl Timer {
         });
         let served = Arc::clone(&shared);
         let thread = Builder::new().name("tollgate-timer".into()).spawn(move || served.serve())?;
-        Ok(Self { owner: Arc::new(Owner { shared, thread: Some(thread) }) })
+        let owner = Owner { shared, process: std::process::id(), thread: Some(thread) };
+        Ok(Self { owner: Arc::new(owner) })
     }
 
     /// A future that is ready after `span` from now.
@@ -118,7 +122,9 @@ impl Future for Sleep {
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        if let Some(number) = self.number {
+        if let Some(number) = self.number
+            && self.owner.is_of_this_process()
+        {
             let waker = self.owner.shared.lock().wakers.remove(&(self.end, number));
             drop(waker);
         }
@@ -129,11 +135,23 @@ impl Drop for Sleep {
 #[derive(Debug)]
 struct Owner {
     shared: Arc<Shared>,
+    /// A forked child does not have the thread, which may have held the lock at the fork.
+    process: u32,
     thread: Option<JoinHandle<()>>,
+}
+
+impl Owner {
+    fn is_of_this_process(&self) -> bool {
+        self.process == std::process::id()
+    }
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
+        if !self.is_of_this_process() {
+            core::mem::forget(self.thread.take());
+            return;
+        }
         self.shared.lock().stopped = true;
         self.shared.changed.notify_one();
         if let Some(thread) = self.thread.take()
@@ -176,7 +194,7 @@ impl Shared {
                 Some(span) if span.is_zero() => {
                     let due = sleepers.wakers.pop_first();
                     drop(sleepers);
-                    due.into_iter().for_each(|(_, waker)| waker.wake());
+                    due.into_iter().for_each(|(_, waker)| wake(waker));
                     self.lock()
                 }
                 Some(span) => {
