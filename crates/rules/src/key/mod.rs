@@ -29,6 +29,8 @@ pub struct Key {
 
 /// The treatment of a request that lacks a part of a rule's key: `on_no_key` in a rules file.
 ///
+/// A value of more than 8,192 bytes counts as missing, unless it is a path.
+///
 /// ```
 /// use tollgate_rules::{OnNoKey, Rules};
 ///

@@ -82,8 +82,14 @@ pub(crate) const FORMS: &[Form] = &[
 
 impl Part {
     /// The value that the part reads from a request; `None` if the request lacks it. A header, cookie,
-    /// parameter or host that is empty counts as missing, and so does a header of white space.
+    /// parameter or host that is empty counts as missing, and so does a header of white space, or a value that is
+    /// too long.
     pub(super) fn value<'v>(&self, request: &'v impl RequestView) -> Option<Value<'v>> {
+        self.any_value(request).filter(|value| !value.is_too_long())
+    }
+
+    /// The value of any length.
+    fn any_value<'v>(&self, request: &'v impl RequestView) -> Option<Value<'v>> {
         match self {
             Self::Ip { ipv6_prefix } => Some(Value::address(request.peer()?, *ipv6_prefix)),
             // HTTP/2 takes values with white space around them, and a server may trim it.

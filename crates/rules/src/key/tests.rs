@@ -126,6 +126,44 @@ fn paths_of_different_bytes_have_different_texts() {
     assert_eq!(text("/%c3%a9"), "/\u{e9}");
 }
 
+#[test]
+fn a_value_of_more_than_8192_bytes_counts_as_missing_in_all_its_spellings() {
+    let has_key = |part: Part, request: Request<'_>| key(&[part], &request).is_some();
+    let of = |length: usize| {
+        let (plain, encoded) = ("a".repeat(length), "%61".repeat(length));
+        let query = |value| format!("/?k={value}");
+        let paths = [query(&plain), query(&encoded)];
+        let cookie = |value| format!("c=\"{value}\"");
+        let cookies = [&plain, &encoded, &"\\141".repeat(length)].map(cookie);
+        let spaced = format!("  {plain} ");
+        let header = |name, value: &str| {
+            let headers = [(name, value)];
+            let part =
+                if name == "h" { Part::Header("h".into()) } else { Part::Cookie("c".into()) };
+            has_key(part, Request { headers: &headers, ..Request::default() })
+        };
+        let with = Request::default();
+        let mut are_keys = vec![
+            header("h", &plain),
+            header("h", &spaced),
+            has_key(Part::Method, Request { method: &plain, ..with }),
+            has_key(Part::Host, Request { host: Some(&format!("x@{plain}:80")), ..with }),
+        ];
+        are_keys.extend(cookies.iter().map(|value| header("cookie", value)));
+        are_keys.extend(
+            paths.iter().map(|path| has_key(Part::Query("k".into()), Request { path, ..with })),
+        );
+        are_keys
+    };
+    assert_eq!(of(8_192), [true; 9]);
+    assert_eq!(of(8_193), [false; 9]);
+    let path = format!("/{}", "a".repeat(60_000));
+    assert!(has_key(
+        Part::Path(Spelling::default()),
+        Request { path: &path, ..Request::default() }
+    ));
+}
+
 fn key_of_six_parts() -> Key {
     let header = Part::Header("a".to_owned());
     let cookie = Part::Cookie("c".to_owned());

@@ -10,6 +10,11 @@ use crate::host;
 use crate::named::{self, CookieValue};
 use crate::path::{self, Segments, Spelling};
 
+/// The most bytes of a value, but for a path. A key is hashed by each limit of its rule, and with `bytes` several times
+/// for each piece of the body, so a client that sends hundreds of kilobytes would pay less for them than the limiter.
+/// Tokens of a login may have a few kilobytes, and few servers read a header of more than eight.
+const BYTES_MAX: usize = 8_192;
+
 /// The kinds of a host: an address of 16 bytes is not the name of these bytes.
 const HOST_NAME: u8 = 0;
 const HOST_ADDRESS: u8 = 1;
@@ -51,6 +56,23 @@ impl<'v> Value<'v> {
         let name = host::bare_host(host);
         let value = host::in_brackets(name).map_or(Self::HostName(name), Self::HostAddress);
         (!name.is_empty()).then_some(value)
+    }
+
+    /// Whether the value has more than [`BYTES_MAX`] bytes. An encoded one is measured decoded: otherwise a client
+    /// could lengthen a value by its spelling until it counts as missing.
+    pub(super) fn is_too_long(&self) -> bool {
+        match self {
+            // A server bounds the target of a request; with the `http` crate, to 65,534 bytes.
+            Self::Address(_) | Self::HostAddress(_) | Self::Path(..) => false,
+            Self::Bytes(bytes) => bytes.len() > BYTES_MAX,
+            Self::Cookie(value) => {
+                value.bytes.len() > BYTES_MAX && value.decoded().nth(BYTES_MAX).is_some()
+            }
+            Self::Parameter(text) => {
+                text.len() > BYTES_MAX && named::decoded(text).nth(BYTES_MAX).is_some()
+            }
+            Self::Method(text) | Self::HostName(text) => text.len() > BYTES_MAX,
+        }
     }
 
     /// Appends the value. Each piece has its length before it, and a host its kind, so that no two lists of values
