@@ -33,9 +33,9 @@ pub(crate) struct RuleEntry {
 }
 
 impl RuleEntry {
-    fn new(rule: &Rule, index: Option<usize>, counts: Arc<Counters>) -> Self {
-        let policies = rule.limits().iter().map(|limit| policy(rule, limit, index)).collect();
-        let in_flight = rule.concurrency().map(|its| in_flight_policy(rule, its, index));
+    fn new(rule: &Rule, counts: Arc<Counters>) -> Self {
+        let policies = rule.limits().iter().map(|limit| policy(rule, limit)).collect();
+        let in_flight = rule.concurrency().map(|its| in_flight_policy(rule, its));
         Self { policies, in_flight, counts }
     }
 }
@@ -80,12 +80,12 @@ impl Counters {
 impl RuleCounters {
     /// Entries for these rules. A rule that existed before keeps its counters.
     pub(crate) fn new(gate: &RulesLimiter, before: &Self) -> Self {
-        let entry = |(index, rule): (usize, &Rule)| {
+        let entry = |rule: &Rule| {
             let counts = before.entries.get(rule.name()).map(|entry| Arc::clone(&entry.counts));
-            let entry = RuleEntry::new(rule, Some(index), counts.unwrap_or_default());
+            let entry = RuleEntry::new(rule, counts.unwrap_or_default());
             (rule.name().to_owned(), Arc::new(entry))
         };
-        Self { entries: gate.rules().enumerate().map(entry).collect() }
+        Self { entries: gate.rules().map(entry).collect() }
     }
 
     /// The policy that responses carry for a limit of a rule.
@@ -96,14 +96,14 @@ impl RuleCounters {
         match known {
             Some(policy) => policy.clone(),
             // The rules have just changed, and this value is about to be replaced.
-            None => policy(rule, limit, None),
+            None => policy(rule, limit),
         }
     }
 
     /// The policy that responses carry for the requests in flight of a rule.
     pub(crate) fn in_flight_policy(&self, rule: &Rule, concurrency: Concurrency) -> Policy {
         let known = self.entries.get(rule.name()).and_then(|entry| entry.in_flight.clone());
-        known.unwrap_or_else(|| in_flight_policy(rule, concurrency, None))
+        known.unwrap_or_else(|| in_flight_policy(rule, concurrency))
     }
 
     /// The entry of a rule, shared so that it can outlive this value.
@@ -114,7 +114,7 @@ impl RuleCounters {
             // The rules have just changed, and this value is about to be replaced.
             None => {
                 let counts = known.map(|entry| Arc::clone(&entry.counts));
-                Arc::new(RuleEntry::new(rule, None, counts.unwrap_or_default()))
+                Arc::new(RuleEntry::new(rule, counts.unwrap_or_default()))
             }
         }
     }
@@ -136,28 +136,13 @@ impl RuleCounters {
     }
 }
 
-/// The policy is named after the rule, and after the limit too if the rule has several. If the header
-/// cannot carry the name, the position of the rule in the file replaces it.
-fn policy(rule: &Rule, limit: &RuleLimit, index: Option<usize>) -> Policy {
-    let name = match rule.limits() {
-        [_] => rule.name().to_owned(),
-        _ => format!("{}/{}", rule.name(), limit.name()),
-    };
-    let fallback = index.map_or("rule".to_owned(), |index| format!("rule-{}", index + 1));
-    let quota = limit.quota();
-    let policy = Policy::new(&name, &quota).or_else(|_| Policy::new(&fallback, &quota));
-    policy.expect("the fallback name is printable")
+fn policy(rule: &Rule, limit: &RuleLimit) -> Policy {
+    Policy::new(&rule.policy_name(limit), &limit.quota()).expect("the name is printable")
 }
 
-/// As [`policy`]; it has a name of its own if the rule has quotas too.
-fn in_flight_policy(rule: &Rule, concurrency: Concurrency, index: Option<usize>) -> Policy {
-    let name = match rule.limits() {
-        [] => rule.name().to_owned(),
-        _ => format!("{}/concurrency", rule.name()),
-    };
-    let fallback = index.map_or("rule".to_owned(), |index| format!("rule-{}", index + 1));
-    let policy = |name: &str| Policy::of_requests_in_flight(name, concurrency.limit());
-    policy(&name).or_else(|_| policy(&fallback)).expect("the fallback name is printable")
+fn in_flight_policy(rule: &Rule, concurrency: Concurrency) -> Policy {
+    let policy = Policy::of_requests_in_flight(&rule.in_flight_policy_name(), concurrency.limit());
+    policy.expect("the name is printable")
 }
 
 #[cfg(test)]
@@ -194,8 +179,10 @@ mod tests {
         let in_flight = gate.rules().filter_map(|rule| {
             Some(counters.in_flight_policy(rule, rule.concurrency()?).to_string())
         });
-        let expected =
-            [r#""rule-3";q=8;qu="concurrent-requests""#, r#""four";q=4;qu="concurrent-requests""#];
+        let expected = [
+            r#""rule-3/concurrency";q=8;qu="concurrent-requests""#,
+            r#""four";q=4;qu="concurrent-requests""#,
+        ];
         assert_eq!(in_flight.collect::<Vec<_>>(), expected);
     }
 

@@ -54,6 +54,7 @@ mod parse;
 mod path;
 mod pattern;
 mod plan;
+mod policy_name;
 mod reach;
 mod reload;
 mod request_view;

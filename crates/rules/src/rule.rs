@@ -210,6 +210,8 @@ impl Action {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub(crate) name: String,
+    /// Its place in the file, counted from 1.
+    pub(crate) number: usize,
     pub(crate) matcher: Matcher,
     pub(crate) action: Action,
     pub(crate) key: Key,

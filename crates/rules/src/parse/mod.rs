@@ -112,7 +112,8 @@ fn all_rules<'s>(
     for item in items.iter().take(RULES_MAX) {
         rules.push(rule::read(reader, item, spelling, &mut names));
     }
-    let rules: Vec<Rule> = rules.into_iter().collect::<Option<_>>()?;
+    let mut rules: Vec<Rule> = rules.into_iter().collect::<Option<_>>()?;
+    rules.iter_mut().zip(1..).for_each(|(rule, number)| rule.number = number);
     let places = rules.iter().map(|rule| names[&rule.name].clone()).collect();
     Some((rules, places))
 }

@@ -72,7 +72,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("block", "write action = \"deny\""),
 ];
 
-/// Reads a rule. `names` are the names of the rules before it, each with its place.
+/// Reads a rule, whose number is 0. `names` are the names of the rules before it, each with its place.
 pub(super) fn read<'s>(
     reader: &mut Reader<'s>,
     value: &Value<'s>,
@@ -127,6 +127,7 @@ pub(super) fn read<'s>(
     let usual = if key.parts.is_empty() { 1 } else { CAPACITY_DEFAULT };
     Some(Rule {
         name: name?,
+        number: 0,
         matcher: matcher?,
         action: action?,
         key,
@@ -172,6 +173,7 @@ fn without_limits<'s>(
     let is_shadow = or_default(table, "shadow", |given| reader.boolean(given));
     Some(Rule {
         name: name?,
+        number: 0,
         matcher: matcher?,
         action,
         key: Key { parts: Vec::new() },
