@@ -137,7 +137,12 @@ impl RuleCounters {
 }
 
 fn policy(rule: &Rule, limit: &RuleLimit) -> Policy {
-    Policy::new(&rule.policy_name(limit), &limit.quota()).expect("the name is printable")
+    let (name, quota) = (rule.policy_name(limit), limit.quota());
+    let policy = match rule.counts_bytes() {
+        true => Policy::of_bytes(&name, &quota),
+        false => Policy::new(&name, &quota),
+    };
+    policy.expect("the name is printable")
 }
 
 fn in_flight_policy(rule: &Rule, concurrency: Concurrency) -> Policy {
@@ -163,6 +168,7 @@ mod tests {
                 { name = "two", limits = ["2/s", { name = "day", quota = "9/d" }] },
                 { name = "drei Straßen", limits = "3/s", concurrency = 8 },
                 { name = "four", concurrency = 4 },
+                { name = "bytes", limits = "9/s", cost = { bytes = "response", estimate = 5 } },
             ]"#,
         );
         let counters = RuleCounters::new(&gate, &RuleCounters::default());
@@ -174,6 +180,7 @@ mod tests {
             r#""two/2/s";q=2;w=1"#,
             r#""two/day";q=9;w=86400"#,
             r#""rule-3";q=3;w=1"#,
+            r#""bytes";q=9;qu="content-bytes";w=1"#,
         ];
         assert_eq!(policies, expected);
         let in_flight = gate.rules().filter_map(|rule| {

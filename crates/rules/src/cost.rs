@@ -158,6 +158,29 @@ impl Rule {
         self.cost.as_ref().is_some_and(|cost| cost.settle.is_some())
     }
 
+    /// Whether the cells of the rule's limits are bytes of bodies: `cost` by the bytes of the request or the response.
+    ///
+    /// ```
+    /// use tollgate_rules::Rules;
+    ///
+    /// let rules = Rules::parse("rules.toml", r#"rule = [
+    ///     { name = "up", cost = { bytes = "request", max = 1000 }, limits = "1000/s" },
+    ///     { name = "down", cost = { bytes = "response", estimate = 100 }, limits = "1000/s" },
+    ///     { name = "tokens", cost = { response_header = "x-tokens", estimate = 100 }, limits = "1000/s" },
+    ///     { name = "requests", limits = "5/s", bytes = "1MB/s" },
+    /// ]"#)?;
+    /// let counts_bytes: Vec<bool> = rules.rules().iter().map(|rule| rule.counts_bytes()).collect();
+    /// assert_eq!(counts_bytes, [true, true, false, false]);
+    /// # Ok::<(), tollgate_rules::RulesError>(())
+    /// ```
+    #[must_use]
+    pub fn counts_bytes(&self) -> bool {
+        self.cost.as_ref().is_some_and(|cost| {
+            matches!(cost.estimate, Estimate::Length { .. })
+                || matches!(cost.settle, Some(SettleBy::Bytes { .. }))
+        })
+    }
+
     /// Whether the response to this request settles its cost. A response to `HEAD` or `CONNECT` has no body to count.
     pub(crate) fn settles(&self, request: &impl RequestView) -> bool {
         match self.cost.as_ref().and_then(|cost| cost.settle.as_ref()) {
