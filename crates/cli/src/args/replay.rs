@@ -60,7 +60,8 @@ Input:
   excludes its query string, and the scheme and host of a target such as http://a/login. That host
   takes precedence over another one that the log records. In the key ip, an address has one spelling,
   and no port: 203.0.113.7:51712 is 203.0.113.7. Each IPv6 address counts by itself; a rule with the
-  key \"ip\" counts a /64 unless it has ipv6_prefix, and a suggested rule has it where it matters.
+  key \"ip\" counts a /64 unless it has ipv6_prefix, and a suggested rule has it where it matters. A
+  key of more than 256 characters is counted and shown as its first 200, ~, and a hash of it.
 
 Exit code:
   0  the report is complete

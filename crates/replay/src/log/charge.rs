@@ -1,6 +1,8 @@
 //! The key and the cost of a request: which bucket it charges, and how much.
 
 use std::borrow::Cow;
+use std::fmt::Write;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::str::FromStr;
 
 use crate::log::fields::{Field, Fields, Malformed, Stamp};
@@ -8,6 +10,11 @@ use crate::log::logged_request::{LoggedRequest, client_address};
 
 /// Separates the parts of a combined key; no log field contains it.
 pub(crate) const JOINT: char = '\u{1f}';
+
+/// A key of more characters is shortened to [`KEPT_CHARS`], and a hash of the whole key. Its requests are still counted
+/// by themselves, and a log of long values does not fill the memory with them.
+const KEY_CHARS_MAX: usize = 256;
+const KEPT_CHARS: usize = 200;
 
 /// One request of a log, as far as a limiter needs it. The reader overwrites it with each line.
 #[derive(Debug)]
@@ -90,6 +97,7 @@ impl Key {
             }
             key.push_str(&part(field, required(fields, field)?));
         }
+        shorten(key);
         Ok(())
     }
 
@@ -98,14 +106,31 @@ impl Key {
         self.parts.contains(&Field::Ip)
     }
 
-    /// A key as a list writes it, with spaces between its parts: its addresses are written as those of a log.
+    /// A key as a list writes it, with spaces between its parts: its addresses are written as those of a log, and a
+    /// long key is shortened as those are.
     pub(crate) fn as_listed(&self, line: &str) -> String {
-        if !self.has_address() {
-            return line.to_owned();
+        let mut key = line.to_owned();
+        if self.has_address() {
+            let words = line.split(' ').map(|word| part(&Field::Ip, Cow::Borrowed(word)));
+            key = words.collect::<Vec<_>>().join(" ");
         }
-        let words = line.split(' ').map(|word| part(&Field::Ip, Cow::Borrowed(word)));
-        words.collect::<Vec<_>>().join(" ")
+        shorten(&mut key);
+        key
     }
+}
+
+/// Shortens a key of more than 256 characters. It counts and hashes characters as a report shows them, so that a key of
+/// the log and the same key of a list are shortened alike.
+pub(crate) fn shorten(key: &mut String) {
+    // A character has at least a byte.
+    if key.len() <= KEY_CHARS_MAX || key.chars().nth(KEY_CHARS_MAX).is_none() {
+        return;
+    }
+    let mut hasher = DefaultHasher::new();
+    readable(key).hash(&mut hasher);
+    let kept = key.char_indices().nth(KEPT_CHARS).map_or(key.len(), |(at, _)| at);
+    key.truncate(kept);
+    write!(key, "~{:016x}", hasher.finish()).expect("a string takes everything");
 }
 
 /// The part of a key for this field. All spellings of an address are one part, as in a rule.
@@ -293,6 +318,31 @@ mod tests {
             (listed("ip+path"), listed("user+path")),
             ("::1 /a".into(), "[::1]:80 /a".into())
         );
+    }
+
+    #[test]
+    fn a_long_key_is_shortened_alike_in_a_log_and_in_a_list() {
+        let shortened = |key: &str| {
+            let mut key = key.to_owned();
+            shorten(&mut key);
+            key
+        };
+        let (long, longer) = ("é".repeat(256), "é".repeat(1 << 20));
+        assert_eq!(shortened(&long), long);
+        let short = shortened(&longer);
+        assert_eq!(short.chars().count(), 217);
+        assert!(short.starts_with(&format!("{}~", "é".repeat(200))), "{short}");
+        assert_ne!(short, shortened(&format!("{longer}e")));
+        let of_log = |tail: &str| shortened(&format!("1.2.3.4{JOINT}/\t{}{tail}", "a".repeat(246)));
+        let listed = |tail: &str| {
+            let key: Key = "ip+path".parse().unwrap();
+            key.as_listed(&format!("1.2.3.4 /\u{fffd}{}{tail}", "a".repeat(246)))
+        };
+        for tail in ["", "b", "bc"] {
+            assert_eq!(readable(&of_log(tail)), listed(tail), "{tail}");
+            assert_eq!(of_log(tail).contains('~'), !tail.is_empty(), "{tail}");
+        }
+        assert_ne!(listed("b"), listed("c"));
     }
 
     #[test]

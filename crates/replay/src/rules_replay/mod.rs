@@ -8,7 +8,7 @@ use anyhow::Result;
 use tollgate::{ManualClock, Tick};
 use tollgate_rules::{DenyReason, OnNoKey, Outcome, Rule, Rules, RulesLimiter};
 
-use crate::log::charge::{JOINT, LogEntry};
+use crate::log::charge::{JOINT, LogEntry, shorten};
 use crate::log::logged_request::LoggedRequestView;
 pub(crate) use tally::{RuleCounts, RulesTally};
 
@@ -145,6 +145,8 @@ fn applied_rule(index: usize, rule: &Rule, view: &LoggedRequestView<'_>) -> Opti
     let _ = (rule.limits_of(view), rule.cost_of(view));
     let values = rule.key().values(view, |address| view.address(address));
     let is_skipped = values.is_none() && rule.on_no_key() == OnNoKey::Skip;
-    let key = values.map_or_else(|| NO_KEY.to_owned(), |values| values.join(&JOINT.to_string()));
+    let mut key =
+        values.map_or_else(|| NO_KEY.to_owned(), |values| values.join(&JOINT.to_string()));
+    shorten(&mut key);
     Some(AppliedRule { rule: index, is_shadow: rule.is_shadow(), key, is_skipped })
 }
