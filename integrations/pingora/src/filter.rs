@@ -17,7 +17,7 @@ use tollgate_http::{Denial, Reason, Report, denial};
 use tollgate_rules::{Held, LiveRules, RulesLimiter};
 
 use crate::report::report;
-use crate::request_head::{RequestHead, has_path};
+use crate::request_head::{RequestHead, has_path, remove_named_by_connection};
 
 /// How many requests may wait for their turn at a time (`algorithm = "leaky-queue"`).
 const WAITING_MAX: usize = 1_024;
@@ -132,6 +132,9 @@ impl RulesFilter {
     /// A request whose turn comes later waits for it here, unless 1,024 requests already wait: it then gets 503. If 128
     /// requests of its key already wait, it gets 429. In both cases it is charged nothing.
     ///
+    /// The headers that `Connection` names are removed from the request first, as Pingora removes them on the way to
+    /// the upstream: otherwise a rule would read a header that the upstream does not get.
+    ///
     /// A target without a path, as in `GET login`, is answered with 400, whatever the rules say. Pingora would send it to
     /// the upstream, which may read a path in it that rules do not see.
     ///
@@ -145,6 +148,7 @@ impl RulesFilter {
             return Ok(Answer::Denied);
         }
         let (client, has_open_body) = (self.client(session), has_open_body(session));
+        remove_named_by_connection(session.req_header_mut());
         let request = RequestHead::new(session.req_header(), client).open_body(has_open_body);
         let (report, reason) = match self.admit(&request).await {
             Ok(fields) => return Ok(Answer::Admitted(fields)),

@@ -3,10 +3,28 @@
 use std::net::IpAddr;
 
 use http::Method;
-use http::header::HOST;
+use http::header::{CONNECTION, HOST, HeaderName};
 use pingora_http::RequestHeader;
 use pingora_http::authority::{RawTargetAuthority, raw_target_authority};
 use tollgate_rules::RequestView;
+
+/// Headers that stay in a request whose `Connection` names them. The session still reads the first ones, for upgrades
+/// and the framing of the body. Pingora answers 400 if one of the last four is named.
+const KEPT: [&str; 13] = [
+    "connection",
+    "content-length",
+    "http2-settings",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "host",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+];
 
 /// The head of a request, and the client's address.
 ///
@@ -78,6 +96,19 @@ impl RequestView for RequestHead<'_> {
 
     fn peer(&self) -> Option<IpAddr> {
         self.client
+    }
+}
+
+/// Removes the headers that `Connection` names (RFC 9110, 7.6.1), so that rules see the headers that the upstream gets.
+pub(crate) fn remove_named_by_connection(head: &mut RequestHeader) {
+    let values = head.headers.get_all(CONNECTION).iter();
+    let words = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    let named: Vec<HeaderName> = words
+        .filter_map(|word| HeaderName::from_bytes(word.trim_ascii()).ok())
+        .filter(|name| !KEPT.contains(&name.as_str()))
+        .collect();
+    for name in &named {
+        head.remove_header(name);
     }
 }
 

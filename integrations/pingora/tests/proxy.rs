@@ -400,3 +400,19 @@ async fn a_body_of_unknown_length_costs_the_default_in_http2() {
     let cells = remaining.iter().map(|field| field.split([';', '=']).nth(2).expect("a number"));
     assert_eq!(cells.collect::<Vec<_>>(), ["99", "79", "78"], "{remaining:?}");
 }
+
+#[test]
+fn a_header_that_connection_names_is_no_key() {
+    let rules = r#"rule = [{ name = "a", key = "header:x-user", limits = "1 per day" }]"#;
+    let proxy = start(rules, None);
+    let status = |user: &str, connection: &str| {
+        let headers = format!("x-user: {user}\r\nconnection: {connection}\r\n");
+        Peer::connect(proxy.address).ask("GET /", &headers).0
+    };
+    assert_eq!(status("ada", "close"), 200);
+    assert_eq!(status("one", "X-User"), 200, "the first without a key");
+    assert_eq!(status("two", "X-User"), 429);
+    assert_eq!(status("three", "close, , x-user "), 429);
+    assert_eq!(status("four", "content-length, x-user"), 429);
+    assert_eq!(status("grace", "keep-alive"), 200);
+}
