@@ -56,6 +56,16 @@ impl<'a> RequestHead<'a> {
     pub fn open_body(self, has_open_body: bool) -> Self {
         Self { has_open_body, ..self }
     }
+
+    /// The `:authority` of HTTP/2, or the host of a target that is a whole URL. Pingora sends it to the upstream as
+    /// `Host`, whatever the request's own `Host` is.
+    fn authority(&self) -> Option<&'a [u8]> {
+        match self.head.uri.authority() {
+            Some(authority) => Some(authority.as_str().as_bytes()),
+            // Pingora keeps the authority of HTTP/1 out of the URI, and adds a `Host` only for the upstream.
+            None => raw_target_authority(self.head.raw_path()).authority(),
+        }
+    }
 }
 
 impl RequestView for RequestHead<'_> {
@@ -73,21 +83,20 @@ impl RequestView for RequestHead<'_> {
         self.head.uri.query()
     }
 
-    /// The `:authority` of HTTP/2, the host of a target that is a whole URL, or else `Host`: what Pingora sends to the
-    /// upstream as `Host`.
+    /// What Pingora sends to the upstream as `Host`.
     fn host(&self) -> Option<&str> {
-        if let Some(authority) = self.head.uri.authority() {
-            return Some(authority.as_str());
-        }
-        // Pingora keeps the authority of HTTP/1 out of the URI, and adds a `Host` only for the upstream.
-        match raw_target_authority(self.head.raw_path()).authority() {
+        match self.authority() {
             Some(authority) => std::str::from_utf8(authority).ok(),
             None => self.head.headers.get(HOST)?.to_str().ok(),
         }
     }
 
+    /// The header `host` is what Pingora sends to the upstream.
     fn header_values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
-        self.head.headers.get_all(name).iter().map(|value| value.as_bytes())
+        let authority = if name == HOST.as_str() { self.authority() } else { None };
+        let sent = authority.is_none().then(|| self.head.headers.get_all(name));
+        let sent = sent.into_iter().flatten().map(|value| value.as_bytes());
+        authority.into_iter().chain(sent)
     }
 
     fn has_open_body(&self) -> bool {
@@ -152,6 +161,24 @@ mod tests {
             let header = RequestHeader::build("GET", target.as_bytes(), None).expect("a request");
             let request = RequestHead::new(&header, None);
             assert_eq!((request.host(), request.path()), (host, path), "{target}");
+        }
+    }
+
+    #[test]
+    fn the_header_host_is_the_one_that_the_upstream_gets() {
+        for (target, hosts) in
+            [("/", vec!["a.example", "b.example"]), ("http://c.example:80/", vec!["c.example:80"])]
+        {
+            let mut header = RequestHeader::build("GET", target.as_bytes(), None).expect("built");
+            header.append_header("Host", "a.example").expect("a header");
+            header.append_header("Host", "b.example").expect("a header");
+            let read = RequestHead::new(&header, None);
+            let read: Vec<_> = read.header_values("host").map(<[u8]>::to_vec).collect();
+            assert_eq!(
+                read,
+                hosts.iter().map(|its| its.as_bytes()).collect::<Vec<_>>(),
+                "{target}"
+            );
         }
     }
 

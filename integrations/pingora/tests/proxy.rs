@@ -390,6 +390,16 @@ fn a_target_without_a_path_gets_400_and_does_not_reach_the_upstream() {
 }
 
 #[tokio::test]
+async fn the_header_host_of_a_request_of_http2_is_its_authority() {
+    let rules = r#"
+        rule = [{ name = "a", key = "header:host", on_no_key = "skip", limits = "9 per day" }]
+    "#;
+    let proxy = start(rules, None);
+    let remaining = remaining_by_http2(proxy.address, &["", ""]).await;
+    assert_eq!(remaining.len(), 2);
+}
+
+#[tokio::test]
 async fn a_body_of_unknown_length_costs_the_default_in_http2() {
     let rules = r#"
         rule = [{ name = "a", key = "none", limits = "100 per day",
