@@ -93,29 +93,18 @@ fn denial(denied: &RuleDenial<'_>) -> Option<Reading> {
     Some(reading)
 }
 
-/// The policy has the name of the rule. If the rule has several limits, the name of the limit follows.
-/// Characters that do not fit the field are replaced.
 fn policy(rule: &Rule, limit: &RuleLimit) -> Policy {
-    let name = match rule.limits() {
-        [_] => rule.name().to_owned(),
-        _ => format!("{}/{}", rule.name(), limit.name()),
+    let (name, quota) = (rule.policy_name(limit), limit.quota());
+    let policy = match rule.counts_bytes() {
+        true => Policy::of_bytes(&name, &quota),
+        false => Policy::new(&name, &quota),
     };
-    let quota = limit.quota();
-    Policy::new(&printable(&name), &quota).expect("1 to 64 printable characters")
+    policy.expect("the name is printable")
 }
 
-/// As [`policy`], for the requests in flight.
 fn in_flight_policy(rule: &Rule, limit: u64) -> Policy {
-    let name = match rule.limits() {
-        [] => rule.name().to_owned(),
-        _ => format!("{}/concurrency", rule.name()),
-    };
-    Policy::of_requests_in_flight(&printable(&name), limit).expect("1 to 64 printable characters")
-}
-
-fn printable(name: &str) -> String {
-    let printable = name.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' });
-    printable.take(64).collect()
+    let policy = Policy::of_requests_in_flight(&rule.in_flight_policy_name(), limit);
+    policy.expect("the name is printable")
 }
 
 #[cfg(test)]
@@ -124,8 +113,9 @@ mod tests {
 
     use super::*;
 
-    fn policies(name: &str) -> String {
-        let text = format!("rule = [{{ name = \"{name}\", key = \"none\", limits = \"5/min\" }}]");
+    /// The policies of an admission by a rule with this text after its key.
+    fn policies(rule: &str) -> Vec<String> {
+        let text = format!("rule = [{{ key = \"none\", {rule} }}]");
         let gate =
             RulesLimiter::new(Rules::parse("rules.toml", &text).expect("rules")).expect("memory");
         let (report, reason) = report(&gate.decide(&Request::default()), true);
@@ -149,10 +139,20 @@ mod tests {
     }
 
     #[test]
-    fn characters_that_do_not_fit_the_field_are_replaced() {
-        assert_eq!(policies("posts"), r#""posts";q=5;w=60"#);
-        assert_eq!(policies("Straße"), r#""Stra?e";q=5;w=60"#);
-        assert_eq!(policies(&"x".repeat(70)), format!("\"{}\";q=5;w=60", "x".repeat(64)));
+    fn a_name_that_does_not_fit_the_field_is_replaced_and_each_limit_has_its_own() {
+        assert_eq!(policies(r#"name = "posts", limits = "5/min""#), [r#""posts";q=5;w=60"#]);
+        assert_eq!(
+            policies(r#"name = "Straße", limits = ["9/min", "5/min"], concurrency = 3"#),
+            [r#""rule-1/2";q=5;w=60"#, r#""rule-1/concurrency";q=3;qu="concurrent-requests""#]
+        );
+        let long = format!("name = \"{}\", limits = \"5/min\"", "x".repeat(70));
+        assert_eq!(policies(&long), [r#""rule-1";q=5;w=60"#]);
+    }
+
+    #[test]
+    fn a_limit_in_bytes_says_so() {
+        let rule = r#"name = "up", limits = "9/min", cost = { bytes = "request", max = 5 }"#;
+        assert_eq!(policies(rule), [r#""up";q=9;qu="content-bytes";w=60"#]);
     }
 
     #[test]
