@@ -13,29 +13,29 @@ pub(crate) struct Client {
     /// The address that rules count: that of the peer, or the one that trusted proxies name. `None` if a
     /// trusted proxy names something that is not an address.
     pub(crate) address: Option<IpAddr>,
-    /// Whether the peer is a trusted proxy that named a client.
+    /// Whether the peer is a trusted proxy, whichever client it names.
     pub(super) is_behind_trusted: bool,
 }
 
 /// Finds the client by the peer or by `X-Forwarded-For`.
 #[derive(Debug)]
-pub(crate) struct ClientFinder(Option<ClientIp>);
+pub(crate) struct ClientFinder(Option<(Trust, ClientIp)>);
 
 impl ClientFinder {
     pub(crate) fn new(trust: Option<Trust>) -> Self {
         // The rules choose the prefix of the address.
         let whole = IpPrefix::new(32, 128);
-        Self(trust.map(|trust| ClientIp::x_forwarded_for(trust).prefix(whole)))
+        Self(trust.map(|trust| (trust.clone(), ClientIp::x_forwarded_for(trust).prefix(whole))))
     }
 
     /// Finds the client, and stores it as an extension of the request.
     pub(crate) fn mark(&self, request: &mut Parts, peer: SocketAddr) -> Client {
         let address = peer.ip().to_canonical();
         let mut client = Client { peer: address, address: Some(address), is_behind_trusted: false };
-        if let Some(finder) = &self.0 {
+        if let Some((trust, finder)) = &self.0 {
             request.extensions.insert(peer);
             client.address = finder.extract(request).ok();
-            client.is_behind_trusted = client.address.is_some_and(|found| found != address);
+            client.is_behind_trusted = trust.trusts(address);
         }
         request.extensions.insert(client);
         client
@@ -64,6 +64,18 @@ mod tests {
         assert_eq!(found(Some(far), "192.0.2.7"), (peer, false));
         assert_eq!(found(Some(near.clone()), "1.1.1.1, 192.0.2.7"), (named, true));
         assert_eq!(found(Some(Trust::hops(1)), "1.1.1.1, 192.0.2.7"), (named, true));
-        assert_eq!(found(Some(near), "192.0.2.7, what"), (None, false));
+        assert_eq!(found(Some(near), "192.0.2.7, what"), (None, true));
+    }
+
+    /// A health check, for example, comes from the proxy itself.
+    #[test]
+    fn a_trusted_proxy_is_trusted_also_if_it_names_no_other_client() {
+        let peer = Some(IpAddr::from([10, 0, 0, 1]));
+        let near = Trust::networks(["10.0.0.0/8"]).expect("a network");
+        for trust in [near, Trust::hops(1)] {
+            for forwarded in ["", "10.0.0.1"] {
+                assert_eq!(found(Some(trust.clone()), forwarded), (peer, true), "{trust:?}");
+            }
+        }
     }
 }
