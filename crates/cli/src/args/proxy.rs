@@ -11,11 +11,11 @@ pub(super) const HELP: &str = "\
 Headers:
   The upstream receives the client's headers without those of the connection (Connection, the headers
   that it names, Keep-Alive, ...; TE: trailers is kept). The proxy appends the peer's address to
-  X-Forwarded-For and sets X-Forwarded-Host, X-Forwarded-Proto and Via. Those of Host and Proto that a
-  trusted proxy has set are kept. Forwarded passes as the client sent it, so the upstream must not
-  trust it. Host is the upstream's, unless --preserve-host is given. Rules do not see the headers that
-  Connection names either. An OPTIONS or TRACE request with Max-Forwards: 0 is answered by the proxy;
-  a greater number is reduced by one.
+  X-Forwarded-For, which becomes one line, and sets X-Forwarded-Host, X-Forwarded-Proto and Via. Those
+  of Host and Proto that a trusted proxy has set are kept. Forwarded passes as the client sent it, so
+  the upstream must not trust it. Host is the upstream's, unless --preserve-host is given. Rules do
+  not see the headers that Connection names either. An OPTIONS or TRACE request with Max-Forwards: 0
+  is answered by the proxy; a greater number is reduced by one.
 
 Responses of the proxy itself, all of type application/problem+json:
   429 a rule denies (with Retry-After, RateLimit-Policy, RateLimit)

@@ -63,10 +63,8 @@ fn headers_of_a_connection_are_not_forwarded() {
     assert_eq!((value(&head, "te"), value(&head, "connection")), ("trailers", "te"));
     assert_eq!(value(&head, "host"), up.to_string());
     assert_eq!(value(&head, "x-kept"), "1");
-    assert!(
-        head.contains("x-forwarded-for: 192.0.2.1\r\nx-forwarded-for: 127.0.0.1\r\n"),
-        "{head}"
-    );
+    assert_eq!(value(&head, "x-forwarded-for"), "192.0.2.1, 127.0.0.1");
+    assert_eq!(head.matches("x-forwarded-for").count(), 1, "{head}");
     assert_eq!(value(&head, "x-forwarded-host"), "test.example");
     assert_eq!(value(&head, "x-forwarded-proto"), "http");
     assert_eq!(value(&head, "via"), "1.1 tollgate");

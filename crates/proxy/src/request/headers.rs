@@ -1,6 +1,8 @@
 //! Rewrites headers for the next hop: removes those of the connection, and adds those that name the
 //! client.
 
+use std::net::IpAddr;
+
 use http::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, Entry, HOST, HeaderMap, HeaderName, HeaderValue,
     PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
@@ -90,8 +92,7 @@ pub(crate) fn to_upstream(
 
     let requested_host =
         requested_host(asked, headers).and_then(|host| HeaderValue::from_str(host).ok());
-    let address = HeaderValue::try_from(client.peer.to_string()).expect("an address is ASCII");
-    headers.append(X_FORWARDED_FOR, address);
+    add_peer(headers, client.peer);
     // The client's own value is kept only if the client is a trusted proxy.
     let set =
         |headers: &mut HeaderMap, name: HeaderName, value: HeaderValue| match headers.entry(name) {
@@ -110,6 +111,17 @@ pub(crate) fn to_upstream(
         _ => drop(headers.remove(HOST)),
     }
     headers.append(VIA, via(version));
+}
+
+/// Adds the address of the peer to `X-Forwarded-For`, as one line: some servers read only the first, and that could be
+/// the client's own.
+fn add_peer(headers: &mut HeaderMap, peer: IpAddr) {
+    let peer = peer.to_string();
+    let lines = headers.get_all(X_FORWARDED_FOR).iter().map(HeaderValue::as_bytes);
+    let lines = lines.filter(|line| !line.trim_ascii().is_empty());
+    let lines: Vec<_> = lines.chain([peer.as_bytes()]).collect();
+    let line = HeaderValue::from_bytes(&lines.join(&b", "[..]));
+    headers.insert(X_FORWARDED_FOR, line.expect("it consists of values and an address"));
 }
 
 /// Sets `Connection` for HTTP/1.1: it names `TE` and `Upgrade` if they are present.
@@ -257,7 +269,7 @@ mod tests {
             ("x-forwarded-proto", "https"),
         ];
         let [fors, own_host, own_proto] = [
-            "x-forwarded-for: 192.0.2.1\nx-forwarded-for: 192.0.2.7",
+            "x-forwarded-for: 192.0.2.1, 192.0.2.7",
             "x-forwarded-host: a.example",
             "x-forwarded-proto: http",
         ];
@@ -266,6 +278,18 @@ mod tests {
         let kept = ["x-forwarded-host: b.example", "x-forwarded-proto: https"];
         let expected = [&["via: 1.1 tollgate", fors], &kept[..]].concat();
         assert_eq!(sent(&lines, true, false).join("\n"), expected.join("\n"));
+    }
+
+    /// A server that reads only the first line would read what the client has sent.
+    #[test]
+    fn the_upstream_receives_one_line_of_addresses() {
+        let lines = ["192.0.2.1", "", "192.0.2.2,192.0.2.3"].map(|line| ("x-forwarded-for", line));
+        let expected = "x-forwarded-for: 192.0.2.1, 192.0.2.2,192.0.2.3, 192.0.2.7";
+        for is_behind_trusted in [false, true] {
+            let sent = sent(&lines, is_behind_trusted, false);
+            let lines: Vec<_> = sent.iter().filter(|line| line.starts_with("x-f")).collect();
+            assert_eq!(lines, [expected, "x-forwarded-proto: http"]);
+        }
     }
 
     #[test]
