@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::request_view::RequestView;
+use crate::request_view::{RequestView, header_values};
 use crate::rule::Rule;
 
 /// The cost of a request: its estimate, and how the response settles it.
@@ -75,7 +75,7 @@ impl Estimate {
 /// The largest of the values of a header. A client that repeats the header with a smaller value gains nothing by it.
 /// A value that is no number counts as `default`.
 fn largest(request: &impl RequestView, name: &str, max: u64, default: u64) -> u64 {
-    let cells = request.header_values(name);
+    let cells = header_values(request, name);
     let cells = cells.map(|value| number(value).map_or(default, |cells| cells.clamp(1, max)));
     cells.max().unwrap_or(default)
 }

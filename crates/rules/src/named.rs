@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::path;
-use crate::request_view::RequestView;
+use crate::request_view::{RequestView, header_values};
 
 /// The kind and the name that a value is looked up by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,9 @@ impl Named {
     /// Whether one of the values is this.
     pub(crate) fn has_value(&self, request: &impl RequestView, wanted: &[u8]) -> bool {
         match self {
-            Self::Header(name) => request.header_values(name).any(|its| its.trim_ascii() == wanted),
+            Self::Header(name) => {
+                header_values(request, name).any(|its| its.trim_ascii() == wanted)
+            }
             Self::Cookie(name) => cookies(request, name).any(|its| its.bytes == wanted),
             Self::Query(name) => parameters(request, name).any(|its| is_decoded(its, wanted)),
         }
@@ -28,7 +30,7 @@ impl Named {
     /// Whether there is a value, be it empty.
     pub(crate) fn is_present(&self, request: &impl RequestView) -> bool {
         match self {
-            Self::Header(name) => request.header_values(name).next().is_some(),
+            Self::Header(name) => header_values(request, name).next().is_some(),
             Self::Cookie(name) => cookies(request, name).next().is_some(),
             Self::Query(name) => parameters(request, name).next().is_some(),
         }
@@ -193,6 +195,19 @@ mod tests {
         ] {
             assert_eq!(has(path, name, value), is, "{path} {name}={value}");
         }
+    }
+
+    /// In HTTP/2 it is no header, and in HTTP/1 the target of the request takes precedence over it.
+    #[test]
+    fn the_header_host_is_the_requested_host() {
+        let named = Named::Header("host".to_owned());
+        let headers = [("Host", "b.example")];
+        for (host, headers) in [(Some("a.example"), &headers[..]), (Some("a.example"), &[])] {
+            let request = Request { host, headers, ..Request::default() };
+            assert!(named.is_present(&request) && named.has_value(&request, b"a.example"));
+            assert!(!named.has_value(&request, b"b.example"), "{headers:?}");
+        }
+        assert!(!named.is_present(&Request::default()));
     }
 
     #[test]

@@ -46,9 +46,12 @@ pub trait RequestView {
 
     /// The requested host (`Host`, or `:authority`), with or without a port. Rules ignore user
     /// info. The server checks that there is exactly one host and that it is well formed.
+    ///
+    /// It is also what rules read as the header `host`: HTTP/2 may have none, and the target of an HTTP/1 request
+    /// takes precedence over it.
     fn host(&self) -> Option<&str>;
 
-    /// The values of the header `name`, which is in lower case, in the order of the request.
+    /// The values of the header `name`, which is in lower case and not `host`, in the order of the request.
     ///
     /// Rules read all of them, each rule anew, so a step of the iterator should not search the headers again.
     fn header_values(&self, name: &str) -> impl Iterator<Item = &[u8]>;
@@ -67,6 +70,17 @@ pub trait RequestView {
     fn peer(&self) -> Option<IpAddr>;
 }
 
+/// The values of the header `name`, which is in lower case. That of `host` is the [host](RequestView::host).
+pub(crate) fn header_values<'r>(
+    request: &'r impl RequestView,
+    name: &str,
+) -> impl Iterator<Item = &'r [u8]> {
+    let is_host = name == "host";
+    let host = if is_host { request.host() } else { None };
+    let others = (!is_host).then(|| request.header_values(name));
+    host.map(str::as_bytes).into_iter().chain(others.into_iter().flatten())
+}
+
 /// A request of borrowed parts: for tests, replay, and servers without a request type of their own.
 ///
 /// ```
@@ -82,7 +96,7 @@ pub struct Request<'a> {
     pub method: &'a str,
     /// The path, percent-encoded, with or without a query.
     pub path: &'a str,
-    /// The host, with or without a port.
+    /// The host, with or without a port. A header `host` is not read.
     pub host: Option<&'a str>,
     /// Names, in any case, and values.
     pub headers: &'a [(&'a str, &'a str)],

@@ -5,6 +5,9 @@ use crate::path::Fit;
 use crate::request_view::RequestView;
 use crate::rule::{Action, Rule, Rules};
 
+/// The header that rules read with [`RequestView::host`].
+const HOST: &str = "host";
+
 impl Rules {
     /// The headers that the rules read, by their names in lower case, each once. Cookies are read
     /// from `cookie`. The host is not among them: rules read it with [`RequestView::host`].
@@ -21,15 +24,8 @@ impl Rules {
     /// ```
     #[must_use]
     pub fn required_headers(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = Vec::new();
-        for rule in &self.rules {
-            let values = rule.matcher.all_conditions().flat_map(|its| &its.values);
-            names.extend(values.filter_map(|its| its.of.header_name()));
-            names.extend(rule.plan.iter().filter_map(|plan| plan.by.header_name()));
-            let cost = rule.cost.as_ref().and_then(|cost| cost.estimate.header_name());
-            names.extend(cost);
-            names.extend(rule.key.parts.iter().filter_map(Part::header_name));
-        }
+        let names = self.rules.iter().flat_map(Rule::header_names);
+        let mut names: Vec<&str> = names.filter(|name| *name != HOST).collect();
         names.sort_unstable();
         names.dedup();
         names
@@ -37,6 +33,15 @@ impl Rules {
 }
 
 impl Rule {
+    /// The headers that the rule reads, by their names in lower case.
+    fn header_names(&self) -> impl Iterator<Item = &str> {
+        let values = self.matcher.all_conditions().flat_map(|its| &its.values);
+        let matched = values.filter_map(|its| its.of.header_name());
+        let plan = self.plan.iter().filter_map(|plan| plan.by.header_name());
+        let cost = self.cost.iter().filter_map(|cost| cost.estimate.header_name());
+        matched.chain(plan).chain(cost).chain(self.key.parts.iter().filter_map(Part::header_name))
+    }
+
     /// Whether the rule's `match` holds for a request, by any reading of its path, or by every reading
     /// if it exempts. The check stops at the first condition that does not hold and reads nothing more
     /// of the request.
@@ -81,7 +86,7 @@ impl Rule {
         self.matcher.uses_client()
     }
 
-    /// Whether the rule matches or counts by the requested host.
+    /// Whether the rule matches or counts by the requested host, also as the header `host`.
     ///
     /// If the upstream gives the same answer for every host, a client evades such a rule by
     /// requesting another host.
@@ -90,13 +95,17 @@ impl Rule {
     /// # use tollgate_rules::Rules;
     /// let rules = Rules::parse("rules.toml", r#"rule = [
     ///     { name = "a", match = { host = "api.example.com" }, limits = "5/s" },
-    ///     { name = "b", limits = "5/s" },
+    ///     { name = "b", key = "header:host", limits = "5/s" },
+    ///     { name = "c", limits = "5/s" },
     /// ]"#)?;
-    /// assert!(rules.rules()[0].uses_host() && !rules.rules()[1].uses_host());
+    /// assert_eq!([0, 1, 2].map(|index| rules.rules()[index].uses_host()), [true, true, false]);
+    /// assert!(rules.required_headers().is_empty());
     /// # Ok::<(), tollgate_rules::RulesError>(())
     /// ```
     #[must_use]
     pub fn uses_host(&self) -> bool {
-        self.matcher.uses_host() || self.key.parts.contains(&Part::Host)
+        self.matcher.uses_host()
+            || self.key.parts.contains(&Part::Host)
+            || self.header_names().any(|name| name == HOST)
     }
 }

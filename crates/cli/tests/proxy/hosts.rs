@@ -87,6 +87,27 @@ fn no_spelling_of_a_host_evades_its_rule() {
     assert!(other.body.contains("\nhost: other.example\n"), "{}", other.body);
 }
 
+/// The host that the upstream receives, in whatever version the client speaks.
+#[test]
+fn a_rule_by_the_header_host_counts_the_requested_host() {
+    let rules = r#"rule = [{ name = "a", key = "header:host", limits = "1/day" }]"#;
+    let file = scratch("host-header.toml", rules);
+    let words = ["--preserve-host", "--rules", file.to_str().expect("UTF-8")];
+    let proxy = Proxy::start("host-header", &words);
+    let authority = proxy.listen.to_string();
+    let target = format!("http://{authority}/");
+    assert_eq!(status(&proxy, &target, "1.1", &["host: a"]), 200);
+    assert_eq!(status(&proxy, &target, "1.1", &["host: b"]), 429);
+    assert_eq!(status(&proxy, "/", "1.1", &[&format!("host: {authority}")]), 429);
+    assert_eq!(status(&proxy, "/", "1.1", &["host: a"]), 200);
+    let client: Client<_, Empty<bytes::Bytes>> =
+        Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+    runtime().block_on(async {
+        let request = http::Request::get(target).body(Empty::new()).expect("a request");
+        assert_eq!(client.request(request).await.expect("an answer").status(), 429);
+    });
+}
+
 #[test]
 fn in_http2_a_host_that_is_not_the_authority_is_answered_400() {
     let proxy = Proxy::start("host-h2", &[]);

@@ -9,7 +9,7 @@ use std::fmt;
 use super::value::Value;
 use crate::named;
 use crate::path::{self, Spelling};
-use crate::request_view::RequestView;
+use crate::request_view::{RequestView, header_values};
 
 /// One part of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl Part {
             Self::Ip { ipv6_prefix } => Some(Value::address(request.peer()?, *ipv6_prefix)),
             // HTTP/2 takes values with white space around them, and a server may trim it.
             Self::Header(name) => {
-                let value = request.header_values(name).next()?.trim_ascii();
+                let value = header_values(request, name).next()?.trim_ascii();
                 (!value.is_empty()).then_some(Value::Bytes(value))
             }
             Self::Cookie(name) => {
