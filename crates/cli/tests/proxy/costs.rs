@@ -69,6 +69,29 @@ fn the_bytes_of_the_response_settle_what_a_request_reserved() {
 }
 
 #[test]
+fn a_request_that_a_store_denies_is_refunded_what_it_reserved() {
+    // No server listens at the address of the store.
+    let rules = r#"
+        [[rule]]
+        name = "a"
+        key = "none"
+        cost = { response_header = "x-tokens", estimate = { header = "x-cost", max = 1000000, default = 60 } }
+        limits = "100/h"
+        [[rule]]
+        name = "b"
+        match = { path = "/b" }
+        key = "none"
+        limits = "100/h"
+        store = { url = "redis://127.0.0.1:1", fallback = "deny" }
+        "#;
+    let proxy = Proxy::with_rules("cost-store", rules);
+    for _ in 0..3 {
+        assert_eq!(get(proxy.listen, "/b", "").status, 503);
+        assert_eq!(left(&proxy), "r=100");
+    }
+}
+
+#[test]
 fn a_client_cannot_lower_its_cost() {
     let cost = "{ header = \"x-cost\", max = 50, default = 20 }";
     let proxy = proxy("cost-header", tokens(""), cost, "100/h burst 100");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_http::{GateDecision, GatePermit, Reading, Reason, Report};
+use tollgate_http::{Charge, GateDecision, GatePermit, Reading, Reason, Report};
 use tollgate_redis::{Answer, Origin};
 use tollgate_rules::Deferred;
 
@@ -117,7 +117,8 @@ impl PendingDecision {
         self.finish(Ok(()))
     }
 
-    /// Counts the ruling, and returns it with the report for the response.
+    /// Counts the ruling, and returns it with the report for the response. A denial refunds what the request has
+    /// reserved.
     pub(crate) fn finish(self, ruling: Result<(), Reason>) -> (GateDecision, Report) {
         self.metrics.count_decision(match ruling {
             Ok(()) => Decision::Admitted,
@@ -129,7 +130,14 @@ impl PendingDecision {
         if ruling.is_ok() {
             self.shadow_denials.into_iter().for_each(|denial| denial.count(&mut report));
         }
-        (ruling.map(|()| self.admission), report)
+        match ruling {
+            Ok(()) => (Ok(self.admission), report),
+            Err(reason) => {
+                // The request is not served.
+                self.admission.charge.into_iter().for_each(Charge::cancel);
+                (Err(reason), report)
+            }
+        }
     }
 
     /// Records an answer, and advances to the next limit or rule.
@@ -165,5 +173,49 @@ impl PendingDecision {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http::response;
+
+    use super::*;
+
+    /// Counts how often it was cancelled.
+    #[derive(Debug)]
+    struct Cancelled(Arc<AtomicUsize>);
+
+    impl Charge for Cancelled {
+        fn cancel(self: Box<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn answered(self: Box<Self>, _: &response::Parts) -> Option<Box<dyn Charge>> {
+            None
+        }
+
+        fn sent(self: Box<Self>, _: u64) {}
+    }
+
+    #[test]
+    fn a_request_that_a_store_denies_is_refunded_what_it_reserved() {
+        let cancelled = Arc::new(AtomicUsize::new(0));
+        let finish = |ruling| {
+            let charge: Box<dyn Charge> = Box::new(Cancelled(Arc::clone(&cancelled)));
+            let admission = GatePermit { charge: Some(charge), ..GatePermit::default() };
+            let (readings, shadow_denials) = (Vec::new(), Vec::new());
+            let decided = LocalDecision { admission, readings, shadow_denials };
+            PendingDecision::new(Vec::new(), decided, Arc::new(Metrics::new(1))).finish(ruling).0
+        };
+        let admitted = finish(Ok(()));
+        assert!(admitted.is_ok_and(|permit| permit.charge.is_some()));
+        assert_eq!(cancelled.load(Ordering::Relaxed), 0);
+        for (denied, reason) in [Reason::OverLimit, Reason::Unavailable].into_iter().enumerate() {
+            assert!(finish(Err(reason)).is_err());
+            assert_eq!(cancelled.load(Ordering::Relaxed), denied + 1, "{reason:?}");
+        }
     }
 }
