@@ -5,12 +5,14 @@
 //! build     the limits of one rule: store, algorithm, lease, fallback
 //! limits    one rule's limits, and how each one is asked
 //! ask       the store limits of one request, decided one after another
+//! counters  outcomes of calls, across a reload of the rules
 //! metrics   outcomes of all calls, for the metrics
 //! watch     pings stores that are idle, and lists those that are down
 //! ```
 
 mod ask;
 mod build;
+mod counters;
 mod limits;
 mod metrics;
 mod registry;

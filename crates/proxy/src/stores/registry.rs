@@ -1,12 +1,13 @@
 //! The limits of all rules that have a store.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tollgate_redis::Store;
 use tollgate_rules::{Fallback, Rule, Rules};
 
 use super::build;
+use super::counters::{Counters, Retired};
 use super::limits::RuleLimits;
 
 /// Checks that the limits of all rules with a store can be kept there, and that this process can keep its
@@ -37,6 +38,10 @@ pub(crate) struct StoreLimits {
     pub(super) denying: Vec<tollgate_rules::Store>,
     /// The limits before the last reload, which requests in flight may still need.
     before: HashMap<String, Arc<RuleLimits>>,
+    /// The stores that left at the last reload. Requests in flight may still call them.
+    left: Vec<(tollgate_rules::Store, Store)>,
+    /// What the stores counted that left before.
+    retired: Retired,
 }
 
 impl StoreLimits {
@@ -50,7 +55,8 @@ impl StoreLimits {
         rules: impl Iterator<Item = &'r Rule>,
         before: &Self,
     ) -> Result<Self, String> {
-        let mut next = Self { before: before.rules.clone(), ..Self::default() };
+        let retired = before.retired();
+        let mut next = Self { before: before.rules.clone(), retired, ..Self::default() };
         for rule in rules {
             let Some(at) = rule.store() else { continue };
             let in_rule = |why: String| format!("rule \"{}\": {why}", rule.name());
@@ -71,7 +77,21 @@ impl StoreLimits {
             };
             next.rules.insert(rule.name().to_owned(), limits);
         }
+        let left = before.stores.iter().filter(|(at, _)| next.store(at).is_none());
+        next.left = left.cloned().collect();
+        let in_use: HashSet<_> =
+            next.stores.iter().chain(&next.left).map(|(at, _)| at.to_string()).collect();
+        next.retired.prune(|url| in_use.contains(url));
         Ok(next)
+    }
+
+    /// What stores counted that have left.
+    pub(super) fn retired(&self) -> Retired {
+        let mut retired = self.retired.clone();
+        for (at, store) in &self.left {
+            retired.add(at.to_string(), Counters::of(&store.stats()));
+        }
+        retired
     }
 
     fn store(&self, at: &tollgate_rules::Store) -> Option<&Store> {
