@@ -15,7 +15,8 @@ Headers:
   of Host and Proto that a trusted proxy has set are kept. Forwarded passes as the client sent it, so
   the upstream must not trust it. Host is the upstream's, unless --preserve-host is given. Rules do
   not see the headers that Connection names either. An OPTIONS or TRACE request with Max-Forwards: 0
-  is answered by the proxy; a greater number is reduced by one.
+  is answered by the proxy; a greater number is reduced by one. Expect is not forwarded: the proxy
+  itself sends 100 Continue, as soon as it forwards the body, in HTTP/1.1 only.
 
 Responses of the proxy itself, all of type application/problem+json:
   429 a rule denies (with Retry-After, RateLimit-Policy, RateLimit)
@@ -106,9 +107,9 @@ Bounds:
   no response yet; set it to 0 where clients send messages at long intervals.
 
 Not supported: TLS to clients, other retries, several upstreams, upgrades over HTTP/2 (RFC 8441), a
-minimum rate for the body of a response, interim responses of the upstream such as 103 (Early Hints),
-which are dropped, and an upstream that authenticates connections instead of requests (NTLM,
-Negotiate): clients share the connections to it.
+minimum rate for the body of a response, interim responses of the upstream such as 100 (Continue) and
+103 (Early Hints), which are dropped, and an upstream that authenticates connections instead of
+requests (NTLM, Negotiate): clients share the connections to it.
 
 Examples:
   tollgate proxy
