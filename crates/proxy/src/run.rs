@@ -195,6 +195,7 @@ fn forward_options(config: &Config, connections_max: usize) -> ForwardOptions {
             is_http2: config.upstream_http2,
             preserve_host: config.preserve_host,
             connect_timeout: config.timeouts.connect,
+            write_timeout: config.timeouts.body,
             connections_max,
         },
         response_timeout: config.timeouts.response,

@@ -11,7 +11,7 @@ use hyper_util::rt::TokioExecutor;
 use crate::failures::{assert_problem, failures};
 use crate::server::runtime;
 use crate::support::{
-    PATIENCE, Proxy, connect, eventually, get, read_head, scratch, send, upstream,
+    PATIENCE, Proxy, answer, connect, eventually, get, read_head, scratch, send, upstream,
 };
 
 /// A body timeout, in seconds, that a thread which has to send does not exceed on a busy machine.
@@ -222,6 +222,32 @@ fn an_exchange_that_is_idle_in_one_direction_continues() {
     let mut body = [0; 14];
     client.read_exact(&mut body).expect("the whole body");
     assert_eq!(&body, b"4\r\ndone\r\n0\r\n\r\n");
+    assert_eq!(stalls(&proxy), [0.0; 4]);
+}
+
+/// The upstream reads the upload only after most of its response, which takes longer than the timeout.
+#[test]
+fn an_upload_that_is_not_read_continues_while_its_response_moves() {
+    const BODY: usize = 14 << 20;
+    let late = upstream(|mut stream| {
+        read_head(&mut stream);
+        stream.write_all(STREAM.as_bytes()).expect("written");
+        for _ in 0..10 {
+            std::thread::sleep(PAUSE);
+            stream.write_all(b"1\r\nx\r\n").expect("written");
+        }
+        stream.read_exact(&mut vec![0; BODY]).expect("the whole upload");
+        stream.write_all(b"0\r\n\r\n").expect("written");
+    });
+    let proxy = Proxy::before("late-reader", late, &["--body-timeout", TIMEOUT]);
+    let mut client = connect(proxy.listen);
+    let head = format!(
+        "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {BODY}\r\n\r\n"
+    );
+    client.write_all(head.as_bytes()).expect("written");
+    client.write_all(&vec![7; BODY]).expect("written");
+    let answer = answer(client);
+    assert_eq!(answer.body, "1\r\nx\r\n".repeat(10) + "0\r\n\r\n");
     assert_eq!(stalls(&proxy), [0.0; 4]);
 }
 

@@ -122,6 +122,40 @@ fn the_rest_of_a_denied_upload_is_bounded_in_bytes_and_time() {
     eventually("none is open", || proxy.metric("tollgate_connections_open") == 0.0);
 }
 
+/// The upstream keeps its connection open, and reads nothing of the upload.
+#[test]
+fn an_upload_that_is_not_read_after_the_whole_response_is_given_up() {
+    // More than the sockets hold, and less than the rest that is read.
+    const BODY: usize = 14 << 20;
+    let (go, wait) = mpsc::channel::<()>();
+    let (ended, bytes_read) = mpsc::channel();
+    let inner = std::sync::Mutex::new((wait, ended));
+    let up = upstream(move |mut stream| {
+        if read_head(&mut stream).starts_with("GET ") {
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+            return stream.write_all(answer).expect("written");
+        }
+        let answer = b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 0\r\n\r\n";
+        stream.write_all(answer).expect("written");
+        let inner = inner.lock().expect("no panic");
+        inner.0.recv_timeout(PATIENCE).expect("it is time");
+        let mut bytes = Vec::new();
+        // Closed or reset.
+        let _ = stream.read_to_end(&mut bytes);
+        inner.1.send(bytes.len()).expect("it is heard");
+    });
+    let proxy = Proxy::before("unread-rest", up, &["--body-timeout", "3"]);
+    let mut client = connect(proxy.listen);
+    client.write_all(head(BODY, "").as_bytes()).expect("written");
+    assert_eq!(one_answer(&mut client), "HTTP/1.1 413 Content Too Large");
+    client.write_all(&vec![b'x'; BODY]).expect("the rest is read");
+    client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").expect("written");
+    assert_eq!(one_answer(&mut client), "HTTP/1.1 200 OK");
+    go.send(()).expect("it is heard");
+    let read = bytes_read.recv_timeout(PATIENCE).expect("it ends");
+    assert!(read < BODY, "{read}");
+}
+
 /// An upstream that reports each request, and answers on request or never.
 fn held() -> (SocketAddr, mpsc::Receiver<()>, mpsc::Sender<()>, mpsc::Receiver<bool>) {
     let (sender, asked) = mpsc::channel();

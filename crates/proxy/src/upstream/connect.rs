@@ -32,6 +32,7 @@ pub(super) struct Connector {
     connector: HttpsConnector<HttpConnector>,
     timeout: Duration,
     is_http2: bool,
+    write_timeout: Duration,
     last_error: Arc<LastTlsError>,
 }
 
@@ -47,13 +48,18 @@ pub(super) enum ConnectError {
 }
 
 impl Connector {
-    pub(super) fn new(tls: ClientConfig, timeout: Duration, is_http2: bool) -> Self {
+    pub(super) fn new(
+        tls: ClientConfig,
+        timeout: Duration,
+        is_http2: bool,
+        write_timeout: Duration,
+    ) -> Self {
         let mut http = HttpConnector::new();
         http.set_nodelay(true);
         http.set_connect_timeout(Some(timeout));
         http.enforce_http(false);
         let connector = HttpsConnector::from((http, tls));
-        Self { connector, timeout, is_http2, last_error: Arc::default() }
+        Self { connector, timeout, is_http2, write_timeout, last_error: Arc::default() }
     }
 }
 
@@ -67,14 +73,15 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, target: Uri) -> Self::Future {
-        let (last_error, is_http2) = (Arc::clone(&self.last_error), self.is_http2);
+        let Self { is_http2, write_timeout, .. } = *self;
+        let last_error = Arc::clone(&self.last_error);
         let connected_stream = tokio::time::timeout(self.timeout, self.connector.call(target));
         Box::pin(async move {
             let connected_stream = connected_stream.await.map_err(|_| ConnectError::Timeout)?;
             let stream = connected_stream
                 .map_err(ConnectError::from)
                 .inspect_err(|error| last_error.log_once(error))?;
-            Ok(TokioIo::new(TracedStream::new(TokioIo::new(stream), is_http2)))
+            Ok(TokioIo::new(TracedStream::new(TokioIo::new(stream), is_http2, write_timeout)))
         })
     }
 }

@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 
 use super::exchange::Trace;
 use super::idle::{BoxError, IdleTimeout};
-use crate::metrics::{Fault, Metrics, Stall};
+use crate::metrics::{Fault, Metrics};
 use crate::request::headers::clean_trailers;
 
 /// The body of a response, with its checks.
@@ -61,7 +61,7 @@ impl Body for Download {
         let Self { body, idle, announced, metrics } = self.get_mut();
         idle.activity().taken();
         let Some(mut polled) = idle.poll(body, context) else {
-            return Poll::Ready(Some(Err(idle.count(metrics, Stall::Response))));
+            return Poll::Ready(Some(Err(idle.count(metrics))));
         };
         if let Poll::Ready(Some(Ok(frame))) = &mut polled {
             frame.trailers_mut().into_iter().for_each(clean_trailers);

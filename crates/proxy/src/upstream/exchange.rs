@@ -1,4 +1,5 @@
-//! A connection to the upstream that traces each exchange of a request and its response.
+//! A connection to the upstream that traces each exchange of a request and its response, and fails if an upload is left
+//! over that the upstream does not read.
 //!
 //! hyper reports neither whether a connection was reused, nor whether more bytes arrived than a response
 //! announces. Both follow from the bytes of an HTTP/1.1 connection: the first write after bytes of a
@@ -10,10 +11,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+use super::idle::Activity;
 
 /// The position of the status in `HTTP/1.1 200 OK`.
 const STATUS: std::ops::Range<usize> = 9..12;
@@ -26,11 +31,38 @@ pub(super) struct TracedStream<T> {
     head: HeadEnd,
     /// Exchanges overlap in HTTP/2, so only the fact of a response is traced.
     is_http2: bool,
+    write_timeout: Duration,
+    /// Runs while a write is pending.
+    write_timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl<T> TracedStream<T> {
-    pub(super) fn new(stream: T, is_http2: bool) -> Self {
-        Self { stream, trace: Trace::new(), head: HeadEnd::default(), is_http2 }
+    /// `write_timeout` is for an upstream that does not read an upload, although its response has ended.
+    pub(super) fn new(stream: T, is_http2: bool, write_timeout: Duration) -> Self {
+        let (trace, head) = (Trace::new(), HeadEnd::default());
+        Self { stream, trace, head, is_http2, write_timeout, write_timer: None }
+    }
+
+    /// Fails if nothing could be written for the timeout, and only an upload is left. hyper does not poll the upload
+    /// while a write is pending, so its idle timeout does not run.
+    fn check_stall<R>(
+        &mut self,
+        polled: Poll<io::Result<R>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<R>> {
+        if polled.is_ready() || self.is_http2 {
+            self.write_timer = None;
+            return polled;
+        }
+        let span = self.write_timeout;
+        let timer = self.write_timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(span)));
+        while timer.as_mut().poll(context).is_ready() {
+            if self.trace.connection.is_only_upload() {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            timer.as_mut().reset(Instant::now() + span);
+        }
+        Poll::Pending
     }
 
     fn trace_read(&mut self, bytes: &[u8]) {
@@ -81,7 +113,8 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for TracedStream<T> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.trace_write();
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.check_stall(polled, context)
     }
 
     fn poll_write_vectored(
@@ -90,7 +123,8 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for TracedStream<T> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.trace_write();
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.check_stall(polled, context)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -98,7 +132,8 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for TracedStream<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let polled = Pin::new(&mut self.stream).poll_flush(context);
+        self.check_stall(polled, context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -118,6 +153,14 @@ pub(super) struct Trace {
 struct Shared {
     exchange: ArcSwap<Exchange>,
     has_answered: AtomicBool,
+    /// The bodies of the exchange that was answered last.
+    activity: ArcSwapOption<Activity>,
+}
+
+impl Shared {
+    fn is_only_upload(&self) -> bool {
+        self.activity.load().as_ref().is_some_and(|activity| activity.is_only_upload())
+    }
 }
 
 #[derive(Debug, Default)]
@@ -133,13 +176,18 @@ impl Trace {
     fn new() -> Self {
         let exchange = Arc::<Exchange>::default();
         let current = ArcSwap::new(Arc::clone(&exchange));
-        let connection = Shared { exchange: current, has_answered: AtomicBool::new(false) };
+        let connection = Shared {
+            exchange: current,
+            has_answered: AtomicBool::new(false),
+            activity: ArcSwapOption::empty(),
+        };
         Self { connection: Arc::new(connection), exchange }
     }
 
-    /// Notes that a complete head has arrived.
-    pub(super) fn answered(&self) {
+    /// Notes that a complete head has arrived for the request with these bodies.
+    pub(super) fn answered(&self, activity: &Arc<Activity>) {
         self.connection.has_answered.store(true, Ordering::Relaxed);
+        self.connection.activity.store(Some(Arc::clone(activity)));
     }
 
     /// Whether the connection was reused, and no byte of this response has arrived.
@@ -238,7 +286,7 @@ mod tests {
     async fn a_clone_refers_to_its_exchange() {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let (near, mut far) = tokio::io::duplex(1_024);
-        let mut noted = TracedStream::new(near, false);
+        let mut noted = TracedStream::new(near, false, Duration::MAX);
         noted.write_all(b"GET / HTTP/1.1\r\n\r\n").await.expect("written");
         assert!(!noted.trace.clone().is_reused_without_response());
         let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
@@ -246,7 +294,7 @@ mod tests {
         noted.read_exact(&mut vec![0; answer.len()]).await.expect("read");
         let first = noted.trace.clone();
         assert_eq!(first.body_bytes(), 2);
-        first.answered();
+        first.answered(&Activity::new());
         noted.write_all(b"GET / HTTP/1.1\r\n\r\n").await.expect("written");
         let second = noted.trace.clone();
         assert!(second.is_reused_without_response() && !first.is_reused_without_response());

@@ -25,7 +25,7 @@ use super::body_rate::BodyRate;
 use super::connect::ConnectError;
 use super::download::{Announced, Download};
 use super::exchange::Trace;
-use super::idle::{Activity, IdleTimeout};
+use super::idle::{Activity, IdleTimeout, Side};
 use super::pool::{Connection, Pool, PoolOptions};
 use super::tunnel::Tunnel;
 use super::upgrade::{self, UpgradeRequest};
@@ -109,6 +109,7 @@ impl Inner {
 
         let again = may_be_repeated(&head, &body).then(|| head.clone());
         let activity = Activity::new();
+        let of_response = self.idle_timeout(&activity, Side::Response);
         let mut sent = self.send(head, Some(body), Connection::Any, &activity).await;
         if let (Err(Failure::Closed), Some(head)) = (&sent, again) {
             self.metrics.count_retry();
@@ -123,8 +124,7 @@ impl Inner {
             StatusCode::UPGRADE_REQUIRED => upgrade::required(response.headers(), can_upgrade)?,
             _ => None,
         };
-        let idle = IdleTimeout::new(activity, self.options.body_timeout);
-        let wrap = |body| Download::new(body, idle, announced, Arc::clone(&self.metrics));
+        let wrap = |body| Download::new(body, of_response, announced, Arc::clone(&self.metrics));
         Ok(to_the_client(response, is_head, required, wrap))
     }
 
@@ -145,6 +145,10 @@ impl Inner {
         head.extensions.clear();
     }
 
+    fn idle_timeout(&self, activity: &Arc<Activity>, of: Side) -> IdleTimeout {
+        IdleTimeout::new(Arc::clone(activity), of, self.options.body_timeout)
+    }
+
     /// Sends a request, and checks the head of the response.
     async fn send(
         &self,
@@ -154,7 +158,7 @@ impl Inner {
         activity: &Arc<Activity>,
     ) -> Result<(Response<Incoming>, Option<Announced>), Failure> {
         let is_head = head.method == Method::HEAD;
-        let idle = IdleTimeout::new(Arc::clone(activity), self.options.body_timeout);
+        let idle = self.idle_timeout(activity, Side::Upload);
         let (upload, progress) =
             Upload::new(body, idle, self.options.body_rate, Arc::clone(&self.metrics));
         if !upload.is_end_stream() && upload.size_hint().exact().is_none() {
@@ -168,7 +172,7 @@ impl Inner {
         let mut response = self.in_time(sent, &progress).await?;
         progress.answered();
         let trace: Trace = response.extensions_mut().remove().expect("the connection is traced");
-        trace.answered();
+        trace.answered(activity);
         let announced = announced_bytes(&response, is_head).map(|bytes| Announced { bytes, trace });
         let has_known_end = framing::check(response.headers_mut()).is_ok();
         if !has_known_end || announced.as_ref().is_some_and(Announced::is_exceeded) {

@@ -25,6 +25,8 @@ pub(super) struct Activity {
     /// longer than the timeout, and other timeouts bound it.
     is_response_unread: AtomicBool,
     is_over: AtomicBool,
+    has_upload_ended: AtomicBool,
+    has_response_ended: AtomicBool,
 }
 
 impl Activity {
@@ -34,6 +36,8 @@ impl Activity {
             last_micros: AtomicU64::new(0),
             is_response_unread: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
+            has_upload_ended: AtomicBool::new(false),
+            has_response_ended: AtomicBool::new(false),
         })
     }
 
@@ -49,6 +53,12 @@ impl Activity {
         }
     }
 
+    /// Whether there is still an upload, and the response has ended, or is no longer wanted.
+    pub(super) fn is_only_upload(&self) -> bool {
+        self.has_response_ended.load(Ordering::Relaxed)
+            && !self.has_upload_ended.load(Ordering::Relaxed)
+    }
+
     fn note(&self) {
         let micros = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.last_micros.store(micros, Ordering::Relaxed);
@@ -59,10 +69,18 @@ impl Activity {
     }
 }
 
-/// The idle timeout of one of the two bodies.
+/// One of the two bodies.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Side {
+    Upload,
+    Response,
+}
+
+/// The idle timeout of one of the two bodies. Dropping it notes that the body has ended.
 #[derive(Debug)]
 pub(super) struct IdleTimeout {
     activity: Arc<Activity>,
+    of: Side,
     span: Duration,
     /// Created when the body first waits, and reset only when it fires, so that an active body costs no
     /// timer operations.
@@ -71,8 +89,8 @@ pub(super) struct IdleTimeout {
 }
 
 impl IdleTimeout {
-    pub(super) fn new(activity: Arc<Activity>, span: Duration) -> Self {
-        Self { activity, span, timer: None, is_waiting: false }
+    pub(super) fn new(activity: Arc<Activity>, of: Side, span: Duration) -> Self {
+        Self { activity, of, span, timer: None, is_waiting: false }
     }
 
     /// Polls a body; `None` if the exchange was idle for too long.
@@ -113,10 +131,23 @@ impl IdleTimeout {
     }
 
     /// Counts the stall, unless the other body has counted it. Returns the error for the body.
-    pub(super) fn count(&self, metrics: &Metrics, of: Stall) -> BoxError {
+    pub(super) fn count(&self, metrics: &Metrics) -> BoxError {
         if !self.activity.is_over.swap(true, Ordering::Relaxed) {
-            metrics.count_stall(of);
+            metrics.count_stall(match self.of {
+                Side::Upload => Stall::Upload,
+                Side::Response => Stall::Response,
+            });
         }
         "the exchange was idle for too long".into()
+    }
+}
+
+impl Drop for IdleTimeout {
+    fn drop(&mut self) {
+        let has_ended = match self.of {
+            Side::Upload => &self.activity.has_upload_ended,
+            Side::Response => &self.activity.has_response_ended,
+        };
+        has_ended.store(true, Ordering::Relaxed);
     }
 }

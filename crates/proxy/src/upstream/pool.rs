@@ -37,6 +37,8 @@ pub(crate) struct PoolOptions {
     /// Whether the proxy sends the upstream the client's Host. In HTTP/2, hyper takes `:authority` from the connection.
     pub(crate) preserve_host: bool,
     pub(crate) connect_timeout: Duration,
+    /// For an HTTP/1.1 upstream that does not read an upload, although its response has ended.
+    pub(crate) write_timeout: Duration,
     pub(crate) connections_max: usize,
 }
 
@@ -77,6 +79,7 @@ impl Pool {
                 tls_roots::config(roots, protocol)?,
                 options.connect_timeout,
                 options.is_http2,
+                options.write_timeout,
             ),
             slots: Arc::new(Semaphore::new(slots)),
             timeout: options.connect_timeout,

@@ -10,7 +10,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::body_rate::{BodyRate, ClientWait};
 use super::idle::{BoxError, IdleTimeout};
-use crate::metrics::{Metrics, Stall};
+use crate::metrics::Metrics;
 use crate::request::body::RequestBody;
 use crate::request::headers::clean_trailers;
 
@@ -90,7 +90,7 @@ impl Upload {
     fn stalled(&self) -> BoxError {
         self.progress.has_stalled.store(true, Ordering::Relaxed);
         if self.progress.is_answered.load(Ordering::Relaxed) {
-            return self.idle.count(&self.metrics, Stall::Upload);
+            return self.idle.count(&self.metrics);
         }
         "the client stopped sending its body".into()
     }
