@@ -91,12 +91,8 @@ impl RequestView for RequestHead<'_> {
         }
     }
 
-    /// The header `host` is what Pingora sends to the upstream.
     fn header_values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
-        let authority = if name == HOST.as_str() { self.authority() } else { None };
-        let sent = authority.is_none().then(|| self.head.headers.get_all(name));
-        let sent = sent.into_iter().flatten().map(|value| value.as_bytes());
-        authority.into_iter().chain(sent)
+        self.head.headers.get_all(name).iter().map(|value| value.as_bytes())
     }
 
     fn has_open_body(&self) -> bool {
@@ -161,24 +157,6 @@ mod tests {
             let header = RequestHeader::build("GET", target.as_bytes(), None).expect("a request");
             let request = RequestHead::new(&header, None);
             assert_eq!((request.host(), request.path()), (host, path), "{target}");
-        }
-    }
-
-    #[test]
-    fn the_header_host_is_the_one_that_the_upstream_gets() {
-        for (target, hosts) in
-            [("/", vec!["a.example", "b.example"]), ("http://c.example:80/", vec!["c.example:80"])]
-        {
-            let mut header = RequestHeader::build("GET", target.as_bytes(), None).expect("built");
-            header.append_header("Host", "a.example").expect("a header");
-            header.append_header("Host", "b.example").expect("a header");
-            let read = RequestHead::new(&header, None);
-            let read: Vec<_> = read.header_values("host").map(<[u8]>::to_vec).collect();
-            assert_eq!(
-                read,
-                hosts.iter().map(|its| its.as_bytes()).collect::<Vec<_>>(),
-                "{target}"
-            );
         }
     }
 
