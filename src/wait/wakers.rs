@@ -43,8 +43,10 @@ mod tests {
     use std::task::Wake;
 
     use super::*;
+    use crate::limiter::direct::Direct;
+    use crate::quota::Quota;
+    use crate::time::ManualClock;
     use crate::wait::{Timer, WaitQueue};
-    use crate::{Direct, ManualClock, Quota};
 
     /// The waker of an executor that has ended.
     struct Ended;
