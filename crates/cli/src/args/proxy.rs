@@ -54,7 +54,8 @@ Upstream:
   If a response ends too early, or exceeds its Content-Length after its head was sent to the client,
   it is cut off: an HTTP/1.1 client sees the connection close inside the body, an HTTP/2 client sees a
   reset stream, and an HTTP/1.0 client without a Content-Length sees a reset connection.
-  tollgate_response_faults_total counts these.
+  tollgate_response_faults_total counts these. A client sees the same if the proxy cuts the response
+  off after a timeout, or when it stops.
 
 Clients:
   If a request is answered before its body is read (a denied upload, for example), the client receives

@@ -7,6 +7,7 @@ mod bodies;
 mod bounds;
 mod bytes;
 mod costs;
+mod cut_off;
 mod failures;
 mod faults;
 mod grpc;

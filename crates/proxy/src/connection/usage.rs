@@ -18,8 +18,11 @@ const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// The use of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
-    /// Whether a response was cut off whose end is the end of the connection.
+    /// Whether a response has begun whose end is the end of the connection, and the connection has not been closed
+    /// after it.
     is_cut: AtomicBool,
+    /// Whether hyper has all of that response.
+    is_whole: AtomicBool,
     /// Whether a request has arrived.
     is_used: AtomicBool,
     /// Whether a request in HTTP/1 has arrived.
@@ -47,11 +50,25 @@ impl Usage {
         UsedByRequest(Some(Arc::clone(self)))
     }
 
-    /// Notes that a response was cut off whose end is the end of the connection.
+    /// Notes that a response has begun whose end is the end of the connection.
     pub(crate) fn cut(&self) {
         self.is_cut.store(true, Ordering::Relaxed);
     }
 
+    /// Notes that hyper has all of that response.
+    pub(crate) fn whole(&self) {
+        self.is_whole.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the connection may be closed, now that all that hyper has is sent.
+    pub(super) fn may_close(&self) -> bool {
+        if self.is_whole.load(Ordering::Relaxed) {
+            self.is_cut.store(false, Ordering::Relaxed);
+        }
+        !self.is_cut()
+    }
+
+    /// Whether a response would look complete, and is not, if the connection was closed.
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut.load(Ordering::Relaxed)
     }

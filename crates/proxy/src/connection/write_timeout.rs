@@ -32,8 +32,9 @@ pub(crate) struct ClientStream {
     write_timer: Option<Pin<Box<Sleep>>>,
     /// Runs while the client's sending side is closed. Each write restarts it.
     half_close_timer: Option<Pin<Box<Sleep>>>,
-    /// If a response was cut off whose end is the end of the connection, the connection is reset, because a
-    /// close would make the response look complete.
+    /// If a response is cut off whose end is the end of the connection, the connection is reset, because a close
+    /// would make the response look complete. What ends the connection does not matter: a failure of the response,
+    /// a timeout, or the exit of the proxy.
     usage: Arc<Usage>,
     metrics: Arc<Metrics>,
 }
@@ -132,8 +133,9 @@ impl AsyncWrite for ClientStream {
         }
     }
 
+    /// hyper has flushed all that it has.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.usage.is_cut() {
+        if !self.usage.may_close() {
             return Poll::Ready(Ok(()));
         }
         Pin::new(&mut self.stream).poll_shutdown(context)

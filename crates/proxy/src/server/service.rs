@@ -94,9 +94,11 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
         Box::pin(async move {
             let mut response = response.await?;
             make_room(&mut response, version, &open);
-            // HTTP/1.0 has no chunks: without a length, a response ends with the connection.
-            let ends_with_connection =
-                version <= Version::HTTP_10 && !response.headers().contains_key(CONTENT_LENGTH);
+            // HTTP/1.0 has no chunks: without a length, a response ends with the connection. hyper states a length
+            // that the body knows.
+            let ends_with_connection = version <= Version::HTTP_10
+                && !response.headers().contains_key(CONTENT_LENGTH)
+                && response.body().size_hint().exact().is_none();
             let cuts = ends_with_connection.then_some(usage);
             // The request is in flight, also for the rules, until the paced body has ended.
             let response = response.map(|body| match pace.get() {
@@ -160,7 +162,7 @@ impl InFlightRequest {
         Self { metrics, began: Instant::now(), is_answered: false, _used: used }
     }
 
-    /// Attaches this to the body of the response. If the body fails, it cuts the connection of `cuts`.
+    /// Attaches this to the body of the response. Until the body has ended, the connection of `cuts` may not be closed.
     fn answer<B>(
         mut self,
         response: Response<B>,
@@ -203,10 +205,16 @@ impl<B: Body<Data = Bytes>> Body for TrackedBody<B> {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let this = self.project();
-        let polled = this.body.poll_frame(context);
-        if let (Poll::Ready(Some(Err(_))), Some(usage)) = (&polled, this.cuts) {
-            usage.cut();
+        let mut this = self.project();
+        let polled = this.body.as_mut().poll_frame(context);
+        if let Some(usage) = this.cuts {
+            // hyper polls no more after the last frame, nor a body that the response may not have.
+            let is_whole = match &polled {
+                Poll::Ready(Some(Ok(frame))) => frame.is_trailers() || this.body.is_end_stream(),
+                Poll::Ready(None) => true,
+                Poll::Ready(Some(Err(_))) | Poll::Pending => false,
+            };
+            if is_whole { usage.whole() } else { usage.cut() }
         }
         streams::note(matches!(polled, Poll::Ready(Some(_))));
         polled
