@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -114,6 +115,48 @@ fn an_upload_that_is_not_read_does_not_stop_others_of_its_connection() {
     unread.abort();
 }
 
+/// Reads a frame of HTTP/2: its kind, its stream and its payload.
+fn read_frame(stream: &mut TcpStream) -> (u8, u32, Vec<u8>) {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).expect("a frame");
+    let [high, middle, low, kind, _, id @ ..] = head;
+    let mut payload = vec![0; u32::from_be_bytes([0, high, middle, low]) as usize];
+    stream.read_exact(&mut payload).expect("its payload");
+    (kind, u32::from_be_bytes(id), payload)
+}
+
+/// SETTINGS_MAX_CONCURRENT_STREAMS is 3, SETTINGS_INITIAL_WINDOW_SIZE is 4.
+#[test]
+fn the_window_of_an_http2_connection_has_room_for_all_its_streams_and_is_small() {
+    let proxy = Proxy::start("windows", &[]);
+    let mut client = connect(proxy.listen);
+    let settings = frame(4, 0, 0, &[]);
+    client
+        .write_all(&[&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings].concat())
+        .expect("written");
+    let number = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().expect("four bytes"));
+    let (mut streams, mut of_stream, mut of_connection) = (0, 0, 65_535);
+    while streams == 0 || of_connection == 65_535 {
+        let (kind, _, payload) = read_frame(&mut client);
+        match kind {
+            4 => {
+                for setting in payload.chunks(6) {
+                    match setting[1] {
+                        3 => streams = number(&setting[2..]),
+                        4 => of_stream = number(&setting[2..]),
+                        _ => {}
+                    }
+                }
+            }
+            8 => of_connection += number(&payload),
+            _ => {}
+        }
+    }
+    assert!(streams >= 100 && of_stream >= 64 << 10, "{streams} streams, each {of_stream} bytes");
+    assert_eq!(of_connection, streams * of_stream);
+    assert!(of_connection <= 8 << 20, "{of_connection} bytes");
+}
+
 /// A frame of HTTP/2 (RFC 9113, 4.1).
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("small").to_be_bytes();
@@ -122,7 +165,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 
 #[test]
 fn an_http2_client_that_reads_nothing_holds_little_of_each_response() {
-    const STREAMS: usize = 200;
+    const STREAMS: usize = 100;
     const WINDOW_MAX: u32 = (1 << 31) - 1;
     let (up, sent) = endless();
     let words = [&["--upstream-http2"], &PATIENT[..]].concat();

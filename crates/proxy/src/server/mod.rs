@@ -23,9 +23,10 @@ use crate::process::signals::StopSignals;
 /// The interval of pings to an HTTP/2 client; a missing reply ends the connection.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// The most concurrent requests of one HTTP/2 connection.
-const STREAMS_MAX: u32 = 256;
+const STREAMS_MAX: u32 = 128;
 /// How many bytes of a request's body an HTTP/2 client may send ahead of the upstream. The window of the connection is
-/// the sum of those of its streams, so that a body that is not read leaves room for the others.
+/// the sum of those of its streams, so that a body that is not read leaves room for the others. With many connections,
+/// the proxy may have to hold all of it: 8 MiB each.
 const STREAM_WINDOW: u32 = 64 << 10;
 /// How many bytes of a response wait until an HTTP/2 client reads, besides one frame.
 const SEND_BUFFER: usize = 64 << 10;
