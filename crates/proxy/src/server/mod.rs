@@ -30,6 +30,9 @@ const STREAMS_MAX: u32 = 128;
 const STREAM_WINDOW: u32 = 64 << 10;
 /// How many bytes of a response wait until an HTTP/2 client reads, besides one frame.
 const SEND_BUFFER: usize = 64 << 10;
+/// The largest head of a request in HTTP/1, and how many bytes of responses wait until the client reads, besides one
+/// frame.
+const HTTP1_BUFFER: usize = 128 << 10;
 /// The pause after accepting failed, for example for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -116,6 +119,7 @@ impl Server {
             .http1()
             .timer(TokioTimer::new())
             .header_read_timeout(self.header_timeout)
+            .max_buf_size(HTTP1_BUFFER)
             // A client may close its sending side as soon as its request is sent.
             .half_close(true);
         builder

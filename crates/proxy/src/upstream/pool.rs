@@ -20,6 +20,9 @@ use super::upload::Upload;
 /// The most idle connections that are kept, and for how long.
 const IDLE_CONNECTIONS: usize = 1_024;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The largest head of a response in HTTP/1.1, and the largest frame of its body. A client that has not read the end of
+/// a frame keeps all of it.
+const HTTP1_BUFFER: usize = 128 << 10;
 /// The interval of pings to an HTTP/2 upstream; a missing reply ends the connection.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// How many bytes of a response an HTTP/2 upstream may send ahead of its client. The window of the connection is the
@@ -117,6 +120,7 @@ fn client(
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_TIMEOUT)
         .pool_max_idle_per_host(kept_max)
+        .http1_max_buf_size(HTTP1_BUFFER)
         .http2_only(is_http2)
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
