@@ -16,7 +16,7 @@ use tower_layer::Layer;
 use crate::admin::Admin;
 use crate::banner::Banner;
 use crate::config::Config;
-use crate::connection::per_client::PerClient;
+use crate::connection::per_client::{PerClient, PerClientMax};
 use crate::connection::write_timeout::ClientTimeouts;
 use crate::demo;
 use crate::log;
@@ -27,8 +27,8 @@ use crate::process::signals::{HangupSignals, StopSignals};
 use crate::process::tasks;
 use crate::request::client::ClientFinder;
 use crate::rules::{self, RulesFollower, RulesGate};
-use crate::server::Server;
 use crate::server::service::ServiceContext;
+use crate::server::{STREAMS_MAX, Server};
 use crate::stores;
 use crate::upstream::forward::Forward;
 use crate::upstream::forward::ForwardOptions;
@@ -104,7 +104,7 @@ async fn serve(config: Config, announce: impl FnOnce(&str) -> Result<()>) -> Res
     };
     let follower = file.map(|file| RulesFollower::new(file, gate, hangups));
     start_tasks(admin, admin_listener, follower);
-    let server = server(&config, service, &metrics, budget.clients);
+    let server = server(&config, service, &metrics, budget);
     let is_whole = server.run(listener, &mut stops, || {
         is_stopping.store(true, Ordering::Relaxed);
         log::info(format_args!("stopping; requests in flight: {}", in_flight_text(&metrics)));
@@ -162,7 +162,7 @@ fn server(
     config: &Config,
     service: RateLimit<Forward, Arc<RulesGate>>,
     metrics: &Arc<Metrics>,
-    max_connections: u32,
+    budget: ConnectionBudget,
 ) -> Server {
     let timeouts = config.timeouts;
     Server {
@@ -175,17 +175,22 @@ fn server(
         header_timeout: timeouts.header,
         drain_timeout: timeouts.drain,
         timeouts: ClientTimeouts { write: timeouts.body, half_close: timeouts.half_close },
-        max_connections,
+        max_connections: budget.clients,
         per_client: PerClient::new(
-            per_client_max(config.max_connections_per_client, max_connections),
+            per_client_max(config.max_connections_per_client, budget),
             config.trust(),
         ),
     }
 }
 
-/// The limit of each client: half of all connections by default, so that no address has all of them.
-fn per_client_max(wanted: Option<u32>, max_connections: u32) -> u32 {
-    wanted.unwrap_or((max_connections / 2).max(CLIENT_CONNECTIONS_MIN))
+/// The limits of each client: half of all connections by default, so that no address has all of them. Nor does an
+/// address have all connections to the upstream, as it might by HTTP/2; but it may use one HTTP/2 connection fully.
+fn per_client_max(wanted: Option<u32>, budget: ConnectionBudget) -> PerClientMax {
+    let half = budget.clients / 2;
+    let half_of_upstream = u32::try_from(budget.upstream / 2).unwrap_or(u32::MAX);
+    let connections = wanted.unwrap_or(half.max(CLIENT_CONNECTIONS_MIN));
+    let requests = half.max(STREAMS_MAX).min(half_of_upstream).max(connections);
+    PerClientMax { connections, requests }
 }
 
 fn forward_options(config: &Config, connections_max: usize) -> ForwardOptions {
@@ -243,9 +248,18 @@ mod tests {
 
     #[test]
     fn an_address_has_half_of_all_connections_by_default() {
-        assert_eq!(per_client_max(None, 10_000), 5_000);
-        assert_eq!(per_client_max(None, 68), 34);
-        assert_eq!(per_client_max(None, 3), 8);
-        assert_eq!([7, 0].map(|wanted| per_client_max(Some(wanted), 10_000)), [7, 0]);
+        for (wanted, clients, upstream, connections, requests) in [
+            (None, 10_000, 500_000, 5_000, 5_000),
+            (None, 68, 68, 34, 34),
+            (None, 3, 8, 8, 8),
+            (None, 4, 500_000, 8, 128),
+            (Some(7), 10_000, 500_000, 7, 5_000),
+            (Some(7_000), 10_000, 500_000, 7_000, 7_000),
+        ] {
+            let max = per_client_max(wanted, ConnectionBudget { files: 0, clients, upstream });
+            assert_eq!(max, PerClientMax { connections, requests });
+        }
+        let budget = ConnectionBudget { files: 0, clients: 10_000, upstream: 10_000 };
+        assert_eq!(per_client_max(Some(0), budget).connections, 0);
     }
 }

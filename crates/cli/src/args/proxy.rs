@@ -21,7 +21,8 @@ Headers:
 Responses of the proxy itself, all of type application/problem+json:
   429 a rule denies (with Retry-After, RateLimit-Policy, RateLimit)
   403 a rule with action = \"deny\" matches
-  503 too many requests wait for their turn, or a store does not answer and its fallback is \"deny\"
+  503 too many requests wait for their turn; a store does not answer and its fallback is \"deny\"; the
+      address of the client has too many requests in flight (see Bounds)
   400 the target or the host is malformed, or the host missing or repeated; the body is malformed, or
       has another transfer coding than chunked; the path goes above the root by `..` although
       --upstream has a path; a rule needs a key that the request does not have, or depends on how its
@@ -108,6 +109,11 @@ Bounds:
   An HTTP/1 connection takes up to 128 kB of memory while its head is incomplete, and about 500 kB while
   its client does not read the response: 10000 of them take 5 GB. An HTTP/2 connection has at most 128
   requests in flight, and sends up to 64 kB of each body, 8 MB in total, before the upstream reads it.
+  The requests in flight of a client address are bounded too, unless --max-connections-per-client is 0,
+  so that HTTP/2 connections cannot take all connections to the upstream: to half of the connections of
+  clients (at least 128, but at most half of those to the upstream), or to --max-connections-per-client
+  if that is more. An idle connection counts as a request. Further requests on an HTTP/2 connection
+  receive 503. Trusted proxies are exempt.
   A client that sends the body of a request more slowly than --min-body-rate receives 408 if there is
   no response yet; set it to 0 where clients send messages at long intervals.
 

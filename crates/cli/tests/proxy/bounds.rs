@@ -157,7 +157,8 @@ fn more_streams_than_files_wait_for_connections_to_the_upstream() {
         http::Response::new(text("done"))
     });
     let patience = PATIENCE.as_secs().to_string();
-    let proxy = limited("streams", slow, "ulimit -n 120", &["--connect-timeout", &patience]);
+    let words = ["--connect-timeout", &patience, "--max-connections-per-client", "0"];
+    let proxy = limited("streams", slow, "ulimit -n 120", &words);
     runtime().block_on(async {
         let client: Client<_, Empty<bytes::Bytes>> =
             Client::builder(TokioExecutor::new()).http2_only(true).build_http();
@@ -262,6 +263,40 @@ fn an_address_has_half_of_the_connections_that_the_open_files_allow() {
         assert_eq!(status(stream), 200);
     }
     one_more_is_denied(&proxy);
+}
+
+/// The limit of open files allows 68 connections of clients, and as many to the upstream.
+#[test]
+fn an_address_has_half_of_the_connections_to_the_upstream_by_http2_too() {
+    const STREAMS: usize = 100;
+    let upstream = serve(None, |request| async move {
+        if request.uri().path() == "/never" {
+            std::future::pending::<()>().await;
+        }
+        http::Response::new(text("done"))
+    });
+    let proxy = limited("half-http2", upstream, "ulimit -n 200", &[]);
+    runtime().block_on(async {
+        let client: Client<_, Empty<bytes::Bytes>> =
+            Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+        let url = format!("http://{}", proxy.listen);
+        let get = |path| client.get(format!("{url}{path}").parse().expect("a URL"));
+        // One connection, which exists already.
+        assert_eq!(get("/").await.expect("an answer").status(), 200);
+        let held: Vec<_> = (0..STREAMS).map(|_| tokio::spawn(get("/never"))).collect();
+        let denied = "tollgate_forward_failures_total{reason=\"client_requests\"}";
+        eventually("the others are denied", || proxy.metric(denied) >= 66.0);
+        assert_eq!(get("/").await.expect("an answer").status(), 503);
+        // All of 127.0.0.0/8 is this machine.
+        let mut connector = hyper_util::client::legacy::connect::HttpConnector::new();
+        connector.set_local_address(Some([127, 0, 0, 2].into()));
+        let other: Client<_, Empty<bytes::Bytes>> =
+            Client::builder(TokioExecutor::new()).http2_only(true).build(connector);
+        let answer = other.get(url.parse().expect("a URL")).await.expect("an answer");
+        assert_eq!(answer.status(), 200);
+        assert_eq!(proxy.metric(denied).to_bits(), 67_f64.to_bits());
+        held.iter().for_each(|task| task.abort());
+    });
 }
 
 #[test]

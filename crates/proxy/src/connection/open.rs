@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::per_client::PerClientSlot;
+use super::per_client::{PerClientSlot, RequestSlot};
 use crate::metrics::Metrics;
 
 /// While a client waits for a slot, one more idle connection is asked to close after each of these.
@@ -25,7 +25,7 @@ pub(crate) struct OpenConnection {
 #[derive(Debug)]
 pub(crate) struct ConnectionSlots {
     pub(crate) slot: Slot,
-    pub(crate) _per_client: PerClientSlot,
+    pub(crate) per_client: PerClientSlot,
 }
 
 /// The bound on all connections of clients.
@@ -98,6 +98,11 @@ impl OpenConnection {
                 return;
             }
         }
+    }
+
+    /// Counts a request in flight, while the connection has another. `None` if the client has too many.
+    pub(crate) fn acquire_further_request(&self) -> Option<RequestSlot> {
+        self.held.per_client.acquire_further_request()
     }
 
     /// Whether another client waits for a slot because all are taken.

@@ -1,9 +1,10 @@
-//! Bounds the open connections of each client address.
+//! Bounds the open connections of each client address, and its requests in flight.
 
 #![allow(clippy::disallowed_types, reason = "a lock for each connection, not for each request")]
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate_http::key::Trust;
@@ -11,39 +12,74 @@ use tollgate_http::key::Trust;
 /// Bits of an IPv6 address that the client chooses freely: providers assign a /64.
 const IPV6_OWN_BITS: u32 = 64;
 
+/// The bounds of each client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PerClientMax {
+    /// Open connections; 0 means no bound on these and on requests.
+    pub(crate) connections: u32,
+    /// Requests that may be in flight: one of each connection, and further ones of HTTP/2 connections. At least
+    /// `connections`.
+    pub(crate) requests: u32,
+}
+
 /// Counts connections by the address of the peer. An IPv6 /64 counts as one client.
 #[derive(Debug)]
 pub(crate) struct PerClient {
-    max: u32,
+    max: PerClientMax,
     /// Trusted proxies, each of which has connections of many clients.
     exempt: Option<Trust>,
-    open: Mutex<HashMap<IpAddr, u32>>,
+    open: Mutex<HashMap<IpAddr, Client>>,
+}
+
+/// What a client has open.
+#[derive(Debug, Default)]
+struct Client {
+    connections: u32,
+    requests: Arc<Requests>,
+}
+
+/// The requests that a client may have in flight: one of each connection, and further ones of HTTP/2 connections.
+#[derive(Debug, Default)]
+struct Requests(AtomicU32);
+
+impl Requests {
+    /// Counts one more, unless there are `max`.
+    fn begin(&self, max: u32) -> bool {
+        let one_more = |count| if count < max { Some(count + 1) } else { None };
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+    }
+
+    fn end(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl PerClient {
-    /// At most `max` connections per address, except for trusted proxies; 0 means no bound.
-    pub(crate) fn new(max: u32, exempt: Option<Trust>) -> Arc<Self> {
+    /// At most `max` per address, except for trusted proxies.
+    pub(crate) fn new(max: PerClientMax, exempt: Option<Trust>) -> Arc<Self> {
         Arc::new(Self { max, exempt, open: Mutex::default() })
     }
 
     /// Counts a connection until the returned slot is dropped; `None` if the address has too many.
     pub(crate) fn acquire(self: &Arc<Self>, peer: IpAddr) -> Option<PerClientSlot> {
         let peer = peer.to_canonical();
-        if self.max == 0 || self.exempt.as_ref().is_some_and(|trust| trust.trusts(peer)) {
+        if self.max.connections == 0 || self.exempt.as_ref().is_some_and(|trust| trust.trusts(peer))
+        {
             return Some(PerClientSlot(None));
         }
-        let client = client(peer);
+        let address = client(peer);
         let mut open = self.open();
-        let count = open.entry(client).or_default();
-        if *count >= self.max {
+        let client = open.entry(address).or_default();
+        if client.connections >= self.max.connections || !client.requests.begin(self.max.requests) {
             return None;
         }
-        *count += 1;
+        client.connections += 1;
+        let requests = Arc::clone(&client.requests);
         drop(open);
-        Some(PerClientSlot(Some((Arc::clone(self), client))))
+        Some(PerClientSlot(Some(Held { clients: Arc::clone(self), address, requests })))
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<IpAddr, u32>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<IpAddr, Client>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -60,17 +96,46 @@ fn client(peer: IpAddr) -> IpAddr {
 
 /// The slot of a connection; empty if the connection is exempt.
 #[derive(Debug)]
-pub(crate) struct PerClientSlot(Option<(Arc<PerClient>, IpAddr)>);
+pub(crate) struct PerClientSlot(Option<Held>);
+
+#[derive(Debug)]
+struct Held {
+    clients: Arc<PerClient>,
+    address: IpAddr,
+    requests: Arc<Requests>,
+}
+
+impl PerClientSlot {
+    /// Counts a request in flight, while the connection has another, until the returned slot is dropped. `None` if
+    /// the client has too many.
+    pub(super) fn acquire_further_request(&self) -> Option<RequestSlot> {
+        let Some(Held { clients, requests, .. }) = &self.0 else { return Some(RequestSlot(None)) };
+        requests.begin(clients.max.requests).then(|| RequestSlot(Some(Arc::clone(requests))))
+    }
+}
 
 impl Drop for PerClientSlot {
     fn drop(&mut self) {
-        let Some((counts, client)) = self.0.take() else { return };
-        let mut open = counts.open();
-        if let Some(count) = open.get_mut(&client) {
-            *count -= 1;
-            if *count == 0 {
-                open.remove(&client);
+        let Some(Held { clients, address, requests }) = self.0.take() else { return };
+        requests.end();
+        let mut open = clients.open();
+        if let Some(client) = open.get_mut(&address) {
+            client.connections -= 1;
+            if client.connections == 0 {
+                open.remove(&address);
             }
+        }
+    }
+}
+
+/// The slot of a request; empty if its connection is exempt.
+#[derive(Debug)]
+pub(crate) struct RequestSlot(Option<Arc<Requests>>);
+
+impl Drop for RequestSlot {
+    fn drop(&mut self) {
+        if let Some(requests) = self.0.take() {
+            requests.end();
         }
     }
 }
@@ -83,9 +148,13 @@ mod tests {
         text.parse().expect("an address")
     }
 
+    fn at_most(connections: u32, requests: u32) -> PerClientMax {
+        PerClientMax { connections, requests }
+    }
+
     #[test]
     fn each_address_has_its_own_bound() {
-        let counts = PerClient::new(2, None);
+        let counts = PerClient::new(at_most(2, 2), None);
         let [one, other] = ["192.0.2.1", "192.0.2.2"].map(address);
         let held = [one, one, other].map(|peer| counts.acquire(peer).expect("room"));
         assert!(counts.acquire(one).is_none());
@@ -100,7 +169,7 @@ mod tests {
 
     #[test]
     fn an_ipv6_64_is_one_client() {
-        let counts = PerClient::new(1, None);
+        let counts = PerClient::new(at_most(1, 1), None);
         let _held = counts.acquire(address("2001:db8::1")).expect("room");
         assert!(counts.acquire(address("2001:db8::ffff:0:0:2")).is_none());
         assert!(counts.acquire(address("2001:db8:0:1::1")).is_some());
@@ -117,9 +186,26 @@ mod tests {
             (1, None, false),
             (0, None, true),
         ] {
-            let counts = PerClient::new(max, exempt);
-            let _held = counts.acquire(proxy).expect("room");
+            let counts = PerClient::new(at_most(max, max), exempt);
+            let held = counts.acquire(proxy).expect("room");
             assert_eq!(counts.acquire(proxy).is_some(), is_free);
+            assert_eq!(held.acquire_further_request().is_some(), is_free);
         }
+    }
+
+    #[test]
+    fn connections_and_further_requests_of_an_address_have_one_bound() {
+        let counts = PerClient::new(at_most(2, 3), None);
+        let [one, other] = ["192.0.2.1", "192.0.2.2"].map(address);
+        let first = counts.acquire(one).expect("room");
+        let further = [(); 2].map(|()| first.acquire_further_request().expect("room"));
+        assert!(first.acquire_further_request().is_none() && counts.acquire(one).is_none());
+        assert!(counts.acquire(other).is_some());
+        drop(further);
+        let second = counts.acquire(one).expect("room");
+        let _third = second.acquire_further_request().expect("room");
+        assert!(first.acquire_further_request().is_none());
+        drop(second);
+        assert!(first.acquire_further_request().is_some());
     }
 }

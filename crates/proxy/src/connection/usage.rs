@@ -43,11 +43,11 @@ impl Usage {
         self.is_used.store(true, Ordering::Relaxed);
         if version != Version::HTTP_2 {
             self.is_http1.store(true, Ordering::Relaxed);
-            return UsedByRequest(None);
+            return UsedByRequest { usage: None, is_further: false };
         }
-        self.requests.fetch_add(1, Ordering::Relaxed);
+        let is_further = self.requests.fetch_add(1, Ordering::Relaxed) > 0;
         self.began.notify_one();
-        UsedByRequest(Some(Arc::clone(self)))
+        UsedByRequest { usage: Some(Arc::clone(self)), is_further }
     }
 
     /// Notes that a response has begun whose end is the end of the connection.
@@ -141,11 +141,21 @@ impl Usage {
 
 /// A request that uses a connection.
 #[derive(Debug)]
-pub(crate) struct UsedByRequest(Option<Arc<Usage>>);
+pub(crate) struct UsedByRequest {
+    usage: Option<Arc<Usage>>,
+    is_further: bool,
+}
+
+impl UsedByRequest {
+    /// Whether the connection had another request in flight when this began.
+    pub(crate) fn is_further(&self) -> bool {
+        self.is_further
+    }
+}
 
 impl Drop for UsedByRequest {
     fn drop(&mut self) {
-        if let Some(usage) = &self.0
+        if let Some(usage) = &self.usage
             && usage.requests.fetch_sub(1, Ordering::Relaxed) == 1
         {
             usage.ended.notify_one();

@@ -74,11 +74,13 @@ pub(crate) enum Failure {
     UpgradeRequired,
     /// The target of the request has no path, or one that does not begin with a slash.
     Target,
+    /// The client has too many requests in flight.
+    ClientRequests,
 }
 
 impl Failure {
     /// All values, in the order of their discriminants.
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::NotPassedOn,
         Self::ClientBody,
         Self::ClientTimeout,
@@ -94,6 +96,7 @@ impl Failure {
         Self::ClientFraming,
         Self::UpgradeRequired,
         Self::Target,
+        Self::ClientRequests,
     ];
 
     /// The label in metrics.
@@ -114,6 +117,7 @@ impl Failure {
             Self::ClientFraming => "client_framing",
             Self::UpgradeRequired => "upgrade_required",
             Self::Target => "target",
+            Self::ClientRequests => "client_requests",
         }
     }
 }

@@ -29,7 +29,8 @@ impl ConnectionBudget {
     fn divide(files: u64, clients_wanted: u32, is_upstream_built_in: bool) -> Result<Self> {
         let upstream_each = if is_upstream_built_in { 2 } else { 1 };
         let usable = files.saturating_sub((files / 4).clamp(RESERVE.0, RESERVE.1));
-        // Each client may have one request in flight, with one connection to the upstream.
+        // Each connection has a request in flight, with one connection to the upstream. HTTP/2 connections may have
+        // more. Those of one address are bounded; beyond that, requests wait for a connection to the upstream.
         let clients = usable / (1 + upstream_each);
         let min = RESERVE.0 + CLIENTS_MIN * (1 + upstream_each);
         ensure!(

@@ -23,7 +23,7 @@ use crate::process::signals::StopSignals;
 /// The interval of pings to an HTTP/2 client; a missing reply ends the connection.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// The most concurrent requests of one HTTP/2 connection.
-const STREAMS_MAX: u32 = 128;
+pub(crate) const STREAMS_MAX: u32 = 128;
 /// How many bytes of a request's body an HTTP/2 client may send ahead of the upstream. The window of the connection is
 /// the sum of those of its streams, so that a body that is not read leaves room for the others. With many connections,
 /// the proxy may have to hold all of it: 8 MiB each.
@@ -98,7 +98,7 @@ impl Server {
                 continue;
             };
             let slot = slots.take().await;
-            let held = ConnectionSlots { slot, _per_client: per_client };
+            let held = ConnectionSlots { slot, per_client };
             let connection = Connection {
                 context: self.context.clone(),
                 header_timeout: self.header_timeout,

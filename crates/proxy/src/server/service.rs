@@ -22,6 +22,7 @@ use tollgate_paced::PacedBody;
 use tower_service::Service as _;
 
 use crate::connection::open::OpenConnection;
+use crate::connection::per_client::RequestSlot;
 use crate::connection::pieces::Pieces;
 use crate::connection::streams;
 use crate::connection::usage::{Usage, UsedByRequest};
@@ -61,9 +62,12 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let ServiceContext { mut service, finder, metrics, rest_timeout } = self.context.clone();
         let used = self.usage.begin(request.version());
-        let in_flight = InFlightRequest::begin(Arc::clone(&metrics), used);
+        let slot = used.is_further().then(|| self.open.acquire_further_request());
+        let has_too_many = matches!(slot, Some(None));
+        let in_flight = InFlightRequest::begin(Arc::clone(&metrics), used, slot.flatten());
         let (mut head, body) = request.into_parts();
-        if let Err(failure) = check(&mut head) {
+        let checked = if has_too_many { Err(Failure::ClientRequests) } else { check(&mut head) };
+        if let Err(failure) = checked {
             metrics.count_failure(failure);
             // Dropping the body reads its rest.
             drop(RequestBody::new(&head, body, rest_timeout));
@@ -154,12 +158,14 @@ pub(super) struct InFlightRequest {
     began: Instant,
     is_answered: bool,
     _used: UsedByRequest,
+    _slot: Option<RequestSlot>,
 }
 
 impl InFlightRequest {
-    fn begin(metrics: Arc<Metrics>, used: UsedByRequest) -> Self {
+    fn begin(metrics: Arc<Metrics>, used: UsedByRequest, slot: Option<RequestSlot>) -> Self {
         metrics.request_began();
-        Self { metrics, began: Instant::now(), is_answered: false, _used: used }
+        let began = Instant::now();
+        Self { metrics, began, is_answered: false, _used: used, _slot: slot }
     }
 
     /// Attaches this to the body of the response. Until the body has ended, the connection of `cuts` may not be closed.

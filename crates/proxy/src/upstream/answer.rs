@@ -19,6 +19,7 @@ impl Failure {
             Self::ClientBody | Self::ClientFraming => StatusCode::BAD_REQUEST,
             Self::Host | Self::Target | Self::AboveRoot => StatusCode::BAD_REQUEST,
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::ClientRequests => StatusCode::SERVICE_UNAVAILABLE,
             Self::Connect | Self::Tls => StatusCode::BAD_GATEWAY,
             Self::Protocol | Self::Closed | Self::Framing => StatusCode::BAD_GATEWAY,
             Self::UpgradeRequired => StatusCode::BAD_GATEWAY,
@@ -31,6 +32,7 @@ impl Failure {
             Self::NotPassedOn => "CONNECT and the target * are not forwarded",
             Self::ClientBody => "the body of the request is incomplete or malformed",
             Self::ClientTimeout => "the body of the request did not arrive in time",
+            Self::ClientRequests => "the address of the client has too many requests in flight",
             Self::ClientFraming => {
                 "the request does not state its length once and clearly, or has a transfer coding \
                  other than chunked"
