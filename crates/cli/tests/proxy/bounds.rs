@@ -299,6 +299,33 @@ fn an_address_has_half_of_the_connections_to_the_upstream_by_http2_too() {
     });
 }
 
+/// The upstream answers each upload at once, and reads on.
+#[test]
+fn an_upload_whose_response_has_ended_keeps_its_place_among_those_of_its_address() {
+    let upstream = upstream(|mut stream| {
+        read_head(&mut stream);
+        let _ = stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n");
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let proxy = limited("uploads-http2", upstream, "ulimit -n 200", &[]);
+    let statuses = runtime().block_on(async {
+        let stream = tokio::net::TcpStream::connect(proxy.listen).await.expect("listening");
+        let (mut requests, connection) = h2::client::handshake(stream).await.expect("HTTP/2");
+        tokio::spawn(connection);
+        let (mut uploads, mut statuses) = (Vec::new(), Vec::new());
+        for _ in 0..40 {
+            let request = http::Request::post("http://a/").body(()).expect("a request");
+            requests = requests.ready().await.expect("ready");
+            let (answer, mut upload) = requests.send_request(request, false).expect("sent");
+            upload.send_data("a".into(), false).expect("a window");
+            statuses.push(answer.await.expect("an answer").status().as_u16());
+            uploads.push(upload);
+        }
+        statuses
+    });
+    assert_eq!(statuses, [[404; 34].as_slice(), &[503; 6]].concat());
+}
+
 #[test]
 fn each_connection_whose_first_head_takes_too_long_is_counted() {
     let proxy = Proxy::before("heads", done(), &["--header-timeout", "3"]);

@@ -2,7 +2,9 @@
 //! discarded: closing the connection while the client still sends would make the client's system discard
 //! the answer (RFC 9112, 9.6).
 
+use std::any::Any;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -28,6 +30,8 @@ pub(crate) struct RequestBody {
     body: Option<Incoming>,
     /// How long the rest may take; `None` if the rest is not read.
     rest_timeout: Option<Duration>,
+    /// What is dropped with the body.
+    _held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl RequestBody {
@@ -38,7 +42,14 @@ impl RequestBody {
         let has_rest = head.version < Version::HTTP_2
             && !head.headers.contains_key(EXPECT)
             && !body.is_end_stream();
-        Self { body: Some(body), rest_timeout: has_rest.then_some(rest_timeout) }
+        let rest_timeout = has_rest.then_some(rest_timeout);
+        Self { body: Some(body), rest_timeout, _held: None }
+    }
+
+    /// Keeps this until the body is dropped.
+    pub(crate) fn holding(mut self, held: Arc<dyn Any + Send + Sync>) -> Self {
+        self._held = Some(held);
+        self
     }
 
     /// Does not read the rest: the client has stopped sending it.

@@ -64,7 +64,8 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
         let used = self.usage.begin(request.version());
         let slot = used.is_further().then(|| self.open.acquire_further_request());
         let has_too_many = matches!(slot, Some(None));
-        let in_flight = InFlightRequest::begin(Arc::clone(&metrics), used, slot.flatten());
+        let place = Arc::new(RequestPlace { _used: used, _slot: slot.flatten() });
+        let in_flight = InFlightRequest::begin(Arc::clone(&metrics), Arc::clone(&place));
         let (mut head, body) = request.into_parts();
         let checked = if has_too_many { Err(Failure::ClientRequests) } else { check(&mut head) };
         if let Err(failure) = checked {
@@ -89,7 +90,7 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
         head.extensions.insert(pace.clone());
         let (open, version) = (Arc::clone(&self.open), head.version);
         let usage = Arc::clone(&self.usage);
-        let body = RequestBody::new(&head, body, rest_timeout);
+        let body = RequestBody::new(&head, body, rest_timeout).holding(place);
         headers::remove_named_by_connection(&mut head.headers);
         if !body.is_end_stream() {
             head.extensions.insert(OpenBody);
@@ -151,21 +152,27 @@ type ServiceBody = Either<LayerBody, ResponseBody>;
 type LayerBody =
     Either<tollgate_http::Body<ResponseBody>, PacedBody<tollgate_http::Body<ResponseBody>>>;
 
+/// The place of a request in its connection and among those of its client. Its body has it too: in HTTP/2 it may be
+/// forwarded after the response has ended.
+#[derive(Debug)]
+struct RequestPlace {
+    _used: UsedByRequest,
+    _slot: Option<RequestSlot>,
+}
+
 /// Counts a request as in flight until this is dropped.
 #[derive(Debug)]
 pub(super) struct InFlightRequest {
     metrics: Arc<Metrics>,
     began: Instant,
     is_answered: bool,
-    _used: UsedByRequest,
-    _slot: Option<RequestSlot>,
+    _place: Arc<RequestPlace>,
 }
 
 impl InFlightRequest {
-    fn begin(metrics: Arc<Metrics>, used: UsedByRequest, slot: Option<RequestSlot>) -> Self {
+    fn begin(metrics: Arc<Metrics>, place: Arc<RequestPlace>) -> Self {
         metrics.request_began();
-        let began = Instant::now();
-        Self { metrics, began, is_answered: false, _used: used, _slot: slot }
+        Self { metrics, began: Instant::now(), is_answered: false, _place: place }
     }
 
     /// Attaches this to the body of the response. Until the body has ended, the connection of `cuts` may not be closed.
