@@ -189,7 +189,8 @@ fn per_client_max(wanted: Option<u32>, budget: ConnectionBudget) -> PerClientMax
     let half = budget.clients / 2;
     let half_of_upstream = u32::try_from(budget.upstream / 2).unwrap_or(u32::MAX);
     let connections = wanted.unwrap_or(half.max(CLIENT_CONNECTIONS_MIN));
-    let requests = half.max(STREAMS_MAX).min(half_of_upstream).max(connections);
+    // A connection counts as one beside its requests, once the first of them has ended.
+    let requests = half.max(STREAMS_MAX + 1).min(half_of_upstream).max(connections);
     PerClientMax { connections, requests }
 }
 
@@ -252,7 +253,7 @@ mod tests {
             (None, 10_000, 500_000, 5_000, 5_000),
             (None, 68, 68, 34, 34),
             (None, 3, 8, 8, 8),
-            (None, 4, 500_000, 8, 128),
+            (None, 4, 500_000, 8, 129),
             (Some(7), 10_000, 500_000, 7, 5_000),
             (Some(7_000), 10_000, 500_000, 7_000, 7_000),
         ] {
