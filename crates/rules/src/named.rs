@@ -71,20 +71,24 @@ impl fmt::Display for Named {
 pub(crate) struct CookieValue<'v> {
     /// As the client sent it, without quotes.
     pub(crate) bytes: &'v [u8],
+    /// What keys count, still with its escapes.
+    counted: &'v [u8],
     is_quoted: bool,
 }
 
 impl<'v> CookieValue<'v> {
-    /// Without its quotes, if it has any.
     fn new(value: &'v [u8]) -> Self {
-        let unquoted = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
-        Self { bytes: unquoted.unwrap_or(value), is_quoted: unquoted.is_some() }
+        let opened = value.strip_prefix(b"\"");
+        let unquoted = opened.and_then(|rest| rest.strip_suffix(b"\""));
+        // After a quote at the beginning, some servers drop the last byte, whatever it is.
+        let counted = opened.map_or(value, |rest| rest.split_last().map_or(rest, |(_, its)| its));
+        Self { bytes: unquoted.unwrap_or(value), counted, is_quoted: unquoted.is_some() }
     }
 
     /// The bytes with all escapes decoded once that one server or another decodes: `%61`, and within quotes `\141` and
     /// `\a`, each of which is an `a`.
     pub(crate) fn decoded(self) -> impl Iterator<Item = u8> {
-        let mut rest = self.bytes;
+        let mut rest = self.counted;
         std::iter::from_fn(move || {
             let (byte, after) = self.unescaped(rest)?;
             rest = after;
