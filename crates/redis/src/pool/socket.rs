@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::task::{Context, Poll};
 use core::time::Duration;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use redis::aio::MultiplexedConnection;
@@ -66,13 +67,25 @@ const ADDRESSES: usize = 8;
 
 /// Connects to the address of a host that answers first.
 async fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
-    let addresses = tokio::net::lookup_host((host, port)).await?;
-    let mut attempts: JoinSet<_> = addresses.take(ADDRESSES).map(TcpStream::connect).collect();
+    let found = tokio::net::lookup_host((host, port)).await?;
+    connect_first(found.collect()).await
+}
+
+/// Connects to one of the addresses. The next one is tried when one of the first has failed.
+async fn connect_first(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+    let mut addresses = addresses.into_iter();
+    let first = addresses.by_ref().take(ADDRESSES);
+    let mut attempts: JoinSet<_> = first.map(TcpStream::connect).collect();
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     while let Some(attempt) = attempts.join_next().await {
         match attempt.unwrap_or_else(|error| Err(io::Error::other(error))) {
             Ok(socket) => return Ok(socket),
-            Err(error) => failure = error,
+            Err(error) => {
+                failure = error;
+                addresses.next().into_iter().for_each(|next| {
+                    attempts.spawn(TcpStream::connect(next));
+                });
+            }
         }
     }
     Err(failure)
@@ -147,5 +160,22 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CountedSocket<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.socket).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_behind_many_that_refuse_is_found() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let open = listener.local_addr().expect("bound");
+        // Nothing listens on the first port.
+        let mut addresses = vec![SocketAddr::from(([127, 0, 0, 1], 1)); 3 * ADDRESSES];
+        assert!(connect_first(addresses.clone()).await.is_err());
+        addresses.push(open);
+        assert_eq!(connect_first(addresses).await.expect("connected").peer_addr().ok(), Some(open));
+        assert_eq!(connect_first(Vec::new()).await.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }
