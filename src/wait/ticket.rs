@@ -180,10 +180,11 @@ impl<S: Waitable> Ticket<'_, S> {
         let progress = queues.poll(&mut call, request, number, waker);
         let now = call.now;
         drop(queues);
+        // Before a waker is dropped, which may panic: the queue has forgotten this waiter.
+        self.done = matches!(progress, Progress::Done(_));
         wakers.wake();
         match progress {
             Progress::Done(ended) => {
-                self.done = true;
                 PollResult::Ended(ended.map(|()| Waited { waited: now.since(self.joined) }))
             }
             Progress::Until(turn) => {
