@@ -5,6 +5,8 @@ use crate::rule::Rule;
 
 /// The most bytes of a name in the `RateLimit` fields.
 const BYTES_MAX: usize = 64;
+/// The suffix of the requests in flight.
+const IN_FLIGHT: &str = "concurrency";
 
 impl Rule {
     /// The name of a limit in the fields `RateLimit-Policy` and `RateLimit` of a response: that of the rule, and of the
@@ -35,14 +37,19 @@ impl Rule {
             return self.printable(None, None);
         }
         let index = self.limits.iter().position(|its| its.name == limit.name).unwrap_or(0);
-        self.printable(Some(&limit.name), Some(&(index + 1).to_string()))
+        let number = (index + 1).to_string();
+        // That is the name of the requests in flight.
+        if limit.name == IN_FLIGHT && self.concurrency.is_some() {
+            return with_suffix(&format!("rule-{}", self.number), Some(&number));
+        }
+        self.printable(Some(&limit.name), Some(&number))
     }
 
     /// The name of the requests in flight, as [`policy_name`](Self::policy_name): that of the rule, with `/concurrency`
     /// if the rule has limits too.
     #[must_use]
     pub fn in_flight_policy_name(&self) -> String {
-        let suffix = (!self.limits.is_empty()).then_some("concurrency");
+        let suffix = (!self.limits.is_empty()).then_some(IN_FLIGHT);
         self.printable(suffix, suffix)
     }
 
@@ -79,6 +86,7 @@ mod tests {
                 {{ name = "größe", concurrency = 3 }},
                 {{ name = "ünit", plan = {{ by = "header:x", gold = "9/s", default = "1/s" }} }},
                 {{ name = "api", plan = {{ by = "header:x", "größe" = "9/s", default = "1/s" }} }},
+                {{ name = "a", limits = ["1/s", {{ name = "concurrency", quota = "9/d" }}], concurrency = 3 }},
             ]"#
         );
         let rules = Rules::parse("rules.toml", &text).expect("rules");
@@ -103,6 +111,9 @@ mod tests {
             "rule-6/2",
             "rule-7/1",
             "api/default",
+            "a/1/s",
+            "rule-8/2",
+            "a/concurrency",
         ];
         assert_eq!(names, expected);
         assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len());
