@@ -18,7 +18,7 @@ use std::time::SystemTime;
 use http::{StatusCode, response};
 use tokio::time::Instant;
 use tollgate::dynamic::{DynamicGcra, Inherit};
-use tollgate::wait::WaitQueue;
+use tollgate::wait::{WaitError, WaitQueue};
 use tollgate::{Clock, Direct, Quota, Tick};
 
 use crate::advice::Advice;
@@ -111,11 +111,15 @@ impl Pacer {
     /// ```
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         settings.check()?;
-        let limiter = Direct::builder(quota(settings.initial))
+        // The fastest first: no quota may be much faster than the one that the limiter is built with.
+        let limiter = Direct::builder(quota(settings.max))
             .algorithm(DynamicGcra::new())
             .clock(TokioClock(Instant::now()))
             .build()
             .expect("any rate in the range of the settings is a quota");
+        limiter
+            .set_quota(quota(settings.initial), Inherit::Reset)
+            .expect("a slower quota fits, and no other thread changes it");
         let rate = Mutex::new(Rate::new(settings, limiter.clock().now()));
         // Those that wait for the end of a pause are not in the queue, so the places count instead.
         let queue = WaitQueue::new(limiter).max_waiters(usize::MAX);
@@ -176,7 +180,12 @@ impl Pacer {
                     turn.await
                 }
             };
-            had_to_wait |= !waited.map_err(PacerError::Wait)?.waited().is_zero();
+            let waited = waited.map_err(|error| match error {
+                // The rate did not grow enough meanwhile. No request is outside the queue.
+                WaitError::Overtaken { wait } => PacerError::Wait(WaitError::TooLate { wait }),
+                error => PacerError::Wait(error),
+            })?;
+            had_to_wait |= !waited.waited().is_zero();
             // A pause may have begun meanwhile. The turn is then lost, and another one comes after it.
             if self.paused_for().is_zero() {
                 let epoch = self.lock().epoch();
@@ -247,17 +256,21 @@ impl Pacer {
             }
         }
         // Under the lock, so that the last rate is the one in force.
-        self.put_in_force(rate.per_second());
+        let is_faster = self.put_in_force(rate.per_second());
+        drop(rate);
+        if is_faster {
+            self.queue.wake_all();
+        }
     }
 
-    fn put_in_force(&self, per_second: f64) {
+    /// Returns whether the rate in force has become faster.
+    fn put_in_force(&self, per_second: f64) -> bool {
         let limiter = self.queue.limiter();
         let (next, in_force) = (quota(per_second).period(), limiter.quota().period());
         // A lower rate is put in force at once: a policy bounds it.
-        if next > in_force || next.mul_f64(1.0 + RATE_STEP) < in_force {
-            // Of two that replace a quota at once, one gives up; the next response tries again.
-            let _ = limiter.set_quota(quota(per_second), Inherit::AsIs);
-        }
+        let changes = next > in_force || next.mul_f64(1.0 + RATE_STEP) < in_force;
+        // Of two that replace a quota at once, one gives up; the next response tries again.
+        changes && limiter.set_quota(quota(per_second), Inherit::AsIs).is_ok() && next < in_force
     }
 }
 
@@ -310,5 +323,21 @@ pub(crate) fn widened<E>(error: PacerError<Infallible>) -> PacerError<E> {
         PacerError::Paused { wait } => PacerError::Paused { wait },
         PacerError::Wait(error) => PacerError::Wait(error),
         PacerError::Service(never) => match never {},
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn any_rate_of_the_settings_can_be_in_force() {
+        for (initial, max) in [(1e-6, 1e6), (0.001, 100.0), (1.0, 100_000.0), (1e6, 1e6)] {
+            let pacer = Pacer::new(Settings::new(initial).rates(initial, max)).expect("in range");
+            for per_second in [initial, (initial * max).sqrt(), max, initial] {
+                pacer.put_in_force(per_second);
+                assert_eq!(pacer.queue.limiter().quota(), quota(per_second), "{initial} to {max}");
+            }
+        }
     }
 }

@@ -84,8 +84,9 @@ impl Settings {
         Self { max_pause: pause, ..self }
     }
 
-    /// How long a request waits for its turn at most; 60 s unless called. A request that cannot have its
-    /// turn by then fails, mostly at once.
+    /// How long a request waits for its turn at most; 60 s unless called. A request whose turn does not come by then
+    /// fails: at once if a pause or the next turn of all is later, otherwise when the time is up, since the rate may
+    /// grow meanwhile.
     pub fn max_wait(self, wait: Duration) -> Self {
         Self { max_wait: wait, ..self }
     }

@@ -56,6 +56,16 @@ async fn requests_go_in_order_and_at_the_rate() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_waiter_goes_ahead_when_the_rate_has_grown() {
+    let pacer = Pacer::new(Settings::new(0.1)).expect("in range");
+    let began = Instant::now();
+    let next = || answer(&pacer, 200, &[]);
+    tokio::join!(next(), next(), next());
+    // The second waited for 10 s, and its answer made the rate a thousand times faster.
+    assert!((10_000..10_100).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn retry_after_pauses_for_seconds_and_until_a_date() {
     let pacer = pacer(100.0);
     answer(&pacer, 429, &[("retry-after", "3")]).await;
