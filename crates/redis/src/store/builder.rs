@@ -216,7 +216,15 @@ impl StoreBuilder {
             idle: self.check_idle_after,
             check: self.deadline / 2,
         };
-        let probe_timeout = timeouts.connect + timeouts.response;
+        let Timeouts { connect, response, .. } = timeouts;
+        // The client of a cluster connects to the nodes that it is given, asks for the slots, and connects to theirs.
+        let once = match target {
+            Target::Single(_) => connect + response,
+            #[cfg(feature = "cluster")]
+            Target::Cluster(_) => connect * 2 + response * 4,
+        };
+        // A probe asks on one connection, and then on all others at once.
+        let probe_timeout = if self.connections > 1 { once * 2 } else { once };
         let breaker_settings = BreakerSettings {
             failures: self.open_after,
             pause_min: PAUSE_MIN,

@@ -236,6 +236,32 @@ fn a_probe_of_many_connections_over_a_slow_link_closes_the_circuit() {
     });
 }
 
+/// Granted: as if nothing had been. The probe connects and asks twice, which takes longer than two timeouts.
+#[test]
+fn a_probe_of_two_connections_may_take_the_timeouts_of_both() {
+    let Some(server) = Server::start() else { return };
+    let link = Proxy::to(server.port());
+    let span = Duration::from_millis(400);
+    let store = Store::builder(link.url()).connections(2).open_after(FAILURES);
+    let store = store.deadline(span).connect_timeout(span).probe_every(Duration::from_millis(100));
+    let store = store.build().expect("a store");
+    let gate = ten(&store);
+    block_on(async {
+        server.signal("STOP");
+        while !store.is_circuit_open() {
+            gate.check("k").await.expect_err("it is stopped");
+        }
+        server.signal("CONT");
+        link.delay(Duration::from_millis(220));
+        let began = Instant::now();
+        while store.is_circuit_open() {
+            assert!(began.elapsed() < RECOVERY_MAX, "{:?}", store.stats());
+            let _ = gate.peek_n("k", 1).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+}
+
 /// Granted: nothing. There is an error instead of a panic.
 #[test]
 fn a_call_outside_a_runtime_is_an_error() {
