@@ -53,6 +53,11 @@ impl Fallback {
     /// their cells in a window to at most `max(limit, nodes)`. The rates never sum to more than the
     /// quota's.
     ///
+    /// **Not guaranteed.** While more keys owe cells than `capacity` has room for, the key that owes least is
+    /// forgotten and starts afresh. Choose a capacity above the number of keys that are active within the time in
+    /// which the burst comes back, or give [`Fallback::Local`] a limiter with
+    /// [`OnFull::Deny`](tollgate::OnFull::Deny).
+    ///
     /// # Errors
     ///
     /// The share is no valid quota of a limiter in this process, or there is no memory for that
@@ -143,7 +148,8 @@ fn window_share(quota: &Quota, nodes: u32) -> Quota {
 /// than the quota's if the limit is below the number of processes.) The server itself stays within
 /// the quota.
 ///
-/// **Not guaranteed.** What the fallback grants is not charged to the server when it is back. A
+/// **Not guaranteed.** The bound of an outage ends where the [fallback's capacity](Fallback::local) does
+/// not suffice. What the fallback grants is not charged to the server when it is back. A
 /// request whose call timed out may be charged by the server as well as by the fallback, which
 /// denies too much rather than too little.
 ///

@@ -136,8 +136,8 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
         Self { settings: Settings { capacity: keys, ..self.settings }, ..self }
     }
 
-    /// Builds the limiter and starts the task that sends counts. The task ends when the last clone
-    /// of the limiter is dropped, after it has sent what is left.
+    /// Builds the limiter and starts the task that sends counts. The task ends within an
+    /// interval after the last clone of the limiter is dropped, and sends what is left before.
     ///
     /// # Errors
     ///

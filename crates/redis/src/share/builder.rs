@@ -25,7 +25,8 @@ pub enum WithoutPart {
     #[default]
     Deny,
     /// Uses the quota divided by this many nodes. Every node that does so adds as much to what all
-    /// nodes admit: at most twice the quota, if there are no more nodes than this.
+    /// nodes admit: at most twice the quota, if there are no more nodes than this, and the burst has a
+    /// cell for each of them.
     DivideBy(u64),
 }
 
@@ -144,7 +145,8 @@ impl<R: Membership, C: Clock + Clone + Send + Sync + 'static> ShareBuilder<R, C>
         Self { settings: Settings { without_part, ..self.settings }, ..self }
     }
 
-    /// The number of keys that there is room for. The default is 100,000.
+    /// The number of keys that there is room for. The default is 100,000. While more keys owe cells, the one that owes
+    /// least is forgotten and starts afresh, so the bound does not hold for it.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -35,7 +35,8 @@ pub(crate) struct Settings {
 ///
 /// **Guarantee.** The rates of the nodes that use a part never sum to more than the quota's rate.
 /// Nor do their bursts sum to more than its burst, as long as the burst has a cell for each node.
-/// So while the same nodes are alive, no span sees more than `burst + rate * span`. Each node that
+/// So while the same nodes are alive, and as long as the [capacity](ShareBuilder::capacity) suffices for
+/// the keys, no span sees more than `burst + rate * span`. Each node that
 /// comes or goes within a span may add a part of the burst, `burst / n` cells of a key for `n`
 /// nodes: the burst that a newcomer starts with, or the burst that a node spent before it went.
 ///
