@@ -20,7 +20,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use tokio::time::{Instant, Sleep};
-use tollgate::{Denied, Tick};
+use tollgate::{Denied, Permit, Tick};
 
 use crate::bucket::Bucket;
 use crate::chunk::{Ahead, CHUNK_MAX, Reading, half};
@@ -46,8 +46,8 @@ pub(crate) struct Direction {
 struct PacedBucket {
     bucket: Arc<dyn Bucket>,
     ahead: Option<Ahead>,
-    /// When the poll that is under way charged it.
-    charged: Tick,
+    /// What it answered when the poll that is under way charged it, and when that was.
+    charged: Option<(Permit, Tick)>,
 }
 
 /// The next step of a poll for which a bucket lacks cells.
@@ -63,9 +63,8 @@ enum Step {
 impl Direction {
     pub(crate) fn new(pace: Pace) -> Self {
         let buckets = pace.into_buckets().into_iter();
-        let buckets = buckets
-            .map(|bucket| PacedBucket { bucket, ahead: None, charged: Tick::ZERO })
-            .collect();
+        let buckets =
+            buckets.map(|bucket| PacedBucket { bucket, ahead: None, charged: None }).collect();
         Self { buckets, ahead: 0, timer: Timer { sleep: None, is_set: false } }
     }
 
@@ -137,10 +136,13 @@ impl Direction {
     fn check(&mut self, bytes: u64) -> Result<(), Denied> {
         for index in 0..self.buckets.len() {
             let paced = &mut self.buckets[index];
-            paced.charged = paced.bucket.now();
-            if let Err(denied) = paced.bucket.check(bytes, paced.charged) {
-                self.buckets[..index].iter().for_each(|paced| paced.refund(bytes, 0));
-                return Err(denied);
+            let now = paced.bucket.now();
+            match paced.bucket.check(bytes, now) {
+                Ok(permit) => paced.charged = Some((permit, now)),
+                Err(denied) => {
+                    self.buckets[..index].iter().for_each(|paced| paced.refund(bytes, 0));
+                    return Err(denied);
+                }
             }
         }
         Ok(())
@@ -250,10 +252,9 @@ impl PacedBucket {
     /// Refunds what did not pass of the bytes that this poll has charged.
     #[cold]
     fn refund(&self, bytes: u64, passed: u64) {
-        let now = self.bucket.now();
-        let seen = Reading::new(&self.bucket.peek(1, now), 1);
-        let charge = seen.ahead(bytes, self.charged, Duration::ZERO);
-        let unused = bytes.saturating_sub(passed);
+        let Some((permit, charged)) = self.charged else { return };
+        let charge = Reading::new(&Ok(permit), bytes).ahead(bytes, charged, Duration::ZERO);
+        let (now, unused) = (self.bucket.now(), bytes.saturating_sub(passed));
         self.bucket.refund(unused.min(charge.good(now)), now);
     }
 
@@ -306,5 +307,50 @@ impl Timer {
             self.is_set = false;
         }
         Poll::Ready(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::task::Waker;
+
+    use tollgate::{Direct, ManualClock, Quota};
+
+    use super::*;
+
+    /// A thread is held up while the stream that it polls takes nothing.
+    #[test]
+    fn a_poll_that_is_held_up_refunds_no_more_than_the_bucket_would_have_had() {
+        let clock = ManualClock::new();
+        let quota = Quota::new(1_000_000, Duration::from_secs(1)).burst(100_000);
+        let bucket =
+            Arc::new(Direct::builder(quota).clock(clock.clone()).build().expect("a bucket"));
+        let pace = Pace::shared(&bucket).expect("a burst");
+        let [mut held_up, mut other] = [pace.clone(), pace].map(Direction::new);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut all = |bytes: usize| {
+            let mut passed = 0;
+            while let Poll::Ready(more) = other.poll_pass(
+                &mut Context::from_waker(Waker::noop()),
+                bytes - passed,
+                |_, max| (max, Poll::Ready(max)),
+            ) {
+                passed += more;
+                if passed == bytes {
+                    break;
+                }
+            }
+            passed
+        };
+        let polled: Poll<()> = held_up.poll_pass(&mut context, 50_000, |_, max| {
+            assert_eq!(max, 50_000);
+            clock.advance(Duration::from_millis(20));
+            // All that the bucket has: 50,000, and 20,000 restored.
+            assert_eq!(all(70_000), 70_000);
+            (0, Poll::Pending)
+        });
+        assert!(polled.is_pending());
+        // One burst at this instant, and no more.
+        assert_eq!(bucket.ask().cells(0).peek().expect("none are asked for").remaining(), 30_000);
     }
 }

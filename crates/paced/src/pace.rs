@@ -63,7 +63,8 @@ impl Pace {
     }
 
     /// The bucket of a [`Direct`]. If that has a [`DynamicGcra`](tollgate::dynamic::DynamicGcra), its rate
-    /// may change while streams use it.
+    /// may change while streams use it. A new rate holds from a stream's next chunk on: bytes that wait keep the turn
+    /// that they were given by the old rate.
     ///
     /// # Errors
     ///
