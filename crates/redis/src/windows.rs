@@ -4,6 +4,7 @@ use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
+use tokio::time::Instant;
 use tollgate::{Direct, Quota};
 
 use crate::reply;
@@ -158,26 +159,22 @@ impl Windows {
 
     /// Counts the charges of a call that was denied because of some of its keys. Each half is a call, and is
     /// halved again if it is denied too.
-    async fn add_halves(
-        &self,
-        charges: &[Charge],
-        why: Unavailable,
-    ) -> Vec<Result<WindowCount, Unavailable>> {
+    async fn add_halves(&self, charges: &[Charge], why: Unavailable) -> Vec<Received> {
         let Ok(halvings) = self.0.halvings.ask().cells(charges.len() as u64 - 1).reserve() else {
-            return vec![Err(why); charges.len()];
+            return received(vec![Err(why); charges.len()]).collect();
         };
         let (mut all, mut halved) = (Vec::with_capacity(charges.len()), 1);
         let (first, second) = charges.split_at(charges.len() / 2);
         let mut left = vec![second, first];
         while let Some(some) = left.pop() {
             match self.add_some(some).await {
-                Ok(replies) => all.extend(replies),
+                Ok(replies) => all.extend(received(replies)),
                 Err(why) if some.len() > 1 && is_for_a_key(&why) => {
                     halved += 1;
                     let (first, second) = some.split_at(some.len() / 2);
                     left.extend([second, first]);
                 }
-                Err(why) => all.extend(vec![Err(why); some.len()]),
+                Err(why) => all.extend(received(vec![Err(why); some.len()])),
             }
         }
         halvings.settle(halved);
@@ -191,14 +188,14 @@ impl CounterStore for Windows {
         let mut all = Vec::with_capacity(charges.len());
         for some in charges.chunks(at_once) {
             match self.add_some(some).await {
-                Ok(replies) => all.extend(replies),
+                Ok(replies) => all.extend(received(replies)),
                 Err(why) if some.len() > 1 && is_for_a_key(&why) => {
                     all.extend(self.add_halves(some, why).await);
                 }
-                Err(why) => all.extend(vec![Err(why); some.len()]),
+                Err(why) => all.extend(received(vec![Err(why); some.len()])),
             }
         }
-        all
+        all.into_iter().map(as_of_now).collect()
     }
 
     fn deadline(&self) -> Duration {
@@ -206,8 +203,38 @@ impl CounterStore for Windows {
     }
 }
 
+/// The reply for a key, and when it came.
+type Received = (Result<WindowCount, Unavailable>, Instant);
+
+fn received(replies: Vec<Result<WindowCount, Unavailable>>) -> impl Iterator<Item = Received> {
+    let now = Instant::now();
+    replies.into_iter().map(move |reply| (reply, now))
+}
+
+/// The reply, whose window ends sooner by the time since it came: that of the calls after it.
+fn as_of_now((reply, came): Received) -> Result<WindowCount, Unavailable> {
+    reply.map(|window| WindowCount {
+        ends_after: window.ends_after.saturating_sub(came.elapsed()),
+        ..window
+    })
+}
+
 /// Whether the server denied the call, and executed nothing of it, because its user may not use one of the
 /// keys. `NOPERM No permissions to access a key`; before Redis 7, `to access one of the keys used as arguments`.
 fn is_for_a_key(why: &Unavailable) -> bool {
     matches!(why, Unavailable::Failed(text) if text.contains("permissions to access"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_window_of_an_early_reply_ends_when_the_server_said() {
+        let window = |millis| WindowCount { used: 7, ends_after: Duration::from_millis(millis) };
+        let early: Vec<_> = received(vec![Ok(window(200)), Ok(window(300))]).collect();
+        tokio::time::advance(Duration::from_millis(250)).await;
+        let all = early.into_iter().chain(received(vec![Ok(window(50))])).map(as_of_now);
+        assert!(all.eq([0, 50, 50].map(|millis| Ok(window(millis)))));
+    }
 }
