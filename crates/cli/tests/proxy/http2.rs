@@ -1,8 +1,10 @@
 //! HTTP/2 to the upstream, and conversions between the versions.
 
 use std::convert::Infallible;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -15,8 +17,10 @@ use hyper_util::rt::TokioExecutor;
 use tokio::sync::mpsc;
 
 use crate::failures::{assert_problem, failures};
-use crate::server::{Body, runtime, serve, text, with_trailers};
-use crate::support::{Proxy, answer, connect, get, read_head, scratch, send, upstream};
+use crate::server::{Authority, Body, runtime, serve, text, with_trailers};
+use crate::support::{
+    Proxy, UNLIMITED, answer, connect, eventually, get, read_head, scratch, send, upstream,
+};
 
 const TRAILERS: [(&str, &str); 2] = [("grpc-status", "0"), ("grpc-message", "fine")];
 
@@ -256,6 +260,67 @@ fn many_requests_share_a_connection() {
             assert_eq!(body.to_bytes(), "HTTP/2.0");
         }
     });
+}
+
+/// An address in front of an upstream. The first connections are accepted and remain silent, so that their TLS
+/// handshake does not end.
+fn silent_at_first(upstream_address: SocketAddr, silent: usize) -> SocketAddr {
+    let accepted = AtomicUsize::new(0);
+    upstream(move |mut client| {
+        if accepted.fetch_add(1, Ordering::Relaxed) < silent {
+            let _ = client.read_to_end(&mut Vec::new());
+            return;
+        }
+        let mut server = connect(upstream_address);
+        let (mut of_client, mut to_server) =
+            (client.try_clone().expect("a copy"), server.try_clone().expect("a copy"));
+        std::thread::spawn(move || std::io::copy(&mut of_client, &mut to_server));
+        // The proxy may have reset the connection.
+        let _ = std::io::copy(&mut server, &mut client);
+    })
+}
+
+/// A proxy in front of an HTTP/2 upstream with TLS whose first connections are silent.
+fn before_silent(name: &str, silent: usize, words: &[&str]) -> Proxy {
+    let authority = Authority::new();
+    let up = serve(Some(authority.certify(&["localhost"], &["h2"])), describe);
+    let url = format!("https://localhost:{}", silent_at_first(up, silent).port());
+    let (ca, rules) = (authority.file(name), scratch(&format!("{name}.toml"), UNLIMITED));
+    let [ca, rules] = [&ca, &rules].map(|file| file.to_str().expect("UTF-8"));
+    let given = ["--upstream", &url, "--upstream-ca", ca, "--rules", rules, "--upstream-http2"];
+    Proxy::start(name, &[&given, words].concat())
+}
+
+#[test]
+fn a_client_that_leaves_does_not_fail_the_requests_that_wait_for_its_connection() {
+    let proxy = before_silent("leader-leaves", 1, &["--connect-timeout", "30"]);
+    runtime().block_on(async {
+        let client = client();
+        let mut requests = Vec::new();
+        for count in 1..=5 {
+            requests.push(tokio::spawn(client.request(call(&proxy, text("")))));
+            let in_flight = || proxy.metric("tollgate_http_requests_in_flight");
+            eventually("it is in flight", || in_flight() == f64::from(count));
+        }
+        requests.remove(0).abort();
+        for request in requests {
+            let response = request.await.expect("no panic").expect("an answer");
+            assert_eq!(response.status(), 200);
+        }
+    });
+    assert_eq!(failures(&proxy, "protocol"), 0);
+}
+
+#[test]
+fn all_requests_that_wait_for_a_connection_are_a_504_after_the_connect_timeout() {
+    let proxy = before_silent("silent", usize::MAX, &["--connect-timeout", "0.5"]);
+    std::thread::scope(|scope| {
+        let requests: Vec<_> = (0..8).map(|_| scope.spawn(|| get(proxy.listen, "/", ""))).collect();
+        for request in requests {
+            assert_problem(&request.join().expect("no panic"), 504);
+        }
+    });
+    assert_eq!(failures(&proxy, "connect_timeout"), 8);
 }
 
 #[test]

@@ -168,7 +168,8 @@ impl Inner {
         }
         let mut request = Request::from_parts(head, upload);
         let connection = capture_connection(&mut request);
-        let sent = self.pool.send(request, on);
+        let sent = async { self.pool.send(request, on).await.map_err(|error| failure(&error)) };
+        let sent = self.pool.answer(sent, on, &connection);
         let mut response = self.in_time(sent, &progress).await?;
         progress.answered();
         let trace: Trace = response.extensions_mut().remove().expect("the connection is traced");
@@ -207,7 +208,7 @@ impl Inner {
     /// Waits for the response. The timeout restarts while the upload makes progress.
     async fn in_time(
         &self,
-        sent: impl Future<Output = Result<Response<Incoming>, Error>>,
+        sent: impl Future<Output = Result<Response<Incoming>, Failure>>,
         progress: &Progress,
     ) -> Result<Response<Incoming>, Failure> {
         tokio::pin!(sent);
@@ -217,7 +218,7 @@ impl Inner {
                 Ok(Ok(response)) => return Ok(response),
                 Ok(Err(_)) if progress.has_stalled() => return Err(Failure::ClientTimeout),
                 Ok(Err(_)) if progress.has_failed() => return Err(Failure::ClientBody),
-                Ok(Err(error)) => return Err(failure(&error)),
+                Ok(Err(failure)) => return Err(failure),
                 Err(_) if progress.frames() > frames => {}
                 Err(_) if progress.waits_for_client() => return Err(Failure::ClientTimeout),
                 Err(_) => return Err(Failure::ResponseTimeout),
@@ -290,8 +291,8 @@ fn failure(error: &Error) -> Failure {
         Some(ConnectError::Timeout) => Failure::ConnectTimeout,
         Some(ConnectError::Tls(_)) => Failure::Tls,
         Some(ConnectError::Tcp(_)) => Failure::Connect,
-        // The HTTP/2 handshake failed.
-        None => Failure::Protocol,
+        // The request waited for a connection that another one was opening, and that one was cancelled.
+        None => Failure::Connect,
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! address       the URI at the upstream; climb finds paths that would leave its base
 //! forward       sends a request and checks the head of its response
-//! pool          connections to the upstream, kept and reused
+//! pool          connections to the upstream, kept and reused; in HTTP/2, lead picks the request that opens one
 //! connect       opens one: TCP, TLS; connect_limit bounds how many
 //! exchange      watches the bytes of a connection: reused or not, longer than announced
 //! upload        the request's body: idle time and rate
@@ -21,6 +21,7 @@ mod download;
 mod exchange;
 pub(crate) mod forward;
 mod idle;
+mod lead;
 mod pool;
 mod tls_roots;
 mod tunnel;

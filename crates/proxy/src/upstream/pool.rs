@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use http::Request;
+use hyper_util::client::legacy::connect::CaptureConnection;
 use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::RootCertStore;
@@ -14,8 +15,10 @@ use tokio::sync::Semaphore;
 use super::address::Upstream;
 use super::connect::Connector;
 use super::connect_limit::BoundedConnector;
+use super::lead::Lead;
 use super::tls_roots;
 use super::upload::Upload;
+use crate::metrics::Failure;
 
 /// The most idle connections that are kept, and for how long.
 const IDLE_CONNECTIONS: usize = 1_024;
@@ -53,6 +56,8 @@ pub(super) struct Pool {
     /// Opens a new connection for each request.
     fresh: Client<BoundedConnector, Upload>,
     is_http2: bool,
+    /// For HTTP/2, if connections are kept.
+    lead: Option<Lead>,
 }
 
 /// The connection that a request may have.
@@ -93,6 +98,7 @@ impl Pool {
             kept: client(connector.clone(), options.is_http2, kept_max),
             fresh: client(connector, options.is_http2, 0),
             is_http2: options.is_http2,
+            lead: (options.is_http2 && kept_max > 0).then(|| Lead::new(options.connect_timeout)),
         })
     }
 
@@ -106,6 +112,20 @@ impl Pool {
         match on {
             Connection::Any => self.kept.request(request),
             Connection::New => self.fresh.request(request),
+        }
+    }
+
+    /// Waits for the response to a request that is sent on a connection of this kind. If a request needs the
+    /// connection that all share in HTTP/2, at most one request at a time opens it.
+    pub(super) async fn answer<T>(
+        &self,
+        sent: impl Future<Output = Result<T, Failure>>,
+        on: Connection,
+        connection: &CaptureConnection,
+    ) -> Result<T, Failure> {
+        match (&self.lead, on) {
+            (Some(lead), Connection::Any) => lead.run(sent, connection).await,
+            _ => sent.await,
         }
     }
 }
