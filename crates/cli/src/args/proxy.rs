@@ -102,7 +102,7 @@ Bounds:
   to close (GOAWAY), one a second. A connection that idles for --header-timeout is asked too. A client
   that then sends nothing for 5 seconds, or does not read the end of its responses for --body-timeout,
   is cut off. A request that needs an upstream connection when all are in use waits up to
-  --connect-timeout.
+  --connect-timeout. So does one that needs the address of the upstream's name while 128 lookups run.
   The head of a request has at most 100 fields and about 128 kB in HTTP/1.1, and its target at most
   64 kB; in HTTP/2 it has at most 16 kB. A response whose head has more than 100 fields, or more than
   128 kB in HTTP/1.1, is a 502.

@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 use tower_service::Service;
 
 use super::exchange::TracedStream;
+use super::resolve::Resolver;
 use crate::log;
 
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -29,7 +30,7 @@ pub(super) type UpstreamStream =
 /// Opens connections.
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
-    connector: HttpsConnector<HttpConnector>,
+    connector: HttpsConnector<HttpConnector<Resolver>>,
     timeout: Duration,
     is_http2: bool,
     write_timeout: Duration,
@@ -54,7 +55,7 @@ impl Connector {
         is_http2: bool,
         write_timeout: Duration,
     ) -> Self {
-        let mut http = HttpConnector::new();
+        let mut http = HttpConnector::new_with_resolver(Resolver::new());
         http.set_nodelay(true);
         http.set_connect_timeout(Some(timeout));
         http.enforce_http(false);

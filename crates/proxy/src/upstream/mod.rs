@@ -4,7 +4,7 @@
 //! address       the URI at the upstream; climb finds paths that would leave its base
 //! forward       sends a request and checks the head of its response
 //! pool          connections to the upstream, kept and reused; in HTTP/2, lead picks the request that opens one
-//! connect       opens one: TCP, TLS; connect_limit bounds how many
+//! connect       opens one: TCP, TLS; connect_limit bounds how many, resolve the lookups of the name
 //! exchange      watches the bytes of a connection: reused or not, longer than announced
 //! upload        the request's body: idle time and rate
 //! download      the response's body: idle time and length
@@ -23,6 +23,7 @@ pub(crate) mod forward;
 mod idle;
 mod lead;
 mod pool;
+mod resolve;
 mod tls_roots;
 mod tunnel;
 mod upgrade;
