@@ -24,6 +24,7 @@ use crate::rules::RulesGate;
 use crate::stores;
 use crate::stores::StoreDown;
 
+const METRICS: &str = "/metrics";
 const CONNECTIONS_MAX: usize = 16;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A client that reads nothing loses its slot.
@@ -59,8 +60,14 @@ impl Admin {
             tokio::spawn(async move {
                 let answer = service_fn(|request| {
                     let admin = admin.clone();
-                    // Counting the live keys of many limits takes a while.
-                    tokio::task::spawn_blocking(move || admin.answer(&request))
+                    async move {
+                        if request.uri().path() != METRICS {
+                            return Ok(admin.answer(&request));
+                        }
+                        // Counting the live keys of many limits takes a while. The other pages need no thread, which
+                        // they would wait for while all are busy.
+                        tokio::task::spawn_blocking(move || admin.answer(&request)).await
+                    }
                 });
                 let mut builder = http1::Builder::new();
                 builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
@@ -99,10 +106,10 @@ impl Admin {
     fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         let (status, kind, text) = match request.uri().path() {
-            "/metrics" | "/healthz" | "/readyz" if !is_read => {
+            METRICS | "/healthz" | "/readyz" if !is_read => {
                 (StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD\n".to_owned())
             }
-            "/metrics" => (StatusCode::OK, PROMETHEUS_TEXT, self.metrics_page()),
+            METRICS => (StatusCode::OK, PROMETHEUS_TEXT, self.metrics_page()),
             "/healthz" | "/readyz" if self.is_stopping.load(Ordering::Relaxed) => {
                 (StatusCode::SERVICE_UNAVAILABLE, TEXT, "stopping\n".to_owned())
             }
@@ -123,5 +130,52 @@ impl Admin {
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    fn admin() -> Admin {
+        let metrics = Arc::new(Metrics::new(1));
+        let gate = RulesGate::open(None, false, Arc::clone(&metrics));
+        let gate = Arc::new(gate.expect("the built-in rules").0);
+        let layer = RateLimitLayer::new(Arc::clone(&gate));
+        Admin { gate, layer, metrics, is_stopping: Arc::default() }
+    }
+
+    async fn status(address: std::net::SocketAddr, path: &str) -> String {
+        let mut client = TcpStream::connect(address).await.expect("listening");
+        let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+        client.write_all(request.as_bytes()).await.expect("written");
+        let mut answer = String::new();
+        let read = client.read_to_string(&mut answer);
+        let _ = tokio::time::timeout(Duration::from_secs(10), read).await;
+        answer.chars().take(15).collect()
+    }
+
+    #[test]
+    fn the_health_endpoints_answer_while_all_threads_for_blocking_work_are_busy() {
+        let mut builder = Builder::new_multi_thread();
+        builder.worker_threads(1).max_blocking_threads(1).enable_all();
+        let runtime = builder.build().expect("a runtime");
+        let (release, held) = mpsc::channel::<()>();
+        let statuses = runtime.block_on(async {
+            tokio::task::spawn_blocking(move || held.recv());
+            let listener = Arc::new(TcpListener::bind("127.0.0.1:0").await.expect("a port"));
+            let address = listener.local_addr().expect("bound");
+            tokio::spawn(admin().serve(listener));
+            [status(address, "/healthz").await, status(address, "/readyz").await]
+        });
+        // The runtime waits for its threads.
+        drop(release);
+        assert_eq!(statuses, ["HTTP/1.1 200 OK"; 2]);
     }
 }
