@@ -25,8 +25,35 @@ pub(crate) fn failures(proxy: &Proxy, reason: &str) -> u64 {
 fn an_upstream_that_is_down_is_a_502() {
     let (_held, address) = refusing();
     let proxy = Proxy::before("down", address, &[]);
-    assert_problem(&get(proxy.listen, "/", ""), 502);
+    for _ in 0..2 {
+        assert_problem(&get(proxy.listen, "/", ""), 502);
+    }
+    assert_eq!(failures(&proxy, "connect"), 2);
+    assert_logged_once(&proxy, "no connection", "refused");
+}
+
+#[test]
+fn an_upstream_whose_name_is_not_found_is_a_502_and_the_log_says_so() {
+    // Names of `.invalid` do not exist (RFC 6761).
+    let proxy = Proxy::start(
+        "no-name",
+        &["--upstream", "http://upstream.invalid", "--connect-timeout", "30"],
+    );
+    let answer = get(proxy.listen, "/", "");
+    assert_problem(&answer, 502);
+    assert!(answer.body.contains("no connection to the upstream could be opened"), "{answer:?}");
     assert_eq!(failures(&proxy, "connect"), 1);
+    assert_logged_once(&proxy, "no connection", "lookup");
+}
+
+/// Checks that one line of the log says `what` and `why`.
+pub(crate) fn assert_logged_once(proxy: &Proxy, what: &str, why: &str) {
+    let is_of_it = |line: &&str| line.contains(what);
+    // The log is written beside the answers.
+    eventually("the failure is logged", || proxy.stderr().lines().any(|line| is_of_it(&line)));
+    let stderr = proxy.stderr();
+    let lines: Vec<_> = stderr.lines().filter(is_of_it).collect();
+    assert!(lines.len() == 1 && lines[0].contains(why), "{stderr}");
 }
 
 #[test]

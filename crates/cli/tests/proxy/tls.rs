@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use http::{Request, Response};
 use hyper::body::Incoming;
 
-use crate::failures::{assert_problem, failures};
+use crate::failures::{assert_logged_once, assert_problem, failures};
 use crate::server::{Authority, Body, serve, text};
 use crate::start::start_error;
-use crate::support::{PATIENCE, Proxy, eventually, get, scratch, upstream};
+use crate::support::{PATIENCE, Proxy, get, scratch, upstream};
 
 async fn describe(request: Request<Incoming>) -> Response<Body> {
     let host = request.headers().get("host").map_or("", |host| host.to_str().expect("ASCII"));
@@ -55,12 +55,7 @@ fn assert_not_trusted(proxy: &Proxy, why: &str) {
         assert_problem(&get(proxy.listen, "/", ""), 502);
     }
     assert_eq!(failures(proxy, "tls"), 2);
-    let is_of_it = |line: &&str| line.contains("no TLS connection");
-    // The log is written beside the answers.
-    eventually("the failure is logged", || proxy.stderr().lines().any(|line| is_of_it(&line)));
-    let stderr = proxy.stderr();
-    let lines: Vec<_> = stderr.lines().filter(is_of_it).collect();
-    assert!(lines.len() == 1 && lines[0].contains(why), "{stderr}");
+    assert_logged_once(proxy, "no TLS connection", why);
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub(crate) enum Failure {
     ClientBody,
     /// The client stopped sending the body.
     ClientTimeout,
-    /// The upstream does not accept connections.
+    /// No connection could be opened: the upstream refuses it, its name is not found, or no open file is left.
     Connect,
     /// The upstream did not accept a connection in time.
     ConnectTimeout,

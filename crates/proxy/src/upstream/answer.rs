@@ -37,7 +37,7 @@ impl Failure {
                 "the request does not state its length once and clearly, or has a transfer coding \
                  other than chunked"
             }
-            Self::Connect => "the upstream does not accept connections",
+            Self::Connect => "no connection to the upstream could be opened",
             Self::ConnectTimeout => "the upstream did not accept a connection in time",
             Self::Tls => "the upstream does not speak TLS, or is not trusted",
             Self::Protocol => "the upstream sent no response, or one that is not HTTP",

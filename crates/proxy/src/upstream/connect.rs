@@ -8,18 +8,23 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::ArcSwapOption;
 use http::Uri;
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tower_service::Service;
 
 use super::exchange::TracedStream;
 use super::resolve::Resolver;
 use crate::log;
+
+/// The shortest time between two log lines of the same error, and of different ones.
+const SAME_INTERVAL: Duration = Duration::from_secs(3_600);
+const OTHER_INTERVAL: Duration = Duration::from_secs(1);
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -34,7 +39,7 @@ pub(super) struct Connector {
     timeout: Duration,
     is_http2: bool,
     write_timeout: Duration,
-    last_error: Arc<LastTlsError>,
+    last_error: Arc<LastError>,
 }
 
 /// Why no connection was opened.
@@ -44,7 +49,7 @@ pub(super) enum ConnectError {
     Timeout,
     /// The server does not speak TLS, or is not trusted.
     Tls(BoxError),
-    /// The TCP connection failed.
+    /// The name was not found, or the TCP connection failed.
     Tcp(BoxError),
 }
 
@@ -81,7 +86,7 @@ impl Service<Uri> for Connector {
             let connected_stream = connected_stream.await.map_err(|_| ConnectError::Timeout)?;
             let stream = connected_stream
                 .map_err(ConnectError::from)
-                .inspect_err(|error| last_error.log_once(error))?;
+                .inspect_err(|error| last_error.log(error))?;
             Ok(TokioIo::new(TracedStream::new(TokioIo::new(stream), is_http2, write_timeout)))
         })
     }
@@ -118,29 +123,53 @@ impl fmt::Display for ConnectError {
 
 impl Error for ConnectError {}
 
-/// The TLS error that was logged last. An error is logged again only after another one.
+/// The error that was logged last.
 #[derive(Debug, Default)]
-struct LastTlsError(ArcSwap<String>);
+struct LastError(ArcSwapOption<Logged>);
 
-impl LastTlsError {
-    fn log_once(&self, error: &ConnectError) {
-        let ConnectError::Tls(why) = error else { return };
-        let why = why.to_string();
-        if self.differs_from(&why) {
-            log::warn(format_args!("no TLS connection to the upstream: {why}"));
+#[derive(Debug)]
+struct Logged {
+    /// The text without its digits.
+    text: String,
+    at: Instant,
+}
+
+impl LastError {
+    /// Logs an error, unless the last one was the same. Timeouts are only counted.
+    fn log(&self, error: &ConnectError) {
+        let (what, why) = match error {
+            ConnectError::Timeout => return,
+            ConnectError::Tls(why) => ("no TLS connection to the upstream", why),
+            ConnectError::Tcp(why) => ("no connection to the upstream", why),
+        };
+        let why = with_causes(why.as_ref());
+        if self.is_due(&why, Instant::now()) {
+            log::warn(format_args!("{what}: {why}"));
         }
     }
 
-    /// Whether the last error was another one. Numbers do not count: the error for an expired certificate says how
-    /// many seconds ago that was.
-    fn differs_from(&self, why: &str) -> bool {
+    /// Whether an error should be logged. Numbers do not count: the error for an expired certificate says how many
+    /// seconds ago that was.
+    fn is_due(&self, why: &str, now: Instant) -> bool {
         let text: String = why.chars().filter(|c| !c.is_ascii_digit()).collect();
-        let differs = **self.0.load() != text;
-        if differs {
-            self.0.store(Arc::new(text));
+        let is_due = self.0.load().as_ref().is_none_or(|last| {
+            let interval = if last.text == text { SAME_INTERVAL } else { OTHER_INTERVAL };
+            now.saturating_duration_since(last.at) >= interval
+        });
+        if is_due {
+            self.0.store(Some(Arc::new(Logged { text, at: now })));
         }
-        differs
+        is_due
     }
+}
+
+/// The text of an error and its causes.
+fn with_causes(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    for cause in std::iter::successors(error.source(), |&cause| cause.source()) {
+        text += &format!(": {cause}");
+    }
+    text
 }
 
 #[cfg(test)]
@@ -159,12 +188,15 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_certificate_is_logged_once_and_again_after_another_error() {
-        let last = LastTlsError::default();
-        assert!(last.differs_from(&expired(9)));
+    fn an_error_is_logged_once_an_hour_and_another_one_after_a_second() {
+        let (last, start) = (LastError::default(), Instant::now());
+        let is_due = |why: &str, seconds| last.is_due(why, start + Duration::from_secs(seconds));
+        assert!(is_due(&expired(9), 0));
         assert_ne!(expired(9), expired(10), "the text has the time since then");
-        assert!(!last.differs_from(&expired(10)));
-        assert!(last.differs_from("received fatal alert"));
-        assert!(last.differs_from(&expired(11)));
+        assert!(!is_due(&expired(10), 1) && !is_due(&expired(11), 3_599));
+        assert!(is_due(&expired(12), 3_600));
+        assert!(!is_due("received fatal alert", 3_600), "two errors that alternate");
+        assert!(is_due("received fatal alert", 3_601));
+        assert!(is_due(&expired(13), 3_602));
     }
 }
