@@ -13,6 +13,8 @@ mod fault;
 #[cfg(feature = "shared-memory")]
 mod file_lock;
 #[cfg(feature = "std")]
+mod own_thread;
+#[cfg(feature = "std")]
 mod stamped;
 #[cfg(tollgate_loom)]
 mod stop;
@@ -39,6 +41,8 @@ pub use fault::{Fault, Loads, let_loads_return};
 pub(crate) use fault::{Fault, planted};
 #[cfg(feature = "shared-memory")]
 pub(crate) use file_lock::{FileLock, InBlock, LockableFile};
+#[cfg(feature = "std")]
+pub(crate) use own_thread::OwnThread;
 #[cfg(feature = "std")]
 pub(crate) use stamped::StampedCell;
 #[cfg(tollgate_loom)]

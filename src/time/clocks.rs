@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::mpsc;
-use std::thread::{Builder, JoinHandle};
+use std::thread::Builder;
 use std::time::Duration;
 
-use crate::sync::SharedNanos;
+use crate::sync::{OwnThread, SharedNanos};
 use crate::time::quanta_clock::QuantaClock;
 use crate::time::{Clock, Tick, saturating_nanos};
 
@@ -115,7 +115,7 @@ impl CoarseClock {
     /// ```
     #[must_use]
     pub fn has_upkeep(&self) -> bool {
-        self.upkeep.as_ref().is_some_and(|upkeep| upkeep.is_of_this_process())
+        self.upkeep.as_ref().is_some_and(|upkeep| upkeep.thread.is_of_this_process())
     }
 }
 
@@ -213,15 +213,12 @@ impl Clock for TieredClock {
     }
 }
 
-/// The thread that refreshes a clock, stopped and joined when dropped. The child of a fork has no such thread, and so
-/// can neither stop it nor wait for it.
+/// The thread that refreshes a clock, stopped and joined when dropped.
 #[derive(Debug)]
 struct Upkeep {
-    /// The process whose thread it is.
-    process: u32,
     /// Dropping it tells the thread to end.
     stop: Option<mpsc::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    thread: OwnThread,
 }
 
 impl Upkeep {
@@ -233,25 +230,16 @@ impl Upkeep {
                 shared.refresh();
             }
         })?;
-        Ok(Self { process: std::process::id(), stop: Some(stop), thread: Some(thread) })
-    }
-
-    fn is_of_this_process(&self) -> bool {
-        self.process == std::process::id()
+        Ok(Self { stop: Some(stop), thread: OwnThread::new(thread) })
     }
 }
 
 impl Drop for Upkeep {
     fn drop(&mut self) {
-        let (stop, thread) = (self.stop.take(), self.thread.take());
-        if !self.is_of_this_process() {
-            core::mem::forget((stop, thread));
-            return;
-        }
-        drop(stop);
-        if let Some(thread) = thread {
-            // The thread cannot have panicked, and a drop could not report it.
-            let _ = thread.join();
+        // Before the thread is joined.
+        let stop = self.stop.take();
+        if !self.thread.is_of_this_process() {
+            core::mem::forget(stop);
         }
     }
 }

@@ -8,9 +8,10 @@ use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, Builder, JoinHandle};
+use std::thread::Builder;
 
 use super::wakers::wake;
+use crate::sync::OwnThread;
 use crate::time::quanta_clock::QuantaClock;
 use crate::time::{Clock, Tick};
 
@@ -60,8 +61,7 @@ impl Timer {
         });
         let served = Arc::clone(&shared);
         let thread = Builder::new().name("tollgate-timer".into()).spawn(move || served.serve())?;
-        let owner = Owner { shared, process: std::process::id(), thread: Some(thread) };
-        Ok(Self { owner: Arc::new(owner) })
+        Ok(Self { owner: Arc::new(Owner { shared, thread: OwnThread::new(thread) }) })
     }
 
     /// A future that is ready after `span` from now.
@@ -123,7 +123,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(number) = self.number
-            && self.owner.is_of_this_process()
+            && self.owner.thread.is_of_this_process()
         {
             let waker = self.owner.shared.lock().wakers.remove(&(self.end, number));
             drop(waker);
@@ -135,31 +135,16 @@ impl Drop for Sleep {
 #[derive(Debug)]
 struct Owner {
     shared: Arc<Shared>,
-    /// A forked child does not have the thread, which may have held the lock at the fork.
-    process: u32,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Owner {
-    fn is_of_this_process(&self) -> bool {
-        self.process == std::process::id()
-    }
+    /// A task that it woke may hold the last sleep, and so drop this.
+    thread: OwnThread,
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if !self.is_of_this_process() {
-            core::mem::forget(self.thread.take());
-            return;
-        }
-        self.shared.lock().stopped = true;
-        self.shared.changed.notify_one();
-        if let Some(thread) = self.thread.take()
-            // A task that this thread woke may hold the last sleep. The thread then cannot join
-            // itself.
-            && thread.thread().id() != thread::current().id()
-        {
-            let _ = thread.join();
+        // Otherwise the thread may have held the lock at the fork.
+        if self.thread.is_of_this_process() {
+            self.shared.lock().stopped = true;
+            self.shared.changed.notify_one();
         }
     }
 }
