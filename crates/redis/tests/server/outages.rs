@@ -210,24 +210,33 @@ fn a_slow_probe_is_the_only_one() {
     });
 }
 
+/// A store that is reached over a link, with this time for each step of a probe.
+fn probed(link: &Proxy, connections: usize, span: Duration) -> Store {
+    let store = Store::builder(link.url()).connections(connections).open_after(FAILURES);
+    let store = store.deadline(span).connect_timeout(span).probe_every(Duration::from_millis(100));
+    store.build().expect("a store")
+}
+
+/// Stops the server until the circuit has opened.
+async fn stop_until_open(server: &Server, store: &Store, gate: &RedisLimiter) {
+    server.signal("STOP");
+    while !store.is_circuit_open() {
+        gate.check("k").await.expect_err("it is stopped");
+    }
+    server.signal("CONT");
+}
+
 /// Granted: nothing. One slow round trip for each connection, one after the other, would take longer than a probe
 /// may, and the circuit would never close.
 #[test]
 fn a_probe_of_many_connections_over_a_slow_link_closes_the_circuit() {
     let Some(server) = Server::start() else { return };
     let link = Proxy::to(server.port());
-    let span = Duration::from_millis(200);
-    let store = Store::builder(link.url()).connections(64).open_after(FAILURES);
-    let store = store.deadline(span).connect_timeout(span).probe_every(Duration::from_millis(100));
-    let store = store.build().expect("a store");
+    let store = probed(&link, 64, Duration::from_millis(200));
     let gate = ten(&store);
     block_on(async {
         link.delay(Duration::from_millis(10));
-        server.signal("STOP");
-        while !store.is_circuit_open() {
-            gate.check("k").await.expect_err("it is stopped");
-        }
-        server.signal("CONT");
+        stop_until_open(&server, &store, &gate).await;
         let began = Instant::now();
         while gate.peek_n("k", 1).await.is_err() {
             assert!(began.elapsed() < RECOVERY_MAX, "{:?}", store.stats());
@@ -241,17 +250,10 @@ fn a_probe_of_many_connections_over_a_slow_link_closes_the_circuit() {
 fn a_probe_of_two_connections_may_take_the_timeouts_of_both() {
     let Some(server) = Server::start() else { return };
     let link = Proxy::to(server.port());
-    let span = Duration::from_millis(400);
-    let store = Store::builder(link.url()).connections(2).open_after(FAILURES);
-    let store = store.deadline(span).connect_timeout(span).probe_every(Duration::from_millis(100));
-    let store = store.build().expect("a store");
+    let store = probed(&link, 2, Duration::from_millis(400));
     let gate = ten(&store);
     block_on(async {
-        server.signal("STOP");
-        while !store.is_circuit_open() {
-            gate.check("k").await.expect_err("it is stopped");
-        }
-        server.signal("CONT");
+        stop_until_open(&server, &store, &gate).await;
         link.delay(Duration::from_millis(220));
         let began = Instant::now();
         while store.is_circuit_open() {
