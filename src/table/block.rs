@@ -40,7 +40,7 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// # Safety
     ///
-    /// The system has mapped so many bytes there, and nobody else unmaps them.
+    /// The system has mapped this many bytes there, and nothing else unmaps them.
     unsafe fn new(first: *mut c_void, bytes: usize) -> Self {
         Self { first: NonNull::new(first.cast()).expect("a mapping is not at null"), bytes }
     }

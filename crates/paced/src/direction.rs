@@ -46,7 +46,7 @@ pub(crate) struct Direction {
 struct PacedBucket {
     bucket: Arc<dyn Bucket>,
     ahead: Option<Ahead>,
-    /// What it answered when the poll that is under way charged it, and when that was.
+    /// The bucket's answer to the charge of the poll that is under way, and the time of that charge.
     charged: Option<(Permit, Tick)>,
 }
 

@@ -149,7 +149,7 @@ fn window_share(quota: &Quota, nodes: u32) -> Quota {
 /// the quota.
 ///
 /// **Not guaranteed.** The bound of an outage ends where the [fallback's capacity](Fallback::local) does
-/// not suffice. What the fallback grants is not charged to the server when it is back. A
+/// not suffice. Cells that the fallback grants are not charged to the server when it is back. A
 /// request whose call timed out may be charged by the server as well as by the fallback, which
 /// denies too much rather than too little.
 ///

@@ -71,7 +71,7 @@ impl fmt::Display for Named {
 pub(crate) struct CookieValue<'v> {
     /// As the client sent it, without quotes.
     pub(crate) bytes: &'v [u8],
-    /// What keys count, still with its escapes.
+    /// The bytes that keys count, still with their escapes.
     counted: &'v [u8],
     is_quoted: bool,
 }

@@ -18,7 +18,7 @@ async fn report(request: Request<Incoming>) -> Response<Body> {
     response.body(text("")).expect("a response")
 }
 
-/// What the upstream received for a request in HTTP/2.
+/// The body that the upstream received for a request in HTTP/2.
 fn received(proxy: &Proxy, method: &str, body: Body) -> String {
     let request = Request::builder().method(method).uri(format!("http://{}/", proxy.listen));
     let request = request.body(body).expect("a request");

@@ -31,7 +31,7 @@ pub(crate) struct PerClient {
     open: Mutex<HashMap<IpAddr, Client>>,
 }
 
-/// What a client has open.
+/// The open connections of a client, and its requests in flight.
 #[derive(Debug, Default)]
 struct Client {
     connections: u32,

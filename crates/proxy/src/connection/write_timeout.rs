@@ -33,8 +33,8 @@ pub(crate) struct ClientStream {
     /// Runs while the client's sending side is closed. Each write restarts it.
     half_close_timer: Option<Pin<Box<Sleep>>>,
     /// If a response is cut off whose end is the end of the connection, the connection is reset, because a close
-    /// would make the response look complete. What ends the connection does not matter: a failure of the response,
-    /// a timeout, or the exit of the proxy.
+    /// would make the response look complete. So it is whether a failure of the response,
+    /// a timeout or the exit of the proxy ends the connection.
     usage: Arc<Usage>,
     metrics: Arc<Metrics>,
 }

@@ -30,7 +30,7 @@ pub(crate) struct RequestBody {
     body: Option<Incoming>,
     /// How long the rest may take; `None` if the rest is not read.
     rest_timeout: Option<Duration>,
-    /// What is dropped with the body.
+    /// A value that is kept until the body is dropped.
     _held: Option<Arc<dyn Any + Send + Sync>>,
 }
 

@@ -310,7 +310,7 @@ fn admission(permit: Option<&RulePermit<'_>>, response: HeldForResponse) -> Gate
     GatePermit { delay, charge }
 }
 
-/// What an admitted request holds for its response.
+/// The guards, the charges and the pace that an admitted request keeps for its response.
 #[derive(Debug)]
 struct HeldForResponse {
     /// The guards and charges, until the body of the response has ended, failed, or was dropped.

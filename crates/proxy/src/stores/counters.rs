@@ -35,7 +35,7 @@ impl Counters {
     }
 }
 
-/// What stores counted that have left, by their URLs. The URL whose store left last is last.
+/// The counters of stores that have left, by their URLs, in the order in which they left.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Retired(Vec<(String, Counters)>);
 

@@ -40,7 +40,7 @@ pub(crate) struct StoreLimits {
     before: HashMap<String, Arc<RuleLimits>>,
     /// The stores that left at the last reload. Requests in flight may still call them.
     left: Vec<(tollgate_rules::Store, Store)>,
-    /// What the stores counted that left before.
+    /// The counters of the stores that left at earlier reloads.
     retired: Retired,
 }
 
@@ -85,7 +85,7 @@ impl StoreLimits {
         Ok(next)
     }
 
-    /// What stores counted that have left.
+    /// The counters of all stores that have left.
     pub(super) fn retired(&self) -> Retired {
         let mut retired = self.retired.clone();
         for (at, store) in &self.left {

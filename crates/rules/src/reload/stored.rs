@@ -9,11 +9,11 @@ use crate::limit::RuleLimit;
 use crate::rule::Rule;
 use crate::store::Store;
 
-/// What a store knows a limit by within its rule: its id, its algorithm, and the period of its windows.
+/// The properties by which a store finds a limit of a rule: its id, its algorithm, and the period of its windows.
 type KnownBy<'r> = (String, &'static str, Option<Duration>);
 
-/// A warning for each limit that the store does not find under what it is known by now. Only a rule that has a store
-/// before and after has any.
+/// A warning for each limit whose state the store does not find any more, since one of these properties has changed.
+/// Only a rule that has a store before and after the change has any.
 pub(super) fn warnings(before: &Rule, rule: &Rule) -> Vec<ReloadWarning> {
     let (Some(old), Some(new)) = (&before.store, &rule.store) else { return Vec::new() };
     let changed = (!is_same_place(old, new)).then_some("store");
