@@ -92,9 +92,9 @@ fn the_model_agrees_on_every_log_and_algorithm() {
         (NASA, &["--rule", "1/s burst 5", "--rule", "7 per 3 min"], 30_969),
         (NASA, &["--rule", "100000/min burst 50000", "--cost", "bytes"], 30_969),
         (HACKERS, &["--rule", "1/min burst 2", "--key", "path+method"], 3_456),
-        (HACKERS, &["--rule", "60000/min", "--cost", "bytes"], 3_456),
+        (HACKERS, &["--rule", "10000/min", "--cost", "bytes"], 3_456),
         (ELASTIC, &["--rule", "3/s burst 2", "--rule", "1/d burst 9"], 10_000),
-        (ELASTIC, &["--rule", "60000/min", "--cost", "bytes", "--immediate", "9000"], 10_000),
+        (ELASTIC, &["--rule", "10000/min", "--cost", "bytes", "--immediate", "4000"], 10_000),
         (AZURE_CODE, &[&["--rule", "200000/min"][..], &azure].concat(), 8_819),
         (
             AZURE_CODE,
