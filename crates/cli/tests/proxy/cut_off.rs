@@ -59,7 +59,9 @@ fn an_http_1_0_client_sees_a_reset_if_it_is_given_up_because_it_does_not_read() 
         read_head(&mut stream);
         stream.write_all(HEAD).expect("written");
         // Wait until the proxy closes the connection.
-        while stream.write_all(PIECE).is_ok() {}
+        let body = "hello ".repeat(10_000);
+        let piece = format!("{:x}\r\n{body}\r\n", body.len());
+        while stream.write_all(piece.as_bytes()).is_ok() {}
     });
     let proxy = Proxy::before("unread", endless, &["--body-timeout", "3"]);
     let client = begun(&proxy);
