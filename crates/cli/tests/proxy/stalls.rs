@@ -1,7 +1,7 @@
 //! Bodies that stall: the proxy ends them, and counts them by the side at fault.
 
 use std::io::{Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Empty};
@@ -20,8 +20,9 @@ const TIMEOUT: &str = "3";
 const PAUSE: Duration = Duration::from_millis(400);
 
 fn stalls(proxy: &Proxy) -> [f64; 4] {
-    ["response", "upload", "reader", "tunnel"]
-        .map(|of| proxy.metric(&format!("tollgate_stalls_total{{of=\"{of}\"}}")))
+    let name = |of| format!("tollgate_stalls_total{{of=\"{of}\"}}");
+    let names = ["response", "upload", "reader", "tunnel"].map(name);
+    proxy.metrics(names.each_ref().map(String::as_str))
 }
 
 fn is_all_over(proxy: &Proxy) {
@@ -271,14 +272,28 @@ fn a_paced_response_is_not_cut_off_by_an_upload_that_idles() {
 #[test]
 fn clients_that_read_no_metrics_do_not_block_the_health() {
     const SLOTS: usize = 16;
-    let proxy = Proxy::start("admin-readers", &[]);
+    // A small table, so that its live keys are soon counted.
+    let one_key = r#"rule = [{ name = "all", key = "none", limits = "1/s" }]"#;
+    let rules = scratch("admin-readers.toml", one_key);
+    let proxy = Proxy::start("admin-readers", &["--rules", rules.to_str().expect("UTF-8")]);
     let pipelined = "GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n".repeat(1_000);
     let clients = (0..SLOTS).map(|_| {
-        let (mut stream, pipelined) = (connect(proxy.admin), pipelined.clone());
+        let (mut stream, pipelined) = (connect_narrow(proxy.admin), pipelined.clone());
         std::thread::spawn(move || while stream.write_all(pipelined.as_bytes()).is_ok() {})
     });
     let clients: Vec<_> = clients.collect();
     eventually("they are given up", || stalls(&proxy)[2] >= 16.0);
     assert_eq!(get(proxy.admin, "/healthz", "").status, 200);
     clients.into_iter().for_each(|client| client.join().expect("no panic"));
+}
+
+/// A connection whose receive buffer is small, so that few responses fill it.
+fn connect_narrow(address: SocketAddr) -> TcpStream {
+    let stream = runtime().block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+        socket.set_recv_buffer_size(4_096).expect("set");
+        socket.connect(address).await.expect("listening").into_std().expect("a stream")
+    });
+    stream.set_nonblocking(false).expect("set");
+    stream
 }

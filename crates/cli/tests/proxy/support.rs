@@ -93,9 +93,17 @@ impl Proxy {
 
     /// The metric with this name and these labels.
     pub(crate) fn metric(&self, name: &str) -> f64 {
+        let [value] = self.metrics([name]);
+        value
+    }
+
+    /// The metrics with these names and labels, read at the same moment.
+    pub(crate) fn metrics<const N: usize>(&self, names: [&str; N]) -> [f64; N] {
         let page = get(self.admin, "/metrics", "").body;
-        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.unwrap_or_else(|| panic!("no {name} in\n{page}")).parse().expect("a number")
+        names.map(|name| {
+            let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            line.unwrap_or_else(|| panic!("no {name} in\n{page}")).parse().expect("a number")
+        })
     }
 }
 
@@ -202,8 +210,10 @@ pub(crate) fn read_head(stream: &mut TcpStream) -> String {
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(20));
+        let waited = began.elapsed();
+        assert!(waited < PATIENCE, "not in time: {what}");
+        // Asks less often the longer it takes: each question to a proxy takes milliseconds of a processor.
+        std::thread::sleep(Duration::from_millis(20).max(waited / 16));
     }
 }
 
