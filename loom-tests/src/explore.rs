@@ -12,7 +12,7 @@ use tollgate::internals::{Loads, let_loads_return};
 pub enum Preemptions {
     /// At most this number.
     To(usize),
-    /// As many as there can be.
+    /// No bound.
     Any,
 }
 

@@ -46,7 +46,7 @@ impl Request {
         self.rule_by(machine.step(view, self.now, self.cells), state, view)
     }
 
-    /// The same by a step that was made on the view.
+    /// Like `rule`, with a step that the caller has worked out from the view.
     #[inline(always)]
     pub(super) fn rule_by<V>(self, step: Step, state: u64, view: V) -> (Option<u64>, Ruling<V>) {
         let written = |next| (next != state).then_some(next);
@@ -59,9 +59,9 @@ impl Request {
     }
 }
 
-/// Admitted or denied, with the view that it was judged by.
+/// Admitted or denied, with the view that the step decided by.
 ///
-/// Two registers where the view is one word. The caller builds the 64 bytes of a [`Decision`] from
+/// If the view is one word, this fits in two registers. The caller builds the 64 bytes of a [`Decision`] from
 /// it, in its own frame: returned through memory they cost more than deciding.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ruling<V> {

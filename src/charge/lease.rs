@@ -3,7 +3,7 @@
 //! # Why it stays exact
 //!
 //! **Windows, sub-windows, counters.** Cells are counted in the window or sub-window in which they are
-//! taken, and spent before it ends. Which of its instants a cell is spent at does not change what it counts.
+//! taken, and spent before it ends. A cell counts the same at every instant of its window.
 //!
 //! **Token buckets.** A lease takes `k` cells by one charge, and spends them within `L`, the time in which
 //! the rate restores `k` cells. Cells spent in a span `w` were therefore charged in a span of at most
@@ -296,8 +296,8 @@ impl<H: Deref<Target: Lender>> Lease<H> {
     fn take_more(&mut self, n: u64, now: Tick, at: Option<Tick>) -> Result<(), Denied> {
         self.refund(at);
         let mut take = if n == 0 { 0 } else { self.take };
-        // As many as a lease takes, or else all that are left. With no more than asked for, nothing
-        // would be held.
+        // A whole lease, or all the cells that are left if they are fewer. With no more cells than `n`, the lease
+        // would hold nothing.
         while take > n {
             match self.gate.lend(self.spot, take, now) {
                 Ok(lent) => {

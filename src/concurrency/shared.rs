@@ -78,7 +78,7 @@ impl DirectConcurrencyBuilder {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of that method.
     ///
     /// ```
     /// use std::time::Duration;

@@ -10,7 +10,7 @@
 //! - A token bucket: the cells may be spent until time has restored `k` cells, while all charges are held
 //!   to a burst that is lower by `k`. The proof is in [`lease`](crate::lease).
 //! - Windows, sub-windows and counters: the cells may be spent until the window or sub-window ends in which
-//!   they are counted. Which of its instants a cell was spent at does not change what a window counts.
+//!   they are counted. A cell counts the same at every instant of its window.
 //!
 //! # When a thread takes a lease
 //!

@@ -77,7 +77,7 @@ macro_rules! with_utc_offset {
             ///
             /// # Errors
             ///
-            /// As there.
+            /// Those of that method.
             ///
             /// ```
             /// # use tollgate::{Direct, FixedWindow, Quota, QuotaError};

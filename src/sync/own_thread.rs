@@ -2,8 +2,8 @@
 
 use std::thread::{self, JoinHandle};
 
-/// A thread, joined when this is dropped. It must have been told to end by then. A forked child does not have the
-/// thread, and so does not wait for it, nor does the thread wait for itself.
+/// A thread, joined when this is dropped: its owner must have told it to end. A forked child does not have the
+/// thread and does not wait for it. The thread does not wait for itself.
 #[derive(Debug)]
 pub(crate) struct OwnThread {
     process: u32,

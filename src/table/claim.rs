@@ -33,8 +33,8 @@
 //! # Why a key never has two live slots
 //!
 //! Assume that two claims of a key are committed in different slots, by two threads. Each thread
-//! had written or read its claim before its fence. After its fence, it did not see the other claim,
-//! or what became of it. One fence comes first in the total order of sequentially consistent
+//! had written or read its claim before its fence. After its fence, it saw neither the other claim nor the
+//! word that replaced it. One fence comes first in the total order of sequentially consistent
 //! fences. The thread of the later fence then sees what the thread of the earlier fence had written
 //! or read before it, or something newer in that slot:
 //!
@@ -61,8 +61,8 @@
 //!
 //! **Wide.** A state word recurs only if the slot changes hands a multiple of 1,024 times and ends
 //! with the same state, to the unit of time, while a thread is between its load and its swap.
-//! Taking an idle slot always moves its time forward, so all of those changes would have to be
-//! forced evictions. The charge would then fall on the new owner. Likewise, a ring word of one life
+//! Taking an idle slot always moves its time forward, so only forced evictions can restore an old word.
+//! The charge would then fall on the new owner. Likewise, a ring word of one life
 //! is taken for that of the life 1,024 later only if both are of one unit of time. (The unit of
 //! sub-windows is long, so their ring words are cleared when a claim is committed.)
 //!
@@ -97,8 +97,8 @@ use crate::algo::{StateMachine, Step};
 use crate::cell::{Request, Ruling, StateWord};
 use crate::sync::{Fault, Ordering, fence, planted, wait_for_others};
 
-/// How often a request may find that other threads were changing its candidates. Threads that keep to the
-/// protocol do not do so that often. A process that has spoilt a shared block can: a log's claim with a live
+/// The most rescans of a request, each because other threads were changing its candidates. Threads that keep to
+/// the protocol do not cause so many. A process that has spoilt a shared block can: a log's claim with a live
 /// state, which no thread writes, is neither displaced nor evicted, and would be scanned for without end.
 const RESCANS_MAX: u16 = 1_000;
 

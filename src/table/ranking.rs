@@ -98,8 +98,8 @@ impl<K: SlotKind> SlotTable<K> {
         order.slots(self.slots.bucket(bucket)).map(K::candidate)
     }
 
-    /// The first vacant slot of the preferred line (or half of one), if that has another vacant one. With two
-    /// free places the second bucket is not looked at, and no slot ranks above a vacant one.
+    /// The first vacant slot of the preferred line (or half of one), if that has two. With two vacant slots the
+    /// second bucket is not scanned, and no slot ranks above a vacant one.
     ///
     /// A model's line is one slot, so models rank every slot: the protocol holds for any choice, and
     /// histories show a planted mistake sooner.

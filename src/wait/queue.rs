@@ -21,7 +21,7 @@
 //! behind it move back by the same time. They are not at fault and have not been overtaken, so
 //! their deadlines move back as well.
 //!
-//! A state can owe a limited amount. The first waiter's turn may lie beyond that, because other callers
+//! A state can hold a limited debt. The first waiter's turn may lie beyond that, because other callers
 //! have overdrawn the key, or charged it by a clock far ahead. The waiter then stays unbooked until its
 //! turn is near enough, and so do the waiters behind it.
 //!
@@ -175,7 +175,7 @@ impl KeyQueue {
         let asked = asked.chain([(request.plan.as_ref(), request.n)]);
         let wait = call.ops.turn_behind(request.target(), asked, call.now);
         match self.waiting.front().map(|first| &first.stage) {
-            // A key without a slot has no state that owes anything. The denial of the first knows its turn.
+            // A key without a slot owes nothing. The denial of the first waiter gave its turn.
             Some(Stage::First { polls_at }) if wait.is_zero() => polls_at.since(call.now),
             // Cells that were added to the key, or its reset, leave the booked waiter its turn.
             Some(Stage::Booked { turn, .. }) => wait.max(turn.since(call.now)),

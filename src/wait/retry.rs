@@ -4,7 +4,7 @@
 //! `retry_after` is the turn of the first waiter, and a lower bound of the turns behind it.
 //!
 //! Where denials are counted ([`SlidingLog::count_denials`](crate::SlidingLog::count_denials)), the first waiter
-//! asks at its turn and not before, whoever polls: each denial would move the turn back.
+//! asks only at its turn, even if another waiter polls earlier: each denial would move the turn back.
 
 use core::hash::Hash;
 use core::time::Duration;

@@ -180,7 +180,7 @@ impl<S: Waitable> Ticket<'_, S> {
         let progress = queues.poll(&mut call, request, number, waker);
         let now = call.now;
         drop(queues);
-        // Before a waker is dropped, which may panic: the queue has forgotten this waiter.
+        // Set before a waker is dropped, which may panic: the queue has removed this waiter already.
         self.done = matches!(progress, Progress::Done(_));
         wakers.wake();
         match progress {

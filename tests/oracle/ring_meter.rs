@@ -75,9 +75,9 @@ fn since(entered: &[(u64, u64)], begin: u128) -> u128 {
     inside.map(|(_, n)| u128::from(*n)).sum()
 }
 
-/// The first nanosecond that is less than `window` before `now`, and the first that is less than
-/// `window` and a unit of the grid before it: until the latter an event may stay that did not begin
-/// a unit.
+/// The first nanosecond that is less than `window` before `now`, and the first that is less than `window` and a
+/// unit of the grid before it. An event that is older than the first instant may still be counted if it is not
+/// older than the second one, because its time is rounded to a unit.
 fn window_begins(params: &impl StateMachine, window: u128, now: u64) -> (u128, u128) {
     let (units, per_nanos) = params.grid().ratio();
     let unit = u128::from(per_nanos.div_ceil(units));

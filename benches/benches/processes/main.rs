@@ -1,7 +1,7 @@
 //! One quota for several processes: in shared memory, under a mutex that processes share, and in Redis.
 //!
-//! Processes are started once for a limiter and a case. They take turns as other benches' threads do: each
-//! is told to make so many decisions, and says when it began and ended, by the clock that all of them read.
+//! Processes are started once for a limiter and a case. They take turns as other benches' threads do: the
+//! parent sends each a number of decisions, and each reports when it began and ended, by the clock that all read.
 
 mod case;
 mod locked;

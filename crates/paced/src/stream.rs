@@ -17,10 +17,10 @@ pin_project! {
     /// A stream whose bytes are charged to the buckets of a [`Pace`], one for each direction.
     ///
     /// Bytes that the buckets lack wait for their turn. Streams that share a bucket have turns in the order in
-    /// which they ask, each for a chunk: what the rate carries in 5 ms, but at least 1 KiB or what it
-    /// carries in 100 ms, and at most 64 KiB, half the burst, and what the caller reads or writes at once.
-    /// Streams with equal buffers so have equal shares. Flush and shutdown pass at once, and
-    /// so do errors.
+    /// which they ask, each for a chunk. A chunk is what the rate carries in 5 ms, but not less than 1 KiB (at
+    /// rates below 10 KiB/s: than what the rate carries in 100 ms). It is at most 64 KiB, half the burst, and what
+    /// the caller reads or writes at once. So streams with equal buffers have equal shares. Flush, shutdown and
+    /// errors pass at once.
     ///
     /// It allocates once for each direction, when that first waits, and has one timer for it. It must be polled
     /// within a tokio runtime whose timer is enabled.
@@ -32,9 +32,9 @@ pin_project! {
     ///
     /// **Not guaranteed.**
     ///
-    /// - A chunk more for each stream may pass in a span if the streams share a bucket, and their tasks run
-    ///   later than their turns by more than half the time that the burst takes to come back, or wait so long in
-    ///   other buckets; and as much as the chunks of streams that are dropped while they wait for that bucket.
+    /// - Of streams that share a bucket, each may pass one chunk more in a span if it is late for its turn by more
+    ///   than half the time that the burst takes to come back. It is late if its task runs late, or if it waits in
+    ///   another bucket. A stream that is dropped while it waits for the bucket lets another one pass its chunk.
     /// - A task that runs so late may also lose the chunk that it had charged. So may a stream with several
     ///   buckets that waits longer in one than the burst of another takes to come back.
     /// - Tokens are lost while a bucket is full. If the burst comes back in less time than timers and tasks are

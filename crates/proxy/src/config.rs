@@ -38,9 +38,11 @@ pub struct Config {
     /// Connections of clients at one time.
     pub max_connections: u32,
     /// Connections of one client address at one time; 0 means no limit. `None` is half of the connections
-    /// of all clients, and at least 8, so that no address has all of them. The requests in flight of an address are
-    /// bounded too, unless this is 0, because an HTTP/2 connection may have many: to half of the connections of all
-    /// clients (at least 128, but at most half of those to the upstream), or to this if it is more.
+    /// of all clients, and at least 8, so that no address has all of them.
+    ///
+    /// Unless this is 0, the requests in flight of an address are bounded too, because an HTTP/2 connection may have
+    /// many. The bound is this value, or half of the connections of all clients if that is more; that half counts as
+    /// at least 128, but at most half of the connections to the upstream.
     pub max_connections_per_client: Option<u32>,
     /// Requests that may wait for their turn at one time.
     pub max_waiting: usize,

@@ -1,7 +1,7 @@
 //! A concurrent map of bounded size.
 //!
 //! Lookups take no lock (`papaya`). If the map is full, idle entries are evicted, which takes at
-//! most a twentieth of the time. A key may find no room, and a long key never does: clients choose how
+//! most a twentieth of the time. A key may find no room. A long key is given none: clients choose how
 //! long keys are.
 
 use core::borrow::Borrow;

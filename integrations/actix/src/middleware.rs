@@ -147,7 +147,7 @@ where
 
 type Slot = Rc<RefCell<Held>>;
 
-/// What actix has of a request, while the layer has the rest.
+/// The parts of a request that stay with actix while the layer holds the others.
 #[derive(Default)]
 enum Held {
     /// It has not been admitted yet.

@@ -83,7 +83,7 @@ impl RequestView for RequestHead<'_> {
         self.head.uri.query()
     }
 
-    /// What Pingora sends to the upstream as `Host`.
+    /// The `Host` that Pingora sends to the upstream.
     fn host(&self) -> Option<&str> {
         match self.authority() {
             Some(authority) => std::str::from_utf8(authority).ok(),

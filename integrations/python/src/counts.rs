@@ -15,7 +15,7 @@ use crate::options::{self, File, key_bytes, value_error};
 
 /// The largest count, so that a window of a second has no more than 10^9 cells, which quotas have at most.
 const COUNT_MAX: u64 = (1 << 29) - 1;
-/// The count that is told of a key whose window is full, or that finds no slot: above every limit.
+/// The count that is reported for a key whose window is full, or that finds no slot: above every limit.
 const COUNT_BEYOND: u64 = COUNT_MAX + 1;
 /// A quota has at least one cell in so many seconds: 366 days.
 const CELL_SECS_MAX: u64 = 366 * 24 * 3_600;

@@ -14,7 +14,7 @@ use crate::waiting::{Request, Turn, Waiting};
 type Queue<A> = ProcessQueue<Limiter<[u8], A>>;
 type SharedQueue<A> = ProcessQueue<Limiter<[u8], A, MonotonicClock>>;
 
-/// What a limiter is built from.
+/// The options of a limiter.
 #[derive(Debug)]
 pub(crate) struct Choices {
     pub(crate) quota: Quota,

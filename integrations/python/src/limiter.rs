@@ -123,7 +123,7 @@ impl Limiter {
         self.gate.live_keys()
     }
 
-    /// What happened to keys that found no slot, and how many slots were claimed.
+    /// Counts of keys that found no slot, by their outcome, and of claimed slots.
     fn stats(&self) -> BTreeMap<&'static str, u64> {
         let stats = self.gate.stats();
         BTreeMap::from([

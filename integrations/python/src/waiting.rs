@@ -34,7 +34,7 @@ const SLEEP_MIN: Duration = Duration::from_micros(50);
 
 pub(crate) type Outcome = Result<Waited, WaitError>;
 
-/// What a caller waits for.
+/// The event that a caller waits for.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) key: Box<[u8]>,
@@ -48,7 +48,7 @@ pub(crate) struct Request {
 pub(crate) struct Turn(Arc<Mutex<Tick>>);
 
 impl Turn {
-    /// Notes a turn in `span`. The sleep that is returned never ends: whoever polls has slept already.
+    /// Notes a turn in `span`. Returns a sleep that never ends, because the caller sleeps itself before it polls.
     pub(crate) fn note(&self, span: Duration, clock: &impl Clock) -> Pending<()> {
         *lock(&self.0) = clock.now().saturating_add(span);
         pending()

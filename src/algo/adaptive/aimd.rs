@@ -41,7 +41,7 @@ impl Default for Aimd {
 }
 
 impl Aimd {
-    /// One more after a good window, a tenth less after a bad one.
+    /// Adds 1 after a good window, and multiplies the limit by 0.9 after a bad one.
     pub const fn new() -> Self {
         Self { increase: 1, max_latency: None, backoff: Backoff::DEFAULT }
     }
@@ -52,8 +52,7 @@ impl Aimd {
         self
     }
 
-    /// Takes a window for bad if its mean latency is above this, which is 1 µs to 60 s. Unless called,
-    /// only failures count.
+    /// The mean latency above which a window is bad, 1 µs to 60 s. Unless called, only failures count.
     pub const fn max_latency(mut self, latency: Duration) -> Self {
         self.max_latency = Some(latency);
         self

@@ -150,11 +150,11 @@ impl State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Controller {
-    /// By failures.
+    /// Moves the limit by failures.
     Aimd(Aimd),
-    /// By the recent latency, compared with the long-term latency.
+    /// Moves the limit by the ratio of the recent to the long-term latency.
     Gradient(Gradient),
-    /// By the latency, compared with that of an unloaded upstream.
+    /// Moves the limit by the ratio of the latency to that of an unloaded upstream.
     MinLatency(MinLatency),
 }
 
@@ -235,7 +235,7 @@ impl State {
 /// When failures lower a limit, and by how much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Backoff {
-    /// The share of failures that is taken for none.
+    /// The share of failures up to which they have no effect.
     failures_percent: u32,
     /// The limit after a failure, in percent of the limit before.
     percent: u32,

@@ -80,8 +80,8 @@ const UNITS_IN_CELL_MIN: u128 = 100;
 
 /// The cells that a key has left when the quota changes.
 ///
-/// A key that has all its cells can hardly be told from one that was never seen: it may have all
-/// its cells after a change, too.
+/// The state of a key that has all its cells is nearly that of a key that was never seen. So it may have all its
+/// cells after a change, too.
 ///
 /// ```
 /// use tollgate::dynamic::{DynamicGcra, Inherit};
@@ -105,9 +105,9 @@ const UNITS_IN_CELL_MIN: u128 = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Inherit {
-    /// As many as before, but no more than the new burst.
+    /// The same number of cells as before, but no more than the new burst.
     AsIs,
-    /// As many as before, and the growth of the burst. If the burst shrinks, as
+    /// The same number of cells as before, and the growth of the burst. If the burst shrinks, as
     /// [`AsIs`](Self::AsIs).
     Additive,
     /// The new burst less the cells that the key has spent and that have not come back: of 1,000 cells,

@@ -209,7 +209,7 @@ proptest! {
         let (mut now, mut renewals) = (Tick::ZERO, 0);
         let mut words = vec![params.fresh(now), params.absolute(0)];
         for (limit, burst, inherit, days) in changes {
-            // Refused changes take no time: a state older than the horizon may be read as live.
+            // A denied change does not move the clock: a state older than the horizon may be read as live.
             let later = now.saturating_add(Duration::from_secs(days * 86_400));
             let quota = quota(limit, burst);
             let Ok(mut changed) = params.change(&quota, inherit, later) else { continue };
@@ -336,7 +336,7 @@ fn a_charge_by_the_quota_before_a_reset_is_not_refunded_whenever_it_was_made() {
     }
 }
 
-/// 6 of 20 cells are one and a half of 5. As 6 of 5, the refund would pay for what else the key owes.
+/// 6 cells of a burst of 20 are one and a half of a burst of 5. If they stayed 6, the refund would pay other debt too.
 #[test]
 fn a_charge_by_smaller_cells_is_not_refunded_as_larger_ones() {
     let params = GcraEpoch::new(&Quota::per_hour(20), false).expect("in range");
@@ -393,7 +393,7 @@ fn a_proportional_change_keeps_shares_by_other_units() {
 
 #[test]
 fn changes_in_proportion_use_up_the_unit_and_then_the_error_names_them() {
-    // As many units as there are have no common multiple of these bursts.
+    // No number of units in range is a multiple of all these bursts.
     let quotas = [97, 101, 103].map(|burst| Quota::per_second(100).burst(burst));
     let mut params = GcraEpoch::new(&quotas[0], false).expect("in range");
     let (mut changes, mut told) = (0, None);

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A window that has ended counts nothing and means the same as no state. So does a window that has
-//! counted nothing yet: its end is only a stamp. A window that ends later than any that this clock
-//! could have opened was opened by a clock ahead: it is kept and counted into, never reset.
+//! counted nothing yet: its end is only a stamp. A window that ends later than this clock allows was opened by
+//! a clock ahead. It is kept and counted into, never reset.
 //!
 //! A count saturates at its largest value, which is always above the limit. Only cells that have been
 //! spent already are charged up to it. No refund is taken from a saturated count, since the true

@@ -34,7 +34,7 @@ impl GcraParams {
         self.grid.span((self.grid.reach() - self.capacity).saturating_sub(1))
     }
 
-    /// The turn of the last charge, or a bound that is no later if the turn has passed.
+    /// The turn of the last charge. If it has passed, this may be earlier than the turn, but never later.
     pub(crate) fn turn_of_last(&self, word: u64, now: Tick) -> Tick {
         let floor = self.grid.floor(now);
         let debt = self.debt(word, floor);
@@ -48,8 +48,8 @@ impl GcraParams {
         }
     }
 
-    /// The state as if `cells` of the cells that were charged before had been charged at `now`, after
-    /// all others. The second value is the debt that this adds, as a time.
+    /// Moves `cells` of the earlier charges to `now`, behind all other charges. Returns the state, and the debt
+    /// that this adds, as a time.
     pub(crate) fn deferred(&self, word: u64, cells: u64, now: Tick) -> (u64, Duration) {
         let floor = self.grid.floor(now);
         let (debt, cost) = (self.debt(word, floor), self.cost(cells));

@@ -210,7 +210,7 @@ fn the_turn_of_the_last_charge_is_known_while_there_is_debt() {
     for (cells, turn) in [(5, 0), (8, 3), (30, 25)] {
         let view = ahead.read(ahead.fresh(charged), NoRing, charged, cells);
         let Step::Admit { next } = ahead.step(view, charged, cells) else { panic!("{cells} fit") };
-        // For a key without debt, only a bound is known: as long ago as a burst takes.
+        // For a key without debt, the turn is not known. The answer is one burst's time ago.
         for (now, exact) in (0..turn + 5).map(|now| (now, turn)).chain([(turn + 24, turn + 19)]) {
             let told = params.turn_of_last(next, after(now));
             // Never later, and at most a few units of 2.5 microseconds earlier.

@@ -80,7 +80,7 @@ fn units_are_the_finest_whose_ring_has_a_year() {
     assert!(!has_a_year(&short) && short.cell == UNITS_IN_CELL_MIN);
 }
 
-/// Between clocks whose origins are no whole number of units apart.
+/// The origins of the two clocks differ by a fraction of a unit.
 #[test]
 fn rebasing_keeps_the_turn_of_a_cold_key_and_drops_an_expired_one() {
     use crate::algo::{Moment, Restart};

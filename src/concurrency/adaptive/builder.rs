@@ -86,7 +86,7 @@ impl<C> AdaptiveBuilder<C> {
         Self { samples_min: requests, ..self }
     }
 
-    /// Takes a request for lost after `hold`: see
+    /// Counts a request as lost after `hold`: see
     /// [`ConcurrencyBuilder::max_hold`](crate::concurrency::ConcurrencyBuilder::max_hold). The largest
     /// limit is then 65,535 at most.
     pub fn max_hold(self, hold: Duration) -> Self {

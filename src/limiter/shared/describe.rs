@@ -172,7 +172,7 @@ fn load(header: &[u64]) -> impl Fn(usize) -> u64 {
     |word| header.get(word).copied().unwrap_or(0)
 }
 
-/// As many of `count` words as the file has from a place on.
+/// Reads `count` words from a place on, or fewer if the file ends before.
 fn words_at(file: &File, place: u64, count: usize) -> Result<Vec<u64>, SharedError> {
     let mut bytes = vec![0; count * size_of::<u64>()];
     let mut filled = 0;

@@ -1,4 +1,5 @@
-//! Whose file it is: one that other users may have written is attached only if the mode asked for lets them write.
+//! The check of a file's owner. A file that other users may have written is attached only if the mode asked for
+//! lets them write.
 //!
 //! In a folder such as `/dev/shm`, any user may have put a file at the path before. The mode asked for can let the group
 //! write, and that is the group of this process. A user can give his own group to his file, but no group that he is not

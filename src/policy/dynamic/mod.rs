@@ -224,7 +224,7 @@ impl<K: Hash + ?Sized, C: Clock> Limiter<K, DynamicGcra, C> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of that method.
     ///
     /// ```
     /// # use tollgate::dynamic::{DynamicGcra, Inherit};
@@ -291,7 +291,7 @@ impl<C: Clock> Direct<DynamicGcra, C> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of that method.
     ///
     /// ```
     /// # use tollgate::dynamic::{DynamicGcra, Inherit};

@@ -77,7 +77,7 @@ impl Content<DynamicGcraParams> for Changing {
         DYNAMIC_GCRA
     }
 
-    /// Not the quota: a process takes the one in force.
+    /// The quota is left out, because a process that attaches takes the one in force.
     fn config(params: &DynamicGcraParams, _: u64) -> [u64; CONFIG_WORDS] {
         let mut config = [0; CONFIG_WORDS];
         config[0] = params.starts_in_debt().into();
@@ -91,7 +91,7 @@ impl Content<DynamicGcraParams> for Changing {
         config
     }
 
-    /// Of the creator's quota, which sets the size of a unit, and the one in force.
+    /// Two quotas: the creator's, which sets the time unit, and the one in force.
     fn block_bytes(_: &mut DynamicGcraParams) -> usize {
         2 * PlacedQuota::BLOCK_BYTES
     }
@@ -150,7 +150,7 @@ impl DirectBuilder<DynamicGcra> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of that method.
     ///
     /// ```
     /// use tollgate::dynamic::DynamicGcra;

@@ -13,8 +13,8 @@ pub(super) const LAST_NANOS: u64 = 500_000_000;
 /// A line is used for at most this many times as long as its frequency was measured.
 const GROWTH: u64 = 8;
 
-/// A line is used until an error of its frequency, as large as the last change of frequency, would
-/// have added up to this many nanoseconds.
+/// A line is used until its error could reach this many nanoseconds. The error of its frequency is assumed to be
+/// as large as the last change of frequency.
 const BUDGET_NANOS: u64 = 50_000;
 
 /// A clock that is ahead by up to this many nanoseconds runs slower until it is not; one that is

@@ -332,7 +332,7 @@ fn a_counter_may_wrap_around() {
     assert_eq!(watch.back, 0, "back");
 }
 
-/// A counter of 24 MHz, and one of 5 GHz, which the clock is told within 500 ppm.
+/// Counters of 24 MHz, 1 GHz and 5 GHz. The clock is given their frequencies with an error of up to 500 ppm.
 #[test]
 fn slow_and_fast_counters_are_read_to_the_tick() {
     for (ticks, nanos, off) in [(24_u64, 1_000_u64, 42), (1_000, 1_000, 2), (5_000, 1_000, 2)] {

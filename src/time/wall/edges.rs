@@ -17,8 +17,8 @@ pub(super) struct WallEdges {
     before: Side,
     after: Side,
     until: u64,
-    /// Added to what the wall clock shows: whole periods, so that wall time begins no later than the wall
-    /// clock when it was first read.
+    /// An offset of whole periods, added to the wall clock. With it, wall time begins no later than the wall clock
+    /// showed when it was first read.
     shift: u64,
 }
 
@@ -35,7 +35,8 @@ struct Side {
 /// Where an instant lies on the wall clock, and for how long its window is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WallPosition {
-    /// The instant plus this lies in the window in force. The sum is `held` whole periods later than wall time.
+    /// The offset from the instant to a time in the window in force, which is `held` whole periods ahead of wall
+    /// time.
     pub(crate) ahead_nanos: i64,
     /// Whole periods for which the window in force is held beyond the end of the wall clock's window.
     pub(crate) held: u64,

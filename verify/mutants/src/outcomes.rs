@@ -1,11 +1,11 @@
-//! What was seen of each mutant, in a file that grows by a line for each, so that a run can be stopped.
+//! The test results of each mutant, in a file that grows by a line for each, so that a run can be stopped.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// What the tests made of a mutant.
+/// The tests' verdict on a mutant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// A test failed.
@@ -31,10 +31,10 @@ impl Verdict {
     }
 }
 
-/// What was seen of one mutant.
+/// The test results of one mutant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
-    /// What the tests made of it.
+    /// The tests' verdict.
     pub verdict: Verdict,
     /// Tests that take longer were not asked.
     pub longest_test: f64,
@@ -74,7 +74,7 @@ impl Outcomes {
         Ok(Self { file, revision: revision.to_owned(), known })
     }
 
-    /// What was seen of a mutant.
+    /// The test results of a mutant.
     pub fn get(&self, key: &str) -> Option<&Outcome> {
         self.known.get(key)
     }

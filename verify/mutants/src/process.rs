@@ -40,7 +40,7 @@ pub fn run(command: &mut Command, output: &Path, limit: Duration) -> io::Result<
     let began = Instant::now();
     let mut child = command.spawn()?;
     let status = wait(&mut child, began, limit)?;
-    // What the tests left running ends too, whether they passed or not.
+    // Processes that the tests left running end too, whether the tests passed or not.
     kill_group(child.id());
     let ended = match status {
         None => {

@@ -8,12 +8,12 @@ use crate::mutant::{LeftOut, SourceFile};
 use crate::outcomes::{Outcome, Outcomes, Verdict};
 use crate::trial::Candidate;
 
-/// What is reported.
+/// The report of a run.
 #[derive(Debug)]
 pub struct Summary<'a> {
     /// The mutants that this run was about.
     pub candidates: &'a [Candidate<'a>],
-    /// What was seen of them.
+    /// Their test results.
     pub outcomes: &'a Outcomes,
     /// Those that may survive.
     pub known: &'a Known,

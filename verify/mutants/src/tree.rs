@@ -166,7 +166,7 @@ fn remove_others(to: &Path, folder: &Path, keep: &impl Fn(&Path) -> bool) -> io:
     Ok(())
 }
 
-/// What results hold for: the package's code and tests, what they depend on, and this tool.
+/// The version that results are valid for: the package's code and tests, what they depend on, and this tool.
 pub fn revision(workspace: &Path, package: &Package) -> io::Result<String> {
     let mut hasher = DefaultHasher::new();
     let folders = ["src", "tests", "Cargo.toml"].map(|part| package.folder.join(part));

@@ -26,7 +26,7 @@ pub struct Candidate<'a> {
     pub number: u32,
     /// The file it is in.
     pub file: &'a str,
-    /// What it is.
+    /// The change.
     pub mutant: &'a Mutant,
     /// The tests that reach it, the fastest first.
     pub tests: &'a [usize],
@@ -46,7 +46,7 @@ pub struct Trial<'a> {
     pub tests: &'a [Test],
     /// Tests that take longer are not asked.
     pub longest_test: f64,
-    /// Who does it.
+    /// The threads that run the tests.
     pub workers: Workers,
 }
 

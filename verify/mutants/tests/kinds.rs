@@ -1,4 +1,4 @@
-//! What is found in a file, kind by kind, and what is left as it is.
+//! The mutants found in a file, kind by kind, and the code that is left as it is.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ fn found(source: &str) -> Found {
     find("src/it.rs", source, &Config::default()).expect("the sample parses")
 }
 
-/// What is done in the body of a function that returns nothing, without what it returns at once.
+/// The mutants in the body of a function that returns nothing, without those of an immediate return.
 fn changes(body: &str) -> Vec<String> {
     let found = found(&format!("fn f() {{\n{body}\n}}"));
     let mutants = found.places.iter().flat_map(|place| &place.mutants);

@@ -112,7 +112,7 @@ fn a_strong_test_kills_all() {
     assert!(text.contains("not made:      2 not accepted by the compiler"), "{text}");
     assert!(!outcomes.contains("in greeting"), "{outcomes}");
 
-    // What is known is not tried again.
+    // A mutant with a known result is not tried again.
     assert_eq!(sample.run(&[]).1, Some(0));
     assert_eq!(sample.outcomes(), outcomes);
 }

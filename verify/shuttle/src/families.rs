@@ -170,7 +170,7 @@ pub fn claimed_logs() -> Played {
     Family { before_is_live: true, ..of(CLAIMED, 3, 2) }.play(gate)
 }
 
-/// Two threads that claim a key, while a third makes room in the one slot and then in the other. Nobody
+/// Two threads that claim a key, while a third makes room in the one slot and then in the other. No thread
 /// resets the key, so it is granted its one cell once.
 pub fn claims_while_room_is_made() -> Played {
     // The key and the other one prefer the same slot, the neighbour the other.

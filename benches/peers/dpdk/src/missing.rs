@@ -1,4 +1,4 @@
-//! What this package has where DPDK's header is not installed: the reason.
+//! Replaces this package where DPDK's header is not installed: it gives the reason.
 
 use crate::Parameters;
 

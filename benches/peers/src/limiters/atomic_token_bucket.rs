@@ -10,7 +10,7 @@ use ::atomic_token_bucket::{KeyedRateLimiter, TokenBucket};
 use crate::peer::{Direct, Keyed};
 use crate::plan::Plan;
 
-/// As many shards as in the crate's own benchmarks.
+/// The number of shards in the crate's own benchmarks.
 const SHARDS: usize = 8;
 
 fn full_bucket(plan: Plan) -> TokenBucket {

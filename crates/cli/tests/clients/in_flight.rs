@@ -39,7 +39,7 @@ pub(crate) fn decisions_equal_those_of_nginx_limit_conn() {
     let mut in_flight: Vec<Forwarded<'_>> = Vec::new();
     let mut decided: HashMap<bool, u32> = HashMap::new();
     for event in 0..EVENTS {
-        // As many requests begin as end, around the sum of the limits.
+        // Requests begin as fast as they end, around the sum of the limits.
         if below(16) < in_flight.len() {
             finish(in_flight.swap_remove(below(in_flight.len())));
             continue;

@@ -15,8 +15,8 @@ const PER_SEC: f64 = 20.0;
 const TOLERANCE: f64 = 3.0;
 
 /// Asserts the bounds of a run of `secs` seconds. A machine that does not run the client or the proxy for
-/// a tenth of a second at the beginning or at the end costs cells, so the run is repeated before too few
-/// are a failure; too many never may be.
+/// a tenth of a second at the beginning or at the end costs cells. So a run with too few admissions is repeated, and
+/// a run with too many fails at once.
 fn assert_bounds(name: &str, secs: f64, unseen: u64, load: impl Fn(&str) -> Seen) {
     let least = BURST + PER_SEC * secs - TOLERANCE;
     let mut runs = Vec::new();

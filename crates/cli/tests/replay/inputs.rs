@@ -1,4 +1,4 @@
-//! What `tollgate replay` reads: how a log begins, and where it comes from.
+//! The inputs of `tollgate replay`: beginnings of logs, and their sources.
 
 use crate::support::json_with;
 

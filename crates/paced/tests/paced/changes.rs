@@ -28,7 +28,7 @@ async fn a_new_rate_holds_from_the_next_chunk_on() {
         let before = log.lock().expect("no panic").bytes;
         tokio::time::sleep(Duration::from_secs(10)).await;
         let passed = log.lock().expect("no panic").bytes - before;
-        // What was charged ahead by the old rate may still be owed.
+        // A debt of charges ahead at the old rate may remain.
         assert!(passed.abs_diff(10 * rate) <= rate / 5 + old_chunk, "{rate}: {passed}");
         old_chunk = (rate / 200).max(1_024);
     }

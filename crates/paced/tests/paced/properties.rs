@@ -11,7 +11,7 @@ use tollgate_paced::{Pace, Paced};
 
 use crate::support::{Act, Oracle, Scripted, UNIT_NANOS, gate, left};
 
-/// What the user of a stream does.
+/// An action of a stream's user.
 #[derive(Clone, Copy, Debug)]
 enum Use {
     /// Reads or writes so many bytes, and gives up after some milliseconds.

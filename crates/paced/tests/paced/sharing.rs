@@ -17,7 +17,7 @@ fn shared_log(quota: Quota, more: u64) -> Arc<Mutex<Log>> {
 
 /// A writer that runs by itself, and the log of what it has written.
 fn spawn(pace: Pace, size: usize) -> Arc<Mutex<Log>> {
-    // What it passes is judged elsewhere.
+    // Another test checks the bytes that it passes.
     let inner = Scripted::new(Quota::per_second(1_000_000_000).burst(1 << 39), []);
     let log = Arc::clone(&inner.log);
     let stream = Paced::new(inner, Pace::unlimited(), pace);
@@ -122,8 +122,8 @@ async fn two_contended_buckets_with_small_bursts_make_progress() {
     assert!(passed.iter().all(|&bytes| bytes > 20_000), "{passed:?}");
     assert!(sum + bytes(&only_one) <= 2_000_000 + 4_096 + 22 * 2_048, "the first bucket's rate");
     assert!(sum + bytes(&only_two) <= 2_400_000 + 4_096 + 22 * 2_048, "the second bucket's rate");
-    // A burst comes back in 41 ms, and a round of all streams takes 200 ms. So what a stream charged to one
-    // bucket is no longer good when it has its turn in the other.
+    // A burst comes back in 41 ms, and a round of all streams takes 200 ms. So a charge to one bucket
+    // has expired when the stream has its turn in the other.
     assert!(sum + bytes(&only_one) >= 1_500_000, "the first bucket is used: {sum}");
 }
 

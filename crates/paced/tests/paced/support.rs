@@ -80,7 +80,7 @@ impl Oracle {
     }
 }
 
-/// What a script's stream does with one call.
+/// An action of a scripted stream in one call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
     /// Reads or writes at most so many bytes.
@@ -98,14 +98,14 @@ pub(crate) struct Scripted {
     pub(crate) log: Arc<Mutex<Log>>,
 }
 
-/// What passed, judged by an oracle.
+/// The bytes that passed, checked by an oracle.
 #[derive(Debug)]
 pub(crate) struct Log {
     pub(crate) oracle: Oracle,
     pub(crate) bytes: u64,
     pub(crate) largest: usize,
     pub(crate) calls: u64,
-    /// What the oracle may be short of.
+    /// The cells by which the oracle may be short.
     pub(crate) more: u64,
 }
 

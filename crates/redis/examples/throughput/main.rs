@@ -35,7 +35,7 @@ const QUOTA: Quota = Quota::per_second(100_000_000);
 const TASKS: u64 = 64;
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_millis(250);
-/// As many as there are tasks.
+/// One key for each task.
 const SOME_KEYS: u64 = TASKS;
 const MANY_KEYS: u64 = 10_000;
 /// Prime, so that keys follow each other in no order.

@@ -76,7 +76,7 @@ pub enum AskOutcome {
         parts: DecisionParts,
         /// Nothing was unsent before, so the counts must be queued.
         first: bool,
-        /// As many cells are unsent as may be.
+        /// The unsent cells have reached their maximum.
         full: bool,
     },
     /// The window has no room.

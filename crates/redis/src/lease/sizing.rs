@@ -13,7 +13,7 @@ pub(crate) struct Spending {
 
 /// How many cells to ask for.
 ///
-/// As many as will be spent in half of a lease's lifetime, so that few are left when it ends. At
+/// The number of cells that will be spent in half of a lease's lifetime, so that few are left when it ends. At
 /// most twice as many as last time, because two requests in quick succession are not a rate yet. No
 /// fewer than requests wait for.
 pub(super) fn call_size(last: u64, used: Spending, lifetime_nanos: u64, max: u64) -> u64 {

@@ -50,10 +50,14 @@ pub(crate) struct Settings {
 /// heartbeat, and then does what was [chosen](ShareBuilder::without_part). That is before others
 /// count it as dead.
 ///
-/// **Not guaranteed.** Nodes may use more than the whole for a while: at most twice as much for two
-/// intervals, if a replica takes over that lacks more than an interval of a node's heartbeats, or
-/// if the server's clock is set ahead; and for as long as two servers answer heartbeats. A node
-/// whose own clock is set back may use its part for that much longer.
+/// **Not guaranteed.** Nodes may use more than the whole for a while:
+///
+/// - at most twice the whole, for two intervals, if a replica takes over that lacks more than an interval of a
+///   node's heartbeats;
+/// - the same if the server's clock is set ahead;
+/// - as long as two servers answer heartbeats.
+///
+/// A node whose own clock is set back may use its part for that much longer.
 ///
 /// ```
 /// # use std::time::Duration;

@@ -47,8 +47,8 @@ pub struct RuleDenial<'g> {
 pub enum DenyReason<'g> {
     /// A limit has not enough cells left.
     Limit(&'g RuleLimit, Denied),
-    /// As many requests of the key are in flight as the rule's `concurrency` allows, or the table has no room
-    /// for another key with requests in flight.
+    /// The key has reached the number of requests in flight that the rule's `concurrency` allows, or the
+    /// table has no room for another key with requests in flight.
     InFlight(ConcurrencyDenied),
     /// The key is banned, because the rule denied it too often.
     Banned(Denied),

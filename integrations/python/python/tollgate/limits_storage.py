@@ -158,7 +158,7 @@ class TollgateStorage(
     def _begin(self) -> None:
         self._counts: dict[int, WindowCounts] = {}
         self._logs: dict[tuple[int, int], Limiter] = {}
-        # What is larger than a table's counts and logs. It is exact, and of this process.
+        # The storage of limits that exceed a table's counts and logs. It is exact, and belongs to this process.
         self._beyond_tables: MemoryStorage | None = None
         # Counts resets: the keys after one are others than those before it, in all processes.
         self._resets = None

@@ -15,7 +15,7 @@ struct Bandwidth {
     at_intervals: bool,
     available: u64,
     refilled_at: u64,
-    /// What is left of a division by the period.
+    /// The remainder of a division by the period.
     rest: u64,
 }
 

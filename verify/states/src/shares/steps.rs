@@ -102,7 +102,7 @@ impl Shares {
         let answer = heartbeat(&mut members, index, NOW_UNITS, lifetime);
         write_list(world, &members, at_deposed);
         if !was_listed && !at_deposed {
-            // A jump before this moment does not let it come early.
+            // A jump of the clock before this moment does not make the part come early.
             world.slots[index].early = 0;
         }
         answer
@@ -142,7 +142,7 @@ impl Shares {
             // The node comes, returns, or moves over: earlier spans see all that it has.
             world.meter.forgive(has.into());
         } else if !comes && self.mistake != Mistake::GoingsAddNothing {
-            // Other nodes went: the node has more at once if it had spent nothing.
+            // Other nodes went: a node that had spent nothing has a larger part at once.
             world.meter.forgive(has.saturating_sub(had).into());
         }
         self.come_early(world, reply.live, early);
