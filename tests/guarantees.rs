@@ -85,3 +85,27 @@ fn every_footnote_is_defined_once_and_used() {
     }
     assert!(notes > 100, "only {notes} footnotes were found");
 }
+
+/// Ordinary tests do not guard an atomic protocol, so its file says what does.
+#[test]
+fn every_protocol_file_names_its_model_and_the_command_that_runs_it() {
+    let page = read("docs/model-checking.md");
+    let rows =
+        page.lines().skip_while(|line| !line.starts_with("| protocol | stated in |")).skip(2);
+    let mut named = 0;
+    for row in rows.take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = row.split('|').collect();
+        let models: Vec<&str> = code_spans(cells[3]).collect();
+        for file in code_spans(cells[2]) {
+            let text = read(file);
+            let head: String = text.lines().take_while(|line| line.starts_with("//!")).collect();
+            assert!(
+                models.iter().any(|model| head.contains(model)),
+                "{file} names none of {models:?}"
+            );
+            assert!(head.contains("ci/check.sh loom"), "{file} does not name `ci/check.sh loom`");
+            named += 1;
+        }
+    }
+    assert!(named > 25, "{named}");
+}

@@ -14,9 +14,9 @@
 //!
 //! # Guarded by
 //!
-//! `loom-tests/tests/decide.rs`, `settle.rs`, `windows.rs` and `stopped/claim.rs`, run by
-//! `ci/check.sh loom`, and the histories of `ci/check.sh shuttle`. Ordinary tests do not notice a wrong
-//! ordering here.
+//! `loom-tests/tests/decide.rs`, `settle.rs`, `windows.rs`, `hot_key_windows.rs` and `stopped/claim.rs`,
+//! run by `ci/check.sh loom`, and the histories of `ci/check.sh shuttle`. Ordinary tests do not notice a
+//! wrong ordering here.
 
 use core::marker::PhantomData;
 

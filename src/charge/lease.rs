@@ -10,6 +10,11 @@
 //! `w + L`, by any worker. All charges of the limiter, by leases or not, are held to a burst of
 //! `b - k`, and `rate * L` is at most `k`. So at most `(b - k) + rate * (w + L) <= b + rate * w`
 //! cells are spent in `w`, over any number of leases.
+//!
+//! # Guarded by
+//!
+//! `loom-tests/tests/leases.rs`, run by `ci/check.sh loom`, with models of a lease that never expires and of a
+//! refund to the next owner of a slot.
 
 use core::fmt;
 use core::hash::Hash;

@@ -1,4 +1,9 @@
 //! Reservations: cells charged by an estimate, and settled when the cost is known.
+//!
+//! # Guarded by
+//!
+//! `loom-tests/tests/settle.rs`, run by `ci/check.sh loom`, and the histories of `ci/check.sh shuttle`: a refund
+//! must not reach the next owner of a slot, nor go by a quota that was replaced.
 
 use core::fmt;
 use core::ops::Deref;

@@ -5,6 +5,10 @@
 //! of the process. So each process has a second lock, a word that gives one thread at a time the turn to hold a
 //! record lock or to close such a file. No decision waits for either: one that passes an edge of the wall clock tries
 //! once, and publishes nothing if it gets no lock.
+//!
+//! # Guarded by
+//!
+//! `tests/shared_memory/locks.rs` and `ci/check.sh shared-memory`: the system's locks are not part of a model.
 
 use std::fs::File;
 use std::io;

@@ -47,7 +47,7 @@
 //!
 //! # Guarded by
 //!
-//! `loom-tests/tests/dynamic_quota.rs`, run by `ci/check.sh loom`, with a model of a torn read, and
+//! `loom-tests/tests/dynamic_quota.rs` and `wall_clock.rs`, run by `ci/check.sh loom`, with models of a torn read, and
 //! `loom-tests/tests/stopped/change.rs`, with models of a turn that is given back and of a living writer that
 //! is taken over. Ordinary tests do not notice a wrong fence here.
 

@@ -5,6 +5,11 @@
 //! valid value.
 //!
 //! This file, `memory.rs` and `placed.rs` hold the unsafe code of the table.
+//!
+//! # Guarded by
+//!
+//! `tests/shared_memory/creation.rs` and `ci/check.sh shared-memory`: creators are killed, and no process sees a block
+//! without its header.
 
 use std::cell::Cell;
 use std::ffi::c_void;

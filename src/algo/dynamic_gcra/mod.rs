@@ -41,6 +41,12 @@
 //!
 //! Source: the virtual clock of L. Zhang, "VirtualClock: a new traffic control algorithm for packet
 //! switching networks" (1990), with one clock for all keys; the inheritances are Bucket4j's.
+//!
+//! # Guarded by
+//!
+//! `loom-tests/tests/dynamic_quota.rs`, run by `ci/check.sh loom`, and the histories of `ci/check.sh shuttle`, with
+//! models of a torn quota and of a refund by a quota that was replaced. `ci/check.sh proofs dynamic_gcra` proves the
+//! step.
 
 use core::num::NonZeroU64;
 use core::time::Duration;

@@ -39,6 +39,11 @@
 //!
 //! Source: nginx `ngx_http_limit_conn_module`, which counts the same under a lock; a counting semaphore
 //! (Dijkstra, 1965) without a queue.
+//!
+//! # Guarded by
+//!
+//! `loom-tests/tests/concurrency.rs`, run by `ci/check.sh loom`, and the histories of `ci/check.sh shuttle`, with
+//! models of a refund to the next owner of a slot and of a request that was counted as lost.
 
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,10 @@
 //!
 //! Where the file system knows only files with names (`O_TMPFILE` is refused), the file has a temporary name
 //! until then. A creator that is killed leaves that name behind.
+//!
+//! # Guarded by
+//!
+//! `tests/shared_memory/creation.rs` and `kills.rs`, and `ci/check.sh shared-memory`.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;

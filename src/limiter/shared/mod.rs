@@ -56,6 +56,11 @@
 //!   [changed](crate::Limiter::set_utc_offset_secs) since: the file has the changed one, too.
 //! - After a restart of the machine the clock begins anew. A file that has outlived it is refused:
 //!   remove it.
+//!
+//! # Guarded by
+//!
+//! `tests/shared_memory/`, and `ci/check.sh shared-memory`, which kills 10,000 processes. The models of
+//! `loom-tests/tests/stopped/`, run by `ci/check.sh loom`, stop a thread for ever before each of its steps.
 
 mod build;
 mod describe;

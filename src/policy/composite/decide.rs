@@ -1,8 +1,10 @@
 //! The decision: the composite pre-checks all limits, then charges them. If a limit denies after all, the
 //! charges of the limits before it are refunded.
 //!
-//! The model `loom-tests/tests/composite.rs` guards this protocol:
-//! `RUSTFLAGS='--cfg tollgate_loom' cargo test -p loom-tests --release --test composite`.
+//! # Guarded by
+//!
+//! `loom-tests/tests/composite.rs`, run by `ci/check.sh loom`, with models of a later limit that is not peeked at, and
+//! of a refund that is left out or made twice.
 
 use super::enter::CompositeEntry;
 use super::member::{Member, Target};

@@ -1,4 +1,8 @@
 //! The quota in force: where it is kept, and how it is replaced.
+//!
+//! # Guarded by
+//!
+//! `loom-tests/tests/dynamic_quota.rs`, run by `ci/check.sh loom`, with a model of a torn quota.
 
 use core::time::Duration;
 

@@ -3,6 +3,11 @@
 //! The block holds the words from which the parameters of a quota are worked out. A process checks these words
 //! when it sees a new version, and keeps the parameters in its own memory. So no word that another process may
 //! have spoilt is ever a divisor.
+//!
+//! # Guarded by
+//!
+//! `loom-tests/tests/dynamic_quota.rs` and `stopped/change.rs`, run by `ci/check.sh loom`, and
+//! `ci/check.sh shared-memory`.
 
 use core::time::Duration;
 use std::sync::Arc;

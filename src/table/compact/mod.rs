@@ -7,6 +7,10 @@
 //! ```
 //!
 //! Zero is vacant. Eight words are a bucket of one cache line.
+//!
+//! # Guarded by
+//!
+//! `loom-tests/tests/claim.rs` and `take_over.rs`, run by `ci/check.sh loom`: see [`claim`](super::claim).
 
 mod ranking;
 mod snapshot;

@@ -23,6 +23,11 @@
 //! | generations differ | yes | taken, without an owner yet: the next owner written has it |
 //! | generations agree | yes | claimed by the owner, nothing charged yet |
 //! | generations agree | no | the owner's |
+//!
+//! # Guarded by
+//!
+//! `loom-tests/tests/claim.rs`, `take_over.rs` and `ring_take_over.rs`, run by `ci/check.sh loom`: see
+//! [`claim`](super::claim).
 
 mod ranking;
 mod slot;

@@ -1,4 +1,9 @@
 //! A wide slot, and the word that names its key.
+//!
+//! # Guarded by
+//!
+//! `loom-tests/tests/claim.rs` and `take_over.rs`, run by `ci/check.sh loom`: they fail if a thread reads the owner
+//! before the head. Ordinary tests do not.
 
 use crate::cell::{GENERATION_BITS, Head, HeadCell, StateWord};
 use crate::sync::{AtomicU64, Fault, Ordering, planted};

@@ -2,6 +2,11 @@
 //! cells.
 //!
 //! Time is an argument, and no function waits.
+//!
+//! # Guarded by
+//!
+//! `verify/states/src/leases.rs`, run by `ci/check.sh states`: every order of calls, replies and failures. The words
+//! that threads share are modelled in `loom-tests/tests/lease_cell.rs`, run by `ci/check.sh loom`.
 
 use core::time::Duration;
 
