@@ -11,11 +11,11 @@ use http::{Extensions, Method, Response, header, request};
 
 use crate::denial::{Denial, Reason};
 use crate::gate::{Charge, Gate, GatePermit, Verdict};
+use crate::gate::{GateDecision, PendingVerdict};
+use crate::headers::Report;
 use crate::headers::{Fields, Wanted};
 use crate::jitter::Jitter;
 use crate::key;
-use crate::pending::{GateDecision, PendingVerdict};
-use crate::report::Report;
 use crate::stats::{Counters, Event, Queue, QueueGuard};
 
 type Write = dyn Fn(&Denial<'_>) -> Response<Bytes> + Send + Sync;

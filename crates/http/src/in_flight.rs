@@ -12,10 +12,10 @@ use tollgate::clock::QuantaClock;
 use tollgate::concurrency::{ConcurrencyDenied, ConcurrencyLimiter, OwnedGuard};
 
 use crate::gate::{Charge, Gate, GatePermit, Verdict};
+use crate::headers::Policy;
+use crate::headers::{Reading, Report};
 use crate::key::Extractor;
 use crate::limit::{LimitError, OnNoKey};
-use crate::policy::Policy;
-use crate::report::{Reading, Report};
 use crate::shadow::ShadowGate;
 
 /// A limit of the requests of each key that are in flight.

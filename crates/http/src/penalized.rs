@@ -13,10 +13,10 @@ use tollgate::penalty::{Penalties, PenaltyDenied};
 use tollgate::{Clock, Denied, Gcra};
 
 use crate::gate::{Charge, Gate, GatePermit, Verdict};
+use crate::headers::Policy;
+use crate::headers::{Reading, Report};
 use crate::key::Extractor;
 use crate::limit::OnNoKey;
-use crate::policy::Policy;
-use crate::report::{Reading, Report};
 
 type IsFailure = dyn Fn(&response::Parts) -> bool + Send + Sync;
 

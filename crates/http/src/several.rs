@@ -6,8 +6,8 @@ use core::time::Duration;
 use http::{request, response};
 
 use crate::gate::{Charge, Gate, GatePermit, Verdict};
-use crate::pending::{GateDecision, PendingVerdict};
-use crate::report::Report;
+use crate::gate::{GateDecision, PendingVerdict};
+use crate::headers::Report;
 
 /// Several limits, all of which must admit a request.
 ///

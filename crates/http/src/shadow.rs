@@ -4,9 +4,9 @@ use core::time::Duration;
 
 use http::request;
 
+use crate::gate::PendingVerdict;
 use crate::gate::{Gate, GatePermit, Verdict};
-use crate::pending::PendingVerdict;
-use crate::report::Report;
+use crate::headers::Report;
 
 /// A gate in shadow: it decides and charges, and all requests are admitted.
 ///

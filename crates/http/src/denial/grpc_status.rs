@@ -14,7 +14,7 @@ use core::time::Duration;
 
 use http::HeaderValue;
 
-use crate::report::Report;
+use crate::headers::Report;
 
 /// The longest `Duration` of Protocol Buffers, about 10,000 years.
 const SECS_MAX: u64 = 315_576_000_000;
@@ -119,8 +119,8 @@ mod tests {
     use tonic_types::StatusExt;
 
     use super::*;
-    use crate::policy::Policy;
-    use crate::report::Reading;
+    use crate::headers::Policy;
+    use crate::headers::Reading;
 
     /// The status as a client reads it from the trailers.
     fn read(details: HeaderValue) -> Status {

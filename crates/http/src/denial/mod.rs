@@ -9,9 +9,9 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Method, Response, StatusCode, request};
 
 use crate::headers::whole_secs_from_1;
+use crate::headers::{Reading, Report};
 use crate::jitter::Jitter;
 use crate::key::KeyError;
-use crate::report::{Reading, Report};
 
 /// The `Retry-After` of a limit of requests in flight, since when one of them ends is not known.
 const IN_FLIGHT_WAIT: Duration = Duration::from_secs(1);

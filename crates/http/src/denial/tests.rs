@@ -3,8 +3,8 @@ use core::time::Duration;
 use tollgate::Quota;
 
 use super::*;
-use crate::policy::Policy;
-use crate::report::Reading;
+use crate::headers::Policy;
+use crate::headers::Reading;
 
 fn answer(reason: Reason, retry_after: Option<Duration>) -> Response<Bytes> {
     answer_by(problem, reason, retry_after)

@@ -6,9 +6,9 @@ use core::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
+use super::policy::Policy;
+use super::report::{Reading, Report};
 use super::{INTEGER_MAX, RATE_LIMIT, RATE_LIMIT_POLICY, printable, retry_after_secs, whole_secs};
-use crate::policy::Policy;
-use crate::report::{Reading, Report};
 
 const X_NAMES: [HeaderName; 3] = [
     HeaderName::from_static("x-ratelimit-limit"),

@@ -5,7 +5,7 @@ use core::fmt;
 use tollgate::BuildError;
 use tollgate::concurrency::ConcurrencyError;
 
-use crate::policy::PolicyError;
+use crate::headers::PolicyError;
 
 /// Why a [`Limit`](crate::Limit) or an [`InFlightLimit`](crate::InFlightLimit) cannot be built.
 ///

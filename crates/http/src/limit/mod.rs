@@ -18,9 +18,9 @@ use tollgate::reservation::Chargeable;
 use tollgate::{Ask, Clock, Denied, Gcra, Limiter, Permit, Quota};
 
 use crate::gate::{Charge, Gate, GatePermit, Verdict};
+use crate::headers::Policy;
+use crate::headers::{Reading, Report};
 use crate::key::Extractor;
-use crate::policy::Policy;
-use crate::report::{Reading, Report};
 use crate::shadow::ShadowGate;
 pub use error::LimitError;
 pub use on_no_key::OnNoKey;

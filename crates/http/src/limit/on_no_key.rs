@@ -1,8 +1,8 @@
 //! The treatment of requests without a key.
 
 use crate::gate::{GatePermit, Verdict};
+use crate::headers::Report;
 use crate::key::KeyError;
-use crate::report::Report;
 
 /// The treatment of a request that has no key.
 ///

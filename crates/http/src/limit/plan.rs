@@ -10,8 +10,8 @@ use tollgate::plan::{Plan, Plannable};
 use tollgate::{Clock, Gcra, Quota, QuotaError};
 
 use super::{Asked, Limit};
+use crate::headers::Policy;
 use crate::key::Extractor;
-use crate::policy::Policy;
 
 /// A quota that some requests of a [`Limit`] go by instead of the limit's own: made by [`Limit::plan`],
 /// used by [`Limit::plans`].

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::HeaderValue;
 use tollgate::Quota;
 
-use crate::headers::INTEGER_MAX;
+use super::INTEGER_MAX;
 
 /// The longest name of a policy, in bytes.
 const NAME_BYTES_MAX: usize = 64;

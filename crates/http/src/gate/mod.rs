@@ -1,15 +1,17 @@
 //! The interface between the layer and what decides: a [`Gate`] returns a [`Verdict`] and fills in a
 //! [`Report`].
 
+mod pending;
+
 use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
 use http::{request, response};
 
+pub use self::pending::{GateDecision, PendingVerdict};
+use crate::headers::Report;
 use crate::key::KeyError;
-use crate::pending::PendingVerdict;
-use crate::report::Report;
 
 /// Decides whether a request is admitted.
 ///

@@ -5,9 +5,9 @@ use core::time::Duration;
 use http::HeaderMap;
 use tollgate::{Decision, Denied};
 
-use crate::headers::{Dialect, Fields, Wanted};
+use super::policy::Policy;
+use super::{Dialect, Fields, Wanted};
 use crate::key::KeyError;
-use crate::policy::Policy;
 
 /// One limit's decision about a request.
 ///

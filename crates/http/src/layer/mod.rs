@@ -1,11 +1,13 @@
 //! The layer.
 
+mod builder;
+
 use core::fmt;
 use std::sync::Arc;
 
 use tower_layer::Layer;
 
-use crate::builder::LayerBuilder;
+pub use self::builder::LayerBuilder;
 use crate::denial::by_protocol;
 use crate::enforcer::Enforcer;
 use crate::gate::Gate;

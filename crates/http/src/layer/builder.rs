@@ -8,12 +8,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Extensions, Method, Response, request};
 
+use super::RateLimitLayer;
 use crate::denial::Denial;
 use crate::enforcer::Enforcer;
 use crate::gate::Gate;
+use crate::headers::Report;
 use crate::headers::{Dialect, XForm};
-use crate::layer::RateLimitLayer;
-use crate::report::Report;
 use crate::stats::Queue;
 
 /// The settings of a layer: see [`RateLimitLayer::builder`].

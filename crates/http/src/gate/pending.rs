@@ -4,9 +4,9 @@ use core::fmt;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
+use super::GatePermit;
 use crate::denial::Reason;
-use crate::gate::GatePermit;
-use crate::report::Report;
+use crate::headers::Report;
 
 /// The final decision of a gate: a permit, or the reason of the denial.
 ///

@@ -14,6 +14,8 @@
 //! Other forms are in `headers/dialect.rs`.
 
 mod dialect;
+mod policy;
+mod report;
 
 use core::fmt::Write;
 use core::time::Duration;
@@ -23,7 +25,8 @@ use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 pub use self::dialect::Dialect;
 pub(crate) use self::dialect::XForm;
 use self::dialect::{OtherFields, unix_now};
-use crate::report::{Reading, Report};
+pub use self::policy::{Policy, PolicyError};
+pub use self::report::{Reading, Report};
 
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -195,7 +198,6 @@ mod tests {
     use tollgate::Quota;
 
     use super::*;
-    use crate::policy::Policy;
 
     fn reading(name: &str, remaining: u64, reset_millis: u64) -> Reading {
         let policy = Policy::new(name, &Quota::per_minute(100)).expect("a name");
