@@ -23,7 +23,6 @@ mod remote;
 #[doc(hidden)]
 pub mod reply;
 mod script;
-mod script_codec;
 mod server_key;
 mod share;
 mod stats;

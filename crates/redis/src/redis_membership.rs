@@ -7,8 +7,11 @@ use std::sync::Arc;
 use crate::reply;
 use crate::script::Script;
 use crate::server_key as key;
-use crate::store::{Store, is_name};
-use crate::{Heartbeat, Membership, Unavailable, WindowsError};
+use crate::server_key::is_name;
+use crate::share::{Heartbeat, Membership};
+use crate::store::Store;
+use crate::unavailable::Unavailable;
+use crate::windows::WindowsError;
 
 /// The list of live nodes on a server: the [`Membership`] of a [`Share`](crate::Share).
 ///

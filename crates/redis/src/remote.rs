@@ -5,7 +5,11 @@ use core::future::Future;
 
 use tollgate::Clock;
 
-use crate::{Answer, Batched, CounterStore, Leased, Origin, RedisLimiter, Unavailable};
+use crate::answer::{Answer, Origin};
+use crate::batch::{Batched, CounterStore};
+use crate::lease::Leased;
+use crate::redis_limiter::RedisLimiter;
+use crate::unavailable::Unavailable;
 
 /// A limiter that may have to call the server. [`WithFallback`](crate::WithFallback) wraps one.
 ///

@@ -6,7 +6,9 @@ use core::time::Duration;
 
 use redis::Value;
 
-use crate::{Heartbeat, Unavailable, WindowCount};
+use crate::batch::WindowCount;
+use crate::share::Heartbeat;
+use crate::unavailable::Unavailable;
 
 const NOT_A_COUNTER: &str = "WRONGTYPE the value of this key is not a counter, or may not be read: \
                              delete the key, or use another prefix";

@@ -8,9 +8,15 @@
 //!
 //! All of the text is the hash tag, so a cluster keeps the state of one key in one slot. A brace in
 //! a key would end the tag. A key with a brace is replaced by its SHA-1, and so is a key of more
-//! than 200 bytes. Prefixes and names have no braces ([`is_name`](crate::store::is_name)).
+//! than 200 bytes. Prefixes and names have no braces ([`is_name`]).
 
 const KEY_BYTES_MAX: usize = 200;
+const NAME_BYTES_MAX: usize = 64;
+
+/// Whether a text can be a prefix or a name in a key.
+pub(crate) fn is_name(name: &str) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.contains(['{', '}'])
+}
 
 /// The beginning of all keys of a limiter.
 pub(crate) fn head(prefix: &str, name: &str, shape: &str) -> Vec<u8> {
@@ -112,7 +118,7 @@ mod tests {
     fn names() -> impl Strategy<Value = String> {
         let any = any::<String>().prop_map(|text| text.replace(['{', '}'], "_"));
         prop_oneof![4 => pattern("[ab:%235A]{1,8}"), 1 => pattern("[a-z:]{60,64}"), 1 => any]
-            .prop_filter("as names are", |text| crate::store::is_name(text))
+            .prop_filter("as names are", |text| is_name(text))
     }
 
     fn keys() -> impl Strategy<Value = Vec<u8>> {

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tollgate::{Direct, Quota};
 
+use crate::batch::{Charge, CounterStore, WindowCount};
 use crate::reply;
 use crate::script::Script;
 use crate::server_key as key;
-use crate::store::{Store, is_name};
-use crate::{Charge, CounterStore, Unavailable, WindowCount};
+use crate::server_key::is_name;
+use crate::store::Store;
+use crate::unavailable::Unavailable;
 
 /// Keys in one call. The server does nothing else during the call.
 const KEYS_MAX: usize = 500;

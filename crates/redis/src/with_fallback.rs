@@ -322,15 +322,16 @@ impl<R: Remote> WithFallback<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::unavailable::Unavailable;
 
     /// A server that admits everything, until it is away.
     #[derive(Debug, Default)]
     struct Generous(AtomicU64);
 
     impl Remote for Generous {
-        async fn ask(&self, _: &[u8], n: u64) -> Result<Answer, crate::Unavailable> {
+        async fn ask(&self, _: &[u8], n: u64) -> Result<Answer, Unavailable> {
             if self.0.load(Relaxed) > 0 {
-                return Err(crate::Unavailable::TimedOut);
+                return Err(Unavailable::TimedOut);
             }
             let parts = DecisionParts { limit: n, remaining: 0, reset_after: Duration::ZERO };
             Ok(Answer { decision: Ok(parts.permit()), origin: Origin::Server })

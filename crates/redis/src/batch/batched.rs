@@ -19,9 +19,10 @@ use super::counter_store::{Charge, CounterStore, WindowCount};
 use super::flusher::Flusher;
 use super::key_counts::KeyCounts;
 use super::pending_counts::AskOutcome;
+use crate::answer::{Answer, Origin};
 use crate::bounded_map::BoundedMap;
 use crate::sync::RelaxedCounter;
-use crate::{Answer, Origin, Unavailable};
+use crate::unavailable::Unavailable;
 
 /// How many calls a request waits for.
 const ROUNDS: usize = 3;

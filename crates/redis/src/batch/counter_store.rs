@@ -3,7 +3,7 @@
 use core::future::Future;
 use core::time::Duration;
 
-use crate::Unavailable;
+use crate::unavailable::Unavailable;
 
 /// Counts the cells of all processes, in fixed windows.
 ///

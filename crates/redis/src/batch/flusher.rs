@@ -11,8 +11,8 @@ use tollgate::{Clock, Tick};
 use super::batched::Shared;
 use super::counter_store::{Charge, CounterStore, WindowCount};
 use super::key_counts::KeyCounts;
-use crate::Unavailable;
 use crate::bounded_map::Entry;
+use crate::unavailable::Unavailable;
 
 /// The largest number of keys in a call.
 const KEYS_MAX: usize = 500;

@@ -12,7 +12,10 @@ use tollgate_http::{
     Gate, GatePermit, OnNoKey, PendingVerdict, Policy, Reading, Reason, Report, ShadowGate, Verdict,
 };
 
-use crate::{Origin, RedisLimiter, Remote, WithFallback};
+use crate::answer::Origin;
+use crate::redis_limiter::RedisLimiter;
+use crate::remote::Remote;
+use crate::with_fallback::WithFallback;
 
 /// A [`WithFallback`] limiter, a key for each request, and a request's cost. It is to a limiter on
 /// a server what [`tollgate_http::Limit`] is to a limiter in this process.

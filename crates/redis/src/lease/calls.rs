@@ -10,8 +10,9 @@ use super::key_state::{Attempt, CellCounts, Completion, KeyState, PendingCall, P
 use super::lease_source::{LeaseRequest, LeaseSource};
 use super::leased::{Leased, Shared};
 use super::stats::Stat;
+use crate::answer::Answer;
 use crate::bounded_map::Entry;
-use crate::{Answer, Unavailable};
+use crate::unavailable::Unavailable;
 
 /// How often a request waits for a call or makes one before it is denied: at least [`ROUNDS_MIN`]
 /// times, and then until it has waited for [`MIN_WAIT`]. Tasks that ask for one key at the same

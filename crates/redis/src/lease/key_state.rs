@@ -18,9 +18,10 @@ use super::lease_cell::{CallEnd, CallState, LeaseCell, Until};
 use super::lease_source::{Grant, LeaseRequest};
 use super::pace::{Demand, Pace};
 use super::sizing::PauseBounds;
+use crate::answer::{Answer, Origin};
 use crate::bounded_map::Entry;
 use crate::sync::RelaxedCounter;
-use crate::{Answer, Origin, Unavailable};
+use crate::unavailable::Unavailable;
 
 /// Settings for all keys.
 #[derive(Clone, Copy, Debug)]

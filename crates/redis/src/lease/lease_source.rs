@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use tollgate::decision::DecisionParts;
 
-use crate::Unavailable;
+use crate::unavailable::Unavailable;
 
 /// Holds the quota of all processes, and leases cells of it.
 ///

@@ -10,8 +10,9 @@ use super::builder::LeasedBuilder;
 use super::key_state::{Attempt, KeyState, Prefetch, Settings};
 use super::lease_source::LeaseSource;
 use super::stats::{LeaseStats, Stat, StripedStats};
+use crate::answer::{Answer, Origin};
 use crate::bounded_map::BoundedMap;
-use crate::{Answer, Origin, Unavailable};
+use crate::unavailable::Unavailable;
 
 /// A limiter over many processes that makes most decisions in this process: it takes cells ahead
 /// from a [`LeaseSource`], and spends them without a call.

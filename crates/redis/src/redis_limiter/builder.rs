@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use tollgate::{Quota, QuotaError};
 
+use super::script_codec::Codec;
 use super::{Inner, RedisLimiter};
 use crate::algorithm::Algorithm;
-use crate::script_codec::Codec;
 use crate::server_key as key;
-use crate::store::{Store, is_name};
+use crate::server_key::is_name;
+use crate::store::Store;
 
 /// Configures a [`RedisLimiter`].
 #[derive(Clone, Debug)]

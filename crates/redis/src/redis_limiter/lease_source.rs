@@ -3,7 +3,8 @@
 use core::time::Duration;
 
 use super::RedisLimiter;
-use crate::{Grant, LeaseRequest, LeaseSource, Unavailable};
+use crate::lease::{Grant, LeaseRequest, LeaseSource};
+use crate::unavailable::Unavailable;
 
 /// A [`RedisLimiter`] built with [`leases`](crate::RedisLimiterBuilder::leases). Without leases
 /// each call fails with an error that says so.

@@ -2,6 +2,7 @@
 
 mod builder;
 mod lease_source;
+mod script_codec;
 
 pub use builder::{RedisLimiterBuilder, RedisLimiterError};
 
@@ -10,12 +11,13 @@ use std::sync::Arc;
 
 use tollgate::{Decision, Quota};
 
+use self::script_codec::{Codec, Decoded};
 use crate::algorithm::Algorithm;
+use crate::lease::Grant;
 use crate::script::Script;
-use crate::script_codec::{Codec, Decoded};
 use crate::server_key as key;
 use crate::store::Store;
-use crate::{Grant, Unavailable};
+use crate::unavailable::Unavailable;
 
 /// The largest number of cells that one call takes, unless it needs more. Scripts multiply it exactly.
 const TAKEN_MAX: u64 = 1 << 20;

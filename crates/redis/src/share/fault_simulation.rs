@@ -22,9 +22,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tollgate::{Clock, Quota};
 
 use super::*;
-use crate::Unavailable;
 use crate::lease::simulation::{Local, MICRO, MILLI, Rng, SECOND, SLOWER, simulate, sleep};
 use crate::share::tests::Slowed;
+use crate::unavailable::Unavailable;
 
 #[allow(dead_code, reason = "the models share this file")]
 #[path = "../../tests/bodies/membership.rs"]

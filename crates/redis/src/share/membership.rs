@@ -3,7 +3,7 @@
 use core::future::Future;
 use core::time::Duration;
 
-use crate::Unavailable;
+use crate::unavailable::Unavailable;
 
 /// The list of live nodes, on a server that all nodes reach.
 ///

@@ -15,8 +15,8 @@ use super::membership::Membership;
 use super::node_id;
 use super::part::part;
 use super::part_status::{MEMBER_INTERVALS, PartStatus, is_valid};
+use crate::answer::{Answer, Origin};
 use crate::sync::{AtomicU64, Ordering, RelaxedCounter};
-use crate::{Answer, Origin};
 
 /// The chosen settings.
 #[derive(Clone, Copy, Debug)]

@@ -15,10 +15,10 @@ use super::{Inner, Store};
 use crate::breaker::{Breaker, BreakerSettings};
 use crate::health::{Health, OnChange};
 use crate::pool::{Pool, Target, Timeouts, keepalive};
+use crate::server_key::is_name;
 use crate::stats::Counters;
 
 const CONNECTIONS_MAX: usize = 64;
-const NAME_BYTES_MAX: usize = 64;
 const LONGEST: Duration = Duration::from_secs(60);
 /// The shortest idle time after which a connection is checked.
 const IDLE_MIN: Duration = Duration::from_millis(10);
@@ -285,11 +285,6 @@ fn url_error(error: &redis::RedisError) -> StoreError {
 
 fn tcp() -> TcpSettings {
     TcpSettings::default().set_nodelay(true).set_keepalive(keepalive())
-}
-
-/// Whether a text can be a prefix or a name in a key.
-pub(crate) fn is_name(name: &str) -> bool {
-    (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.contains(['{', '}'])
 }
 
 /// Why a [`Store`] cannot be built; its text says what to do instead.

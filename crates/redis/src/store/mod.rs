@@ -4,7 +4,6 @@
 
 mod builder;
 
-pub(crate) use builder::is_name;
 pub use builder::{StoreBuilder, StoreError};
 
 use core::time::Duration;

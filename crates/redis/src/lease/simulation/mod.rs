@@ -21,7 +21,8 @@ use tollgate::decision::DecisionParts;
 use tollgate::{Clock, Tick};
 
 use super::*;
-use crate::{Answer, Unavailable};
+use crate::answer::Answer;
+use crate::unavailable::Unavailable;
 
 pub(crate) const MICRO: u64 = 1_000;
 pub(crate) const MILLI: u64 = 1_000_000;

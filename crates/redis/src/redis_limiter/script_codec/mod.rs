@@ -11,8 +11,8 @@ use core::time::Duration;
 use tollgate::Quota;
 use tollgate::decision::DecisionParts;
 
+use super::RedisLimiterError;
 use crate::algorithm::Algorithm;
-use crate::redis_limiter::RedisLimiterError;
 use crate::script::Script;
 
 /// The meaning of a script's reply.
