@@ -23,10 +23,10 @@ const HORIZON_MIN: Duration = Duration::from_secs(30 * 24 * 3_600);
 ///   another with a chance of about 16 * load / 2^26, which is 1.3 in 10 million at the stated
 ///   capacity (10^-13 in a table of a million wide slots). Two keys that share may be denied too
 ///   early, never too late.
-/// - A bucket keeps time in units of up to 250 microseconds, or of a thousandth of the time the whole
-///   burst takes to come back if that is less. A span may be granted that much more. In wide slots
-///   the unit is 2.5 microseconds. An anchored window's end is kept to a
-///   ten-thousandth of its length. The rate, or the limit, is as exact.
+/// - A bucket keeps time in units of less than 500 microseconds, and a span may be granted what comes back in a
+///   unit more: see [`Gcra`](crate::Gcra). In wide slots a unit is less than 5 microseconds. If the burst takes `t`,
+///   longer than six days, to come back, a unit of compact slots is at most `t / 2^30` (1.2 ms for 1,000 in 30 days).
+///   An anchored window's end is kept to a ten-thousandth of its length. The rate, or the limit, is as exact.
 /// - A clock may be behind the one that charged by no more than a tolerance: an hour or nearly where
 ///   the burst takes 0.2 s or longer to come back, 10 seconds at the least. In wide slots, with ordinary
 ///   quotas, it may be behind by any span.
@@ -44,9 +44,9 @@ const HORIZON_MIN: Duration = Duration::from_secs(30 * 24 * 3_600);
 /// [reservations](crate::reservation::Reservation), which compact slots settle less exactly (see there).
 ///
 /// [`Gcra`](crate::Gcra) and [`LeakyQueue`](crate::LeakyQueue) can have compact slots, unless the
-/// rate is above 1.5 million cells a second, the whole burst comes back in less than 0.64 ms, or
-/// it is above 2^31 cells. [`Auto`](Self::Auto) asks for a longer horizon, which excludes rates above 50,000
-/// cells a second and bursts that come back in less than 20 ms. For a
+/// rate is above 1.5 million cells a second, the whole burst comes back in less than 0.64 ms (with some bursts below
+/// 1,000 cells, in less than 1.28 ms), or it is above 2^31 cells. [`Auto`](Self::Auto) asks for a longer horizon, which
+/// excludes rates above 50,000 cells a second and bursts that come back in less than 20 ms. For a
 /// [`FixedWindow`](crate::FixedWindow) it depends on how many bits the limit leaves for the time:
 /// anchored, 100,000 an hour and 60 a minute fit, 1,000 a second do not.
 ///

@@ -171,7 +171,7 @@ mod tests {
                     "{charged} {asked}"
                 );
                 let error = seen.refill_nanos.abs_diff(SECOND / 10);
-                // A unit of the grid is 2.5 us at most; a permit for few cells knows few units.
+                // A unit of the grid is less than 5 us; a permit for few cells knows few units.
                 assert!(
                     error <= 100_000_000 / 40 || asked + charged < 1_024,
                     "{charged} {asked} {seen:?}"

@@ -19,15 +19,16 @@
 //! # Units
 //!
 //! A unit is an exact fraction of the emission interval (period / limit): the smallest of at least
-//! 2.5 microseconds, so that 53 bits outlast every [`Tick`]. It is at most a thousandth of the time
-//! in which the whole burst comes back, and at most the interval itself. It is at least a
-//! nanosecond, since no clock is finer.
+//! 2.5 microseconds, so that 53 bits outlast every [`Tick`], and therefore of less than 5. (The largest of at most 2.5
+//! could be too short for that.) It is at most a thousandth of the time in which the whole burst comes back, and at most
+//! the interval itself. It is at least a nanosecond, since no clock is finer.
 //!
 //! A [compact](super::COMPACT_BITS) state has units of at least 250 microseconds, chosen by the
 //! same rules, or at least 640 nanoseconds where those rules force a smaller unit: its ring then
-//! has a year, or at the least a day. Quotas for which that is impossible have no compact state:
-//! rates above 1.5 million cells a second, bursts that come back in less than 0.64 ms, and bursts
-//! of more than 2^31 cells. The TAT never leaves its ring, so the step is the same for both kinds
+//! has a year, or at the least a day. Where the burst takes longer than six days to come back, units are so long
+//! that it has no more than 2^31 of them. Quotas for which all this is impossible have no compact state:
+//! rates above 1.5 million cells a second, bursts that come back in less than 0.64 ms (some in less than 1.28 ms),
+//! and bursts of more than 2^31 cells. The TAT never leaves its ring, so the step is the same for both kinds
 //! of state.
 //!
 //! # Debt
@@ -94,11 +95,11 @@ const DEBT_BURSTS: u64 = 16;
 /// to `burst` of them are saved.
 ///
 /// **Guarantee.** In any span of time, under any interleaving of threads, a key that keeps its
-/// slot is granted at most `burst + rate * (span + u)` cells, where `u` is its time unit: 2.5
-/// microseconds, or a thousandth of the time the whole burst takes to come back where that is less
-/// (and never below a nanosecond). `u` is counted once per span, it does not add up, and the rate
-/// itself is exact. In [compact slots](crate::limiter::SlotLayout) `u` is 250
-/// microseconds, or again a thousandth of that time.
+/// slot is granted at most `burst + rate * (span + u)` cells, where `u` is its time unit, less than 5
+/// microseconds. In [compact slots](crate::limiter::SlotLayout) `u` is less than 500 microseconds or, where the burst
+/// takes `t`, longer than six days, to come back, at most `t / 2^30` (1.2 ms for 1,000 in 30 days). It is never more
+/// than an emission interval, nor than a thousandth of the time the burst takes to come back, unless that is below 2
+/// nanoseconds. `u` is counted once per span, it does not add up, and the rate itself is exact.
 ///
 /// **Not guaranteed.** See [`Limiter`](crate::Limiter) for what happens to a key that loses its
 /// slot. Where the burst comes back in less than 2.5 ms, a clock that is more than an hour behind
@@ -520,4 +521,4 @@ impl StateMachine for GcraParams {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

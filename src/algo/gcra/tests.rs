@@ -3,6 +3,8 @@ use crate::algo::{Ahead, NoRing, PerKey};
 use crate::word::tile;
 use proptest::prelude::*;
 
+pub(in crate::algo) mod units;
+
 fn params(quota: &str) -> GcraParams {
     Gcra::new().params(&quota.parse().expect("a quota"), 0).expect("in range")
 }

@@ -11,7 +11,7 @@ use super::keys::{Arrival, Keys};
 /// A bucket that denies nothing owes, after each request, its previous debt less what time restored,
 /// plus the request's cells. The needed burst is the largest debt. The unit of time is a nanosecond
 /// times the limit, so one cell is a whole number (the period) and nothing is rounded. The limiter
-/// rounds an instant down to its own unit (usually 2.5 microseconds), so it never needs more than this.
+/// rounds an instant down to its own unit (less than 5 microseconds), so it never needs more than this.
 pub(super) fn burst_needed(rate: &Quota, requests: &[Arrival]) -> u64 {
     let limit = u128::from(rate.limit());
     let cell = rate.period().as_nanos().max(1);
