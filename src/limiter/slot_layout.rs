@@ -28,10 +28,10 @@ const HORIZON_MIN: Duration = Duration::from_secs(30 * 24 * 3_600);
 ///   longer than six days, to come back, a unit of compact slots is at most `t / 2^30` (1.2 ms for 1,000 in 30 days).
 ///   An anchored window's end is kept to a ten-thousandth of its length. The rate, or the limit, is as exact.
 /// - A clock may be behind the one that charged by no more than a tolerance: an hour or nearly where
-///   the burst takes 0.2 s or longer to come back, 10 seconds at the least. In wide slots, with ordinary
-///   quotas, it may be behind by any span.
-/// - A key may come back after longer than its horizon (about a year where the burst takes 0.2 s or
-///   longer, a day at the least), to a slot that no other key has taken meanwhile. It may then be
+///   the rate is at most 5,000 cells a second and the burst takes 0.4 s or longer to come back, 10 seconds at the
+///   least. In wide slots, with ordinary quotas, it may be behind by any span.
+/// - A key may come back after longer than its horizon (for such a quota seven months or longer, usually a year; a
+///   day at the least), to a slot that no other key has taken meanwhile. It may then be
 ///   denied once more for its earlier requests. That takes no longer than sixteen times what its burst
 ///   takes to come back (the largest debt that a state can hold), plus the tolerance above.
 ///

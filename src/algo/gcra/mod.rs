@@ -102,9 +102,11 @@ const DEBT_BURSTS: u64 = 16;
 /// nanoseconds. `u` is counted once per span, it does not add up, and the rate itself is exact.
 ///
 /// **Not guaranteed.** See [`Limiter`](crate::Limiter) for what happens to a key that loses its
-/// slot. Where the burst comes back in less than 2.5 ms, a clock that is more than an hour behind
-/// another one (18 minutes at 10^9 cells a second with a large burst) may read a key in debt as idle.
-/// [Compact slots](crate::limiter::SlotLayout) have such a tolerance for every quota.
+/// slot. Where the burst comes back in less than 5 ms, or the rate is above 400,000 cells a second, a clock that is
+/// more than a year behind another one may read a key in debt as idle. Where it comes back in less than 0.5 ms, or the
+/// rate is above 4.4 million, so may one that is more than an hour behind (18 minutes, where it comes back in less than
+/// 10 microseconds or the rate is above 250 million). [Compact slots](crate::limiter::SlotLayout) have such a tolerance
+/// for every quota.
 ///
 /// ```
 /// use std::time::Duration;

@@ -1,5 +1,5 @@
-//! How long a time unit is. The numbers are those that documents state: the pages of `Gcra` and `SlotLayout`,
-//! `docs/guarantees.md` and `docs/glossary.md`.
+//! How long a time unit is, and how far clocks may differ for it. The numbers are those that documents state: the
+//! pages of `Gcra`, `SlotLayout` and `DynamicGcra`, `docs/guarantees.md` and `docs/glossary.md`.
 
 use super::*;
 
@@ -33,6 +33,11 @@ pub(in crate::algo) fn take(quota: &Quota, cells: u64, nanos: u64) -> bool {
     all >= u128::from(nanos) * u128::from(quota.limit())
 }
 
+/// Seconds; without a bound, the most.
+fn secs(span: Option<Duration>) -> u64 {
+    span.map_or(u64::MAX, |span| span.as_secs())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
@@ -50,6 +55,27 @@ proptest! {
         let is_long = take(&quota, burst, 6 * DAY_NANOS);
         prop_assert!(is_shorter(&compact, 500_000) || is_long && compact.capacity >= 1 << 30);
         prop_assert!(compact.capacity >= 1_000);
+    }
+
+    #[test]
+    fn clocks_may_differ_by_as_much_as_the_documents_say(quota in quotas()) {
+        let (burst, is_slow) = (quota.burst_cells(), |nanos| take(&quota, 1, nanos));
+        let grid = Gcra::new().params(&quota, 0).expect("in range").grid;
+        let at_least = match () {
+            () if take(&quota, burst, 5_000_000) && is_slow(2_500) => u64::MAX,
+            // 4.4 million cells a second.
+            () if take(&quota, burst, 500_000) && is_slow(228) => 365 * 86_400,
+            () if take(&quota, burst, 10_000) && is_slow(4) => 3_600,
+            () => 18 * 60,
+        };
+        prop_assert!(secs(grid.skew_tolerance()) >= at_least, "{at_least}");
+
+        let Ok(Some(compact)) = Gcra::new().compact_params(&quota, 0) else { return Ok(()) };
+        let is_ordinary = take(&quota, burst, 400_000_000) && is_slow(200_000);
+        let at_least = if is_ordinary { 55 * 60 } else { 10 };
+        prop_assert!(secs(compact.grid.skew_tolerance()) >= at_least);
+        let at_least_days = if is_ordinary { 238 } else { 1 };
+        prop_assert!(secs(compact.grid.horizon()) >= at_least_days * 86_400);
     }
 }
 
@@ -86,4 +112,16 @@ fn a_span_of_a_nanosecond_is_granted_what_a_unit_restores() {
     // The bound: the burst, and what comes back in a nanosecond and a unit.
     let unit_nanos = compact.grid.span(1).as_nanos() + 1;
     assert_eq!(3_000 + 3_000 * (1 + unit_nanos) / 1_000_000_000, 3_001);
+}
+
+/// At five million cells a second the grid wraps, also if the burst takes a second to come back.
+#[test]
+fn a_clock_two_hours_behind_may_take_a_fast_quota_in_debt_for_idle() {
+    let params = params("5000000/s");
+    let hour = |hours: u64| Tick::from_nanos(hours * 3_600 * 1_000_000_000);
+    let Step::Admit { next } = params.step(params.fresh(hour(10)), hour(10), 5_000_000) else {
+        panic!("it is full");
+    };
+    assert_eq!(params.step(next, hour(9), 1), Step::Deny, "within the tolerance");
+    assert!(matches!(params.step(next, hour(8), 5_000_000), Step::Admit { .. }));
 }
