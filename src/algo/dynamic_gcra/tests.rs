@@ -2,6 +2,8 @@ use super::*;
 use crate::algo::NoRing;
 use proptest::prelude::*;
 
+mod units;
+
 /// The oracle's units of debt in a cell, such that every rate below is a whole number of them in a
 /// nanosecond.
 const UNITS: i128 = 10_000_000_000;

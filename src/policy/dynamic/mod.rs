@@ -41,8 +41,8 @@ use crate::wait::AsksAgain;
 /// another. A decision that begins after a change has returned is made by the new quota. Between two
 /// changes a key is granted at most what it [inherits](Inherit) and `rate * (span + u)` cells, where
 /// `u` is the time of a unit. A unit is a share of a cell: a thousandth or less if the limiter was built
-/// with a rate of up to 31,250 a second, and the share of 32 nanoseconds above that. Each
-/// [proportional](Inherit::Proportional) change may make it coarser, to a hundredth of a cell, or to a cell where
+/// with a rate of up to 31,250 a second, and the share of less than 64 nanoseconds above that. With a first burst above
+/// 2^37 cells it may be a 128th. Each [proportional](Inherit::Proportional) change may make it coarser, to a hundredth of a cell, or to a cell where
 /// the shares are exact. All charges are kept.
 ///
 /// **Not guaranteed.**
@@ -55,8 +55,10 @@ use crate::wait::AsksAgain;
 /// - A [reservation](crate::reservation::Reservation) from before the change refunds nothing. The old quota may
 ///   charge one at the very instant of the change, while that is under way, or by a clock that is ahead. If the
 ///   change has forgiven a part of it beside other debts, the refund may give the key that part again.
-/// - The rate can become 32 times as fast as the first, or more if the first is slow; the largest burst
-///   in units of the first rate is 2^47. A quota beyond is an error, and leaves the quota as it was.
+/// - The rate can become 32 times as fast as the first, or up to 2,500 times if the first is slower than 31,250 a
+///   second. If the first burst comes back in less than 64 microseconds, a unit is shorter already, and the rate cannot
+///   become as much faster: a million a second with a burst of ten can become ten times as fast. The largest burst in
+///   units of the first rate is 2^47. A quota beyond is an error, and leaves the quota as it was.
 /// - A [proportional](Inherit::Proportional) change multiplies the units of a cell by the old burst, divides them by
 ///   the new one, and rounds down. So a burst that grows, or very many changes, may leave a cell too few units: such
 ///   a change is then the error [`InheritTooFar`](QuotaError::InheritTooFar), and other inheritances go on. Only
