@@ -48,6 +48,12 @@ pub trait StateMachine: sealed::Sealed + Clone + Send + Sync + core::fmt::Debug 
     /// Whether an admission can have a [delay](Permit::delay).
     const MAY_DELAY: bool = false;
 
+    /// The same, of this machine: of [any of several](super::any), some delay and some do not.
+    #[inline(always)]
+    fn may_delay(&self) -> bool {
+        Self::MAY_DELAY
+    }
+
     /// Words of the ring, its note included.
     fn ring_cells(&self) -> usize {
         0

@@ -181,10 +181,9 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
     /// ```
     #[inline(always)]
     pub fn check(self) -> Decision {
-        let Self { gate, key, cells, at, plan, max_delay } = self;
-        if A::Params::MAY_DELAY
-            && let Some(max_delay) = max_delay
-        {
+        let bound = self.bound();
+        let Self { gate, key, cells, at, plan, .. } = self;
+        if let Some(max_delay) = bound {
             let (probe, now) = (gate.probe(key), gate.or_now(at));
             let request = Request { now, cells };
             return gate.decide_within(gate.or_own(plan), probe, request, max_delay);
@@ -208,10 +207,10 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
     /// ```
     #[inline(always)]
     pub fn allow(self) -> bool {
-        let Self { gate, key, cells, at, plan, max_delay } = self;
-        if A::Params::MAY_DELAY && max_delay.is_some() {
+        if self.bound().is_some() {
             return self.check().is_ok();
         }
+        let Self { gate, key, cells, at, plan, .. } = self;
         match at {
             None => gate.answer_now::<YesOrNo>(plan, key, cells),
             Some(now) => gate.answer_at::<YesOrNo>(plan, key, cells, now),
@@ -235,13 +234,12 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn peek(self) -> Decision {
-        let Self { gate, key, cells, at, plan, max_delay } = self;
+        let bound = self.bound();
+        let Self { gate, key, cells, at, plan, .. } = self;
         let (algo, probe, now) = (gate.or_own(plan), gate.probe(key), gate.or_now(at));
-        match max_delay {
-            Some(max_delay) if A::Params::MAY_DELAY => {
-                gate.peek_within(algo, probe, Request { now, cells }, max_delay)
-            }
-            _ => gate.peek_by(algo, probe, cells, now),
+        match bound {
+            Some(max_delay) => gate.peek_within(algo, probe, Request { now, cells }, max_delay),
+            None => gate.peek_by(algo, probe, cells, now),
         }
     }
 
@@ -268,6 +266,13 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Limiter<K, A, C>> {
         let now = gate.or_now(at);
         let algo = gate.still(gate.or_own(plan), now);
         gate.table().has_place(gate.probe(key), &*algo, now).is_ok()
+    }
+
+    /// The longest delay to accept, if the algorithm may delay.
+    #[inline(always)]
+    fn bound(&self) -> Option<Duration> {
+        let bound = self.max_delay.filter(|_| A::Params::MAY_DELAY);
+        bound.filter(|_| self.gate.or_own(self.plan).may_delay())
     }
 }
 
@@ -312,10 +317,9 @@ impl<A: Algorithm, C: Clock> Ask<'_, '_, Direct<A, C>> {
     /// ```
     #[inline(always)]
     pub fn check(self) -> Decision {
-        let Self { gate, cells, at, max_delay, .. } = self;
-        if A::Params::MAY_DELAY
-            && let Some(max_delay) = max_delay
-        {
+        let bound = self.bound();
+        let Self { gate, cells, at, .. } = self;
+        if let Some(max_delay) = bound {
             return gate.decide_within(cells, gate.or_now(at), max_delay);
         }
         match at {
@@ -335,10 +339,10 @@ impl<A: Algorithm, C: Clock> Ask<'_, '_, Direct<A, C>> {
     /// ```
     #[inline(always)]
     pub fn allow(self) -> bool {
-        let Self { gate, cells, at, max_delay, .. } = self;
-        if A::Params::MAY_DELAY && max_delay.is_some() {
+        if self.bound().is_some() {
             return self.check().is_ok();
         }
+        let Self { gate, cells, at, .. } = self;
         match at {
             None => gate.answer_now::<YesOrNo>(cells),
             Some(now) => gate.answer_at::<YesOrNo>(cells, now),
@@ -359,12 +363,20 @@ impl<A: Algorithm, C: Clock> Ask<'_, '_, Direct<A, C>> {
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     pub fn peek(self) -> Decision {
-        let Self { gate, cells, at, max_delay, .. } = self;
+        let bound = self.bound();
+        let Self { gate, cells, at, .. } = self;
         let now = gate.or_now(at);
-        match max_delay {
-            Some(max_delay) if A::Params::MAY_DELAY => gate.peek_within(cells, now, max_delay),
-            _ => gate.peek_at(cells, now),
+        match bound {
+            Some(max_delay) => gate.peek_within(cells, now, max_delay),
+            None => gate.peek_at(cells, now),
         }
+    }
+
+    /// The longest delay to accept, if the algorithm may delay.
+    #[inline(always)]
+    fn bound(&self) -> Option<Duration> {
+        let bound = self.max_delay.filter(|_| A::Params::MAY_DELAY);
+        bound.filter(|_| self.gate.params().may_delay())
     }
 }
 

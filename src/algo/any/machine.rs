@@ -59,6 +59,11 @@ impl StateMachine for AnyParams {
     const MAY_DELAY: bool = true;
     const OWED_BY_RING: bool = true;
 
+    #[inline]
+    fn may_delay(&self) -> bool {
+        each_machine!(self, each => each.may_delay())
+    }
+
     #[inline(always)]
     fn dispatch<V: Visitor>(&self, visitor: V) -> V::Out {
         each_machine!(self, each => each.dispatch(visitor))

@@ -63,6 +63,10 @@ impl<M: StateMachine> StateMachine for WithinDelay<'_, M> {
     const MAY_DELAY: bool = M::MAY_DELAY;
     const OWED_BY_RING: bool = M::OWED_BY_RING;
 
+    fn may_delay(&self) -> bool {
+        self.machine.may_delay()
+    }
+
     #[inline]
     fn dispatch<V: Visitor>(&self, visit: V) -> V::Out {
         self.machine.dispatch(Bounded { visit, max_delay: self.max_delay })

@@ -408,3 +408,20 @@ fn a_limiter_without_cells_to_lease_cannot_be_built() {
     assert!(gate.ask(&7).at(at(0)).check().is_ok());
     assert_eq!(gate.ask(&7).at(at(0)).held(), 0);
 }
+
+/// Choosing the algorithm while the program runs leaves it its leases.
+#[test]
+fn a_bound_on_the_delay_leaves_an_algorithm_that_never_delays_its_leases() {
+    let gate = gate_of(crate::AnyAlgorithm::from(Gcra::new().leases(5)), Quota::per_hour(LIMIT));
+    let ask = || gate.ask(&7).at(at(0));
+    act_as_thread(0);
+    assert!(ask().check().is_ok() && after_race(&gate, 7, 1, at(0)).is_some());
+    act_as_thread(1);
+    while ask().check().is_ok() {}
+    act_as_thread(0);
+    let held = ask().held();
+    assert!(held >= 2, "{held}");
+    assert!(ask().max_delay(Duration::ZERO).check().is_ok());
+    assert!(ask().max_delay(Duration::MAX).allow());
+    assert_eq!(ask().held(), held - 2);
+}
