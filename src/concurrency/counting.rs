@@ -74,16 +74,15 @@ impl<C> Counting<C> {
         }
     }
 
-    /// An entry as a composite takes it.
-    pub(super) fn taken(&self, entered: Result<Entry, ConcurrencyDenied>, probe: Probe) -> Taken {
-        let machine = self.machine();
-        match entered {
-            Ok(entry) => {
-                let permit = machine.permit_of(self.in_flight_after(&entry));
-                Ok((entry.charge(probe), permit))
-            }
-            Err(denied) => Err(self.denied_of(&denied)),
-        }
+    /// An entry as a composite takes it: by the limit that has admitted it, which keys without a slot may share.
+    pub(super) fn taken(
+        &self,
+        entry: &Entry,
+        probe: Probe,
+        limit: u64,
+    ) -> (RefundableCharge, Permit) {
+        let permit = self.machine_of(limit).permit_of(self.in_flight_after(entry));
+        (entry.charge(probe), permit)
     }
 
     /// A denial as a composite takes it: by the limit that has denied, which keys without a slot may share.

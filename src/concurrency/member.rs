@@ -15,7 +15,18 @@ use crate::time::{Clock, Tick};
 
 impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
     pub(crate) fn take_one(&self, probe: Probe, now: Tick) -> Taken {
-        self.counting.taken(self.enter_probe(probe, 1, Some(now)), probe)
+        match self.enter_probe(probe, 1, Some(now)) {
+            Ok(entry) => Ok(self.counting.taken(&entry, probe, self.limit_of(&entry))),
+            Err(denied) => Err(self.counting.denied_of(&denied)),
+        }
+    }
+
+    /// The limit that has admitted an entry.
+    fn limit_of(&self, entry: &Entry) -> u64 {
+        match &self.when_full {
+            WhenFull::Share(shared) if !entry.is_in_slot() => shared.0,
+            _ => self.counting.limit(),
+        }
     }
 
     pub(crate) fn refund(&self, charge: &RefundableCharge) {
@@ -84,7 +95,11 @@ impl<K: Hash + ?Sized, C: Clock> ConcurrencyLimiter<K, C> {
 
 impl<C: Clock> DirectConcurrency<C> {
     pub(crate) fn take_one(&self, now: Tick) -> Taken {
-        self.counting().taken(self.enter_cells(&(), 1, Some(now)), Probe::default())
+        let counting = self.counting();
+        match self.enter_cells(&(), 1, Some(now)) {
+            Ok(entry) => Ok(counting.taken(&entry, Probe::default(), counting.limit())),
+            Err(denied) => Err(counting.denied_of(&denied)),
+        }
     }
 
     pub(crate) fn refund(&self, charge: &RefundableCharge) {

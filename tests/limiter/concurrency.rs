@@ -115,6 +115,28 @@ fn a_composite_denies_a_key_without_a_slot_before_it_charges_another_limit() {
 }
 
 #[test]
+fn the_permit_of_a_key_without_a_slot_names_the_limit_that_such_keys_share() {
+    let clock = ManualClock::new();
+    let at_once = begun(2, &clock).when_no_slot(WhenNoSlot::SharedOverflow(1_000));
+    let at_once = at_once.build().expect("in range");
+    let slots = begun(2, &clock).build().map(|gate| fill(&gate).len() as u64).expect("in range");
+    let one = Composite::<u64>::builder().keyed_in_flight("at once", &at_once, |key| key);
+    let one = one.build().expect("a limit");
+    let limit_and_left = |permit: &tollgate::Permit| (permit.limit(), permit.remaining());
+    let mut guards = Vec::new();
+    for key in 0..slots {
+        guards.push(one.enter(&key).expect("a slot"));
+        assert_eq!(limit_and_left(guards[guards.len() - 1].permit().permit()), (2, 1), "{key}");
+    }
+    for (key, left) in (slots..slots + 3).zip((0..1_000).rev()) {
+        guards.push(one.enter(&key).expect("a shared cell"));
+        assert_eq!(limit_and_left(guards[guards.len() - 1].permit().permit()), (1_000, left));
+    }
+    // A key with a slot still has its own.
+    assert_eq!(limit_and_left(one.enter(&3).expect("room").permit().permit()), (2, 0));
+}
+
+#[test]
 fn a_limit_that_changes_holds_for_the_next_request() {
     let gate = begun(2, &ManualClock::new()).build().expect("in range");
     let mut guards: Vec<_> = (0..2).map(|_| gate.enter(&7).expect("room")).collect();
