@@ -336,7 +336,7 @@ enum Booking {
 /// Charges what is asked for if the turn comes in time, and returns the turn.
 fn book(call: &Call<'_, impl LimiterOps>, request: WaitRequest) -> Result<Booking, WaitError> {
     let Call { ops, now, .. } = *call;
-    let WaitRequest { probe, n, deadline, .. } = request;
+    let WaitRequest { n, deadline, .. } = request;
     match ops.book(request.target(), n, now, deadline.since(now)) {
         Ok((paid, wait)) if wait.is_zero() => Ok(Booking::Due(paid)),
         Ok((paid, wait)) => Ok(Booking::Ahead(paid, now.saturating_add(wait))),
@@ -351,8 +351,9 @@ fn book(call: &Call<'_, impl LimiterOps>, request: WaitRequest) -> Result<Bookin
             // It has to be booked before its turn.
             Ok(Booking::TooFar(turn.saturating_sub(ops.ahead_max(request.target()))))
         }
-        // A limiter without a slot for the key has no queue: its policy decides.
-        Err(None) => match ops.ask(probe, n, now) {
+        // A limiter without a slot for the key has no queue: its policy decides. If the key finds a slot now, the
+        // quota of its plan does.
+        Err(None) => match ops.ask(request.target(), n, now) {
             Ok(_) => Ok(Booking::Due(ChargeReceipt::NOTHING)),
             Err(denied) => Err(WaitError::NoPlace { retry_after: denied.retry_after() }),
         },

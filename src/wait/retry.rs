@@ -69,7 +69,7 @@ macro_rules! by_retry {
         }
 
         fn book(&self, target: Target<'_>, n: u64, now: Tick, _: Duration) -> BookResult {
-            due(sealed::LimiterOps::ask(self, target.probe, n, now))
+            due(sealed::LimiterOps::ask(self, target, n, now))
         }
 
         fn counts_denials(&self) -> bool {
@@ -133,9 +133,9 @@ impl<K: Hash + ?Sized, A: AsksAgain, C: Clock> sealed::LimiterOps for Limiter<K,
         KeyProbe::of(self.probe(key))
     }
 
-    fn ask(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision {
+    fn ask(&self, target: Target<'_>, n: u64, now: Tick) -> Decision {
         let request = Request { now, cells: n };
-        self.decide_within(self.params(), probe.probe(), request, Duration::ZERO)
+        self.decide_within(self.params(), target.probe.probe(), request, Duration::ZERO)
     }
 
     by_retry!(K);
@@ -146,7 +146,7 @@ impl<A: AsksAgain, C: Clock> sealed::LimiterOps for Direct<A, C> {
         KeyProbe::of(Probe::default())
     }
 
-    fn ask(&self, _: KeyProbe, n: u64, now: Tick) -> Decision {
+    fn ask(&self, _: Target<'_>, n: u64, now: Tick) -> Decision {
         self.decide_within(n, now, Duration::ZERO)
     }
 

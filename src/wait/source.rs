@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::algo::StateMachine;
 use crate::algo::gcra::{Gcra, GcraParams};
-use crate::cell::{ChargeReceipt, Request};
+use crate::cell::{ChargeReceipt, InFull, Request};
 use crate::charge::refund::RefundableCharge;
 use crate::decision::{Decision, Denied};
 use crate::limiter::Limiter;
@@ -100,8 +100,8 @@ pub(super) mod sealed {
         /// Refunds a booking, less what time has restored since its turn. It reads the clock after it has loaded
         /// the state: see [`refund`](crate::charge::refund).
         fn refund_booking(&self, target: Target<'_>, paid: &ChargeReceipt);
-        /// Decides without waiting, by the limiter's own quota.
-        fn ask(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision;
+        /// Decides without waiting.
+        fn ask(&self, target: Target<'_>, n: u64, now: Tick) -> Decision;
         /// How long, or less, until the turn of the last of these requests, which come one after the
         /// other. Each has the quota of its plan, and its cells; the last one's is `target`.
         fn turn_behind<'p>(
@@ -152,7 +152,7 @@ pub trait Bookable {
     fn refund_booking(&self, algo: &GcraParams, probe: KeyProbe, paid: &ChargeReceipt);
     /// Replaces the state that was charged, if it still belongs to the same life of the slot.
     fn revise(&self, probe: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64);
-    fn ask(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision;
+    fn ask(&self, algo: &GcraParams, probe: KeyProbe, request: Request) -> Decision;
 
     /// The quota of a request: that of its plan, or the limiter's own.
     fn quota_of<'a>(&'a self, plan: Option<&'a GcraParams>) -> &'a GcraParams {
@@ -199,8 +199,9 @@ impl<B: Bookable> sealed::LimiterOps for B {
         Bookable::refund_booking(self, self.quota_of(target.plan), target.probe, paid);
     }
 
-    fn ask(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision {
-        Bookable::ask(self, probe, n, now)
+    fn ask(&self, target: Target<'_>, n: u64, now: Tick) -> Decision {
+        let request = Request { now, cells: n };
+        Bookable::ask(self, self.quota_of(target.plan), target.probe, request)
     }
 
     fn turn_behind<'p>(
@@ -275,8 +276,8 @@ impl<K: Hash + ?Sized, C: Clock> Bookable for Limiter<K, Gcra, C> {
         self.table().revise_charged(Some(probe.0), paid, next);
     }
 
-    fn ask(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision {
-        self.decide_probed(self.params(), probe.0, n, now)
+    fn ask(&self, algo: &GcraParams, probe: KeyProbe, request: Request) -> Decision {
+        self.decide_probed(algo, probe.0, request.cells, request.now)
     }
 }
 
@@ -317,8 +318,8 @@ impl<C: Clock> Bookable for Direct<Gcra, C> {
         self.cell().revise_charged(paid, next);
     }
 
-    fn ask(&self, _: KeyProbe, n: u64, now: Tick) -> Decision {
-        self.decide_at(n, now)
+    fn ask(&self, algo: &GcraParams, _: KeyProbe, request: Request) -> Decision {
+        self.cell().answer::<_, InFull>(algo, request.now, request.cells)
     }
 }
 
@@ -357,3 +358,6 @@ impl<S: sealed::Sealed> sealed::Sealed for Arc<S> {
         (**self).ops()
     }
 }
+
+#[cfg(test)]
+mod tests;
