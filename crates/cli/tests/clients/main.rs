@@ -67,6 +67,7 @@ fn main() -> std::process::ExitCode {
         ("peers::nginx", &["nginx"], peers::nginx),
         ("peers::haproxy", &["haproxy"], peers::haproxy),
         ("peers::envoy", &["envoy"], peers::envoy),
+        ("peers::envoy_page", &["envoy"], peers::envoy_page),
         ("refill::wrk", &["wrk", "nginx"], refill::wrk),
         ("refill::hey", &["hey", "nginx"], refill::hey),
         ("whole::a_large_file", &["curl", "nginx"], whole::a_large_file),

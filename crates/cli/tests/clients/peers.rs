@@ -47,7 +47,8 @@ pub(crate) fn nginx() {
         step(2_250, 1, 5, 2),
         step(5_400, 1, 6, 4),
     ];
-    let peer = Pair::start("nginx", |folder, listen, upstream| {
+    let rules = read("nginx.toml", OFFICE_NETWORK);
+    let peer = Pair::start("nginx", &rules, |folder, listen, upstream| {
         let text = read("nginx.conf", OFFICE_NETWORK);
         let text = text.replace("LISTEN", &listen.to_string());
         let text = text.replace("UPSTREAM", &upstream.to_string());
@@ -80,7 +81,8 @@ pub(crate) fn haproxy() {
         step(5_300, 2, 8, 5),
         step(6_000, 1, 3, 0),
     ];
-    let peer = Pair::start("haproxy", |folder, listen, upstream| {
+    let rules = read("haproxy.toml", OFFICE_NETWORK);
+    let peer = Pair::start("haproxy", &rules, |folder, listen, upstream| {
         let text = read("haproxy.cfg", OFFICE_NETWORK);
         let text = text.replace("LISTEN", &listen.to_string());
         let text = text.replace("UPSTREAM", &upstream.to_string());
@@ -112,32 +114,75 @@ pub(crate) fn envoy() {
         plan(5_100, silver, 5, 4),
         plan(5_200, "", 3, 2),
     ];
-    let peer = Pair::start("envoy", |folder, listen, upstream| {
-        let text = read("envoy.yaml", ("LISTEN_PORT", &listen.port().to_string()));
-        let text = text.replace("UPSTREAM_PORT", &upstream.port().to_string());
-        // Envoy would keep each connection open for a second, for a client that still reads.
-        let prefix = "          stat_prefix: limits\n";
-        assert!(text.contains(prefix));
-        let closing = format!("{prefix}          delayed_close_timeout: 0.001s\n");
-        let text = text.replacen(prefix, &closing, 1);
-        let file = folder.join("envoy.yaml");
-        std::fs::write(&file, text).expect("written");
-        let mut command = Command::new("envoy");
-        command
-            .args(["-l", "error", "--concurrency", "1", "--use-dynamic-base-id", "-c"])
-            .arg(file);
-        command
+    let [config, rules] = ["envoy.yaml", "envoy.toml"].map(example);
+    Pair::with_envoy("envoy", &config, &rules).decide_alike("/", &script);
+}
+
+/// The filter and the rules file of the page for those who come from Envoy. And what the page says of the
+/// filter's default, to charge the bucket of all requests always.
+pub(crate) fn envoy_page() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/coming-from-envoy.md");
+    let page = std::fs::read_to_string(page).expect("a page");
+    let [filter, rules] = ["yaml", "toml"].map(|language| {
+        let block = page.split(&format!("```{language}\n")).nth(1).expect("a block");
+        block.split("```").next().expect("its end").to_owned()
     });
-    peer.decide_alike("/", &script);
+    let plan =
+        |at_ms, headers, requests, admitted| Step { headers, ..step(at_ms, 1, requests, admitted) };
+    let (gold, other) = ("x-plan: gold\r\n", "");
+    let script = [
+        plan(0, gold, 9, 8),
+        plan(100, other, 5, 4),
+        // 1.37 s restore 5.5 cells of gold, and 2.7 of all others.
+        plan(1_370, gold, 6, 5),
+        plan(1_470, other, 3, 2),
+        plan(5_000, gold, 9, 8),
+    ];
+    let config = with_filter(&filter);
+    Pair::with_envoy("envoy-page", &config, &rules).decide_alike("/", &script);
+
+    let without = |text: &str, line: &str, by: &str| {
+        assert!(text.contains(line), "the page has no {line}");
+        text.replace(line, by)
+    };
+    let filter = without(&filter, "always_consume_default_token_bucket: false\n", "");
+    let rules = without(&rules, "apply = \"first\"\n", "apply = \"all\"\n");
+    let script = [
+        plan(0, gold, 5, 4),
+        plan(100, other, 2, 0),
+        plan(1_370, gold, 5, 2),
+        // 0.74 cells were left, and 0.66 have come back.
+        plan(1_700, other, 3, 1),
+        plan(5_000, gold, 9, 4),
+    ];
+    let config = with_filter(&filter);
+    Pair::with_envoy("envoy-default", &config, &rules).decide_alike("/", &script);
+}
+
+/// The example's configuration with other fields of its filter.
+fn with_filter(fields: &str) -> String {
+    let text = example("envoy.yaml");
+    let before =
+        "type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit\n";
+    let after = "          - name: envoy.filters.http.router\n";
+    let (head, rest) = text.split_once(before).expect("the filter");
+    let (_, tail) = rest.split_once(after).expect("the filter after it");
+    let fields: String = fields.lines().map(|line| format!("              {line}\n")).collect();
+    format!("{head}{before}{fields}{after}{tail}")
 }
 
 /// Clients of the tests have addresses of the loopback network.
 const OFFICE_NETWORK: (&str, &str) = ("192.0.2.0/24", "127.0.9.0/24");
 
-/// A file of `rules/peers/`, with one of its words replaced.
-fn read(name: &str, (word, by): (&str, &str)) -> String {
+/// A file of `rules/peers/`.
+fn example(name: &str) -> String {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../rules/peers")).join(name);
-    let text = std::fs::read_to_string(path).expect("an example");
+    std::fs::read_to_string(path).expect("an example")
+}
+
+/// The same, with one of its words replaced.
+fn read(name: &str, (word, by): (&str, &str)) -> String {
+    let text = example(name);
     assert!(text.contains(word), "{name} has no {word}");
     text.replace(word, by)
 }
@@ -166,7 +211,31 @@ impl Drop for Running {
 }
 
 impl Pair {
-    fn start(name: &str, command: impl FnOnce(&Path, SocketAddr, SocketAddr) -> Command) -> Self {
+    fn with_envoy(name: &str, config: &str, rules: &str) -> Self {
+        Self::start(name, rules, |folder, listen, upstream| {
+            let text = config.replace("LISTEN_PORT", &listen.port().to_string());
+            let text = text.replace("UPSTREAM_PORT", &upstream.port().to_string());
+            // Envoy would keep each connection open for a second, for a client that still reads.
+            let prefix = "          stat_prefix: limits\n";
+            assert!(text.contains(prefix));
+            let closing = format!("{prefix}          delayed_close_timeout: 0.001s\n");
+            let text = text.replacen(prefix, &closing, 1);
+            let file = folder.join("envoy.yaml");
+            std::fs::write(&file, text).expect("written");
+            let mut command = Command::new("envoy");
+            command
+                .args(["-l", "error", "--concurrency", "1", "--use-dynamic-base-id", "-c"])
+                .arg(file);
+            command
+        })
+    }
+
+    /// `name` is that of the program, or begins with it.
+    fn start(
+        name: &str,
+        rules: &str,
+        command: impl FnOnce(&Path, SocketAddr, SocketAddr) -> Command,
+    ) -> Self {
         let upstreams = [0, 1].map(|_| {
             let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
             listener.set_nonblocking(true).expect("set");
@@ -190,12 +259,7 @@ impl Pair {
             assert!(ended.is_none(), "{name} ended: {ended:?}");
             TcpStream::connect(address).is_ok()
         });
-        let file = format!("{name}.toml");
-        let text = match name {
-            "envoy" => read(&file, ("", "")),
-            _ => read(&file, OFFICE_NETWORK),
-        };
-        let rules = scratch(&file, &text);
+        let rules = scratch(&format!("{name}.toml"), rules);
         let url = format!("http://{of_proxy}");
         let rules = rules.to_str().expect("UTF-8");
         let proxy = Proxy::start(name, &["--upstream", &url, "--rules", rules]);
