@@ -5,7 +5,12 @@ use std::time::Duration;
 use tollgate::composite::Composite;
 use tollgate::{Direct, FixedWindow, Gcra, ManualClock, Quota, Tick};
 
-use crate::traces::{Draw, Ours, Request, Seen, TRACES, UNIT, trace};
+use tollgate::limiter::SlotLayout;
+
+use crate::traces::{
+    Draw, Ours, Request, SLOTS, Seen, TRACES, cells_in_unit, differs_only_where_a_cell_comes_back,
+    trace, whole_unit,
+};
 
 /// `limit.capacity(C).refillGreedy(T, P)`, or `refillIntervally`.
 struct Bandwidth {
@@ -57,22 +62,52 @@ fn try_consume(limits: &mut [Bandwidth], request: Request) -> bool {
     enough
 }
 
-/// Quotas whose interval is a whole number of the library's time units.
+/// Quotas whose time unit is a whole number of nanoseconds.
 fn draw_quota(draw: &mut Draw) -> Quota {
     let tokens = draw.one_of(&[1, 2, 4, 5, 8, 10, 16, 20, 25, 40, 50, 100, 200]);
     let seconds = draw.one_of(&[1, 3, 60, 3_600]);
-    Quota::new(tokens, Duration::from_secs(seconds)).burst(draw.between(1, 30))
+    Quota::new(tokens, Duration::from_secs(seconds))
+        .burst(draw.one_of(&[1, 2, 4, 5, 8, 10, 20, 25]))
 }
 
 #[test]
-fn decisions_are_equal_to_a_greedy_refill() {
+fn decisions_are_equal_to_a_greedy_refill_at_whole_time_units() {
     let (mut draw, mut seen) = (Draw::new(8), Seen::default());
-    for _ in 0..TRACES {
-        let quota = draw_quota(&mut draw);
-        let (gate, mut theirs) = (Ours::new(quota, Gcra::new()), [Bandwidth::greedy(quota)]);
-        for request in trace(&mut draw, quota, UNIT, 3) {
-            seen.alike(gate.admits(request), try_consume(&mut theirs, request), (quota, request));
+    for slots in SLOTS {
+        for _ in 0..TRACES {
+            let quota = draw_quota(&mut draw);
+            let gate = Ours::new(slots, quota, Gcra::new());
+            let mut theirs = [Bandwidth::greedy(quota)];
+            for request in trace(&mut draw, quota, whole_unit(quota, slots), 3) {
+                let (ours, theirs) = (gate.admits(request), try_consume(&mut theirs, request));
+                seen.alike(ours, theirs, (quota, slots, request));
+            }
         }
+    }
+}
+
+#[test]
+fn decisions_at_other_times_differ_only_where_a_token_comes_back() {
+    for slots in SLOTS {
+        let (mut draw, mut differences) = (Draw::new(14), 0);
+        for _ in 0..TRACES {
+            let (tokens, burst) = (draw.between(1, 300), draw.between(1, 30));
+            let quota =
+                Quota::new(tokens, Duration::from_secs(draw.one_of(&[1, 3, 60]))).burst(burst);
+            let requests = trace(&mut draw, quota, 1, 3);
+            let gate = Ours::new(slots, quota, Gcra::new());
+            let mut theirs = [Bandwidth::greedy(quota)];
+            let differs = differs_only_where_a_cell_comes_back(
+                quota,
+                &requests,
+                cells_in_unit(quota, slots),
+                |request| gate.admits(request),
+                |request| try_consume(&mut theirs, request),
+            );
+            differences += u64::from(differs);
+        }
+        println!("Bucket4j, {slots:?}: {differences} of {TRACES} traces have a difference");
+        assert!(differences > 0, "the page says that there are differences");
     }
 }
 
@@ -87,7 +122,9 @@ fn decisions_are_equal_to_two_greedy_limits_of_one_bucket() {
         let both = Composite::<()>::builder().shared("short", short).shared("long", long);
         let both = both.build().expect("two limits");
         let mut theirs = quotas.map(Bandwidth::greedy);
-        for request in trace(&mut draw, quotas[0], UNIT, 3) {
+        // Both time units.
+        let step = quotas.map(|quota| whole_unit(quota, SlotLayout::Wide)).iter().product();
+        for request in trace(&mut draw, quotas[0], step, 3) {
             let now = Tick::from_nanos(request.at);
             let ours = both.ask(&()).cells(request.cells).at(now).check().is_ok();
             seen.alike(ours, try_consume(&mut theirs, request), (quotas, request));
@@ -100,13 +137,16 @@ fn decisions_are_equal_to_two_greedy_limits_of_one_bucket() {
 #[test]
 fn decisions_are_equal_to_a_refill_by_intervals_of_the_whole_capacity() {
     let (mut draw, mut seen) = (Draw::new(10), Seen::default());
-    for _ in 0..TRACES {
-        let (limit, seconds) = (draw.between(1, 20), draw.one_of(&[1, 3, 60, 3_600]));
-        let quota = Quota::new(limit, Duration::from_secs(seconds));
-        let gate = Ours::new(quota, FixedWindow::aligned());
-        let mut theirs = [Bandwidth::intervally(quota)];
-        for request in trace(&mut draw, quota, UNIT, 3) {
-            seen.alike(gate.admits(request), try_consume(&mut theirs, request), (quota, request));
+    for slots in SLOTS {
+        for _ in 0..TRACES {
+            let (limit, seconds) = (draw.between(1, 20), draw.one_of(&[1, 3, 60, 3_600]));
+            let quota = Quota::new(limit, Duration::from_secs(seconds));
+            let gate = Ours::new(slots, quota, FixedWindow::aligned());
+            let mut theirs = [Bandwidth::intervally(quota)];
+            for request in trace(&mut draw, quota, 1, 3) {
+                let (ours, theirs) = (gate.admits(request), try_consume(&mut theirs, request));
+                seen.alike(ours, theirs, (quota, slots, request));
+            }
         }
     }
 }
@@ -115,7 +155,7 @@ fn decisions_are_equal_to_a_refill_by_intervals_of_the_whole_capacity() {
 #[test]
 fn an_anchored_window_opens_with_a_request_and_not_when_a_bucket_is_made() {
     let quota = Quota::per_second(5);
-    let gate = Ours::new(quota, FixedWindow::anchored());
+    let gate = Ours::new(SlotLayout::Wide, quota, FixedWindow::anchored());
     let mut theirs = [Bandwidth::intervally(quota)];
     let at = |at_ms: u64, cells| Request { at: at_ms * 1_000_000, cells };
     let mut both = |request| (gate.admits(request), try_consume(&mut theirs, request));

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use tollgate::limiter::SlotLayout;
 use tollgate::{Direct, Gcra, ManualClock, Quota, Tick};
 
 use crate::traces::{
-    Draw, Ours, Request, SECOND, Seen, TRACES, differs_only_where_a_cell_comes_back, trace,
+    Draw, Ours, Request, SECOND, SLOTS, Seen, TRACES, cells_in_unit,
+    differs_only_where_a_cell_comes_back, trace,
 };
 
 /// `rate.NewLimiter(rate, burst)`.
@@ -60,36 +62,36 @@ fn decisions_are_equal_where_no_number_is_rounded() {
             (draw.one_of(&[1, 2, 4, 8, 16, 32]), draw.one_of(&[500, 1_000, 4_000]));
         let burst = draw.between(1, 30);
         let (quota, mut theirs) = pair(tokens, millis, burst);
-        let gate = Ours::new(quota, Gcra::new());
+        let gate = Ours::new(SlotLayout::Wide, quota, Gcra::new());
         for request in trace(&mut draw, quota, SECOND / 128, 3) {
             seen.alike(gate.admits(request), theirs.allow(request), (quota, request));
         }
     }
 }
 
+/// By the library's time unit, and Go's rounding: a wait below a nanosecond is none.
 #[test]
 fn other_rates_differ_only_where_a_token_comes_back() {
-    let (mut draw, mut differences) = (Draw::new(12), 0);
-    for _ in 0..TRACES {
-        let (tokens, millis) = (draw.between(1, 300), draw.one_of(&[1_000, 60_000]));
-        let burst = draw.between(1, 30);
-        let (quota, mut theirs) = pair(tokens, millis, burst);
-        let requests = trace(&mut draw, quota, 1, 3);
-        let gate = Ours::new(quota, Gcra::new());
-        let rate = tokens as f64 * 1_000.0 / millis as f64;
-        // Two units of the library's grid, and Go's rounding: a wait below a nanosecond is none.
-        let tolerance = 5e-6 * rate + 1e-6;
-        let differs = differs_only_where_a_cell_comes_back(
-            quota,
-            &requests,
-            tolerance,
-            |request| gate.admits(request),
-            |request| theirs.allow(request),
-        );
-        differences += u64::from(differs);
+    for slots in SLOTS {
+        let (mut draw, mut differences) = (Draw::new(12), 0);
+        for _ in 0..TRACES {
+            let (tokens, millis) = (draw.between(1, 300), draw.one_of(&[1_000, 60_000]));
+            let burst = draw.between(1, 30);
+            let (quota, mut theirs) = pair(tokens, millis, burst);
+            let requests = trace(&mut draw, quota, 1, 3);
+            let gate = Ours::new(slots, quota, Gcra::new());
+            let differs = differs_only_where_a_cell_comes_back(
+                quota,
+                &requests,
+                cells_in_unit(quota, slots) + 1e-6,
+                |request| gate.admits(request),
+                |request| theirs.allow(request),
+            );
+            differences += u64::from(differs);
+        }
+        println!("x/time/rate, {slots:?}: {differences} of {TRACES} traces have a difference");
+        assert!(differences > 0, "the page says that there are differences");
     }
-    println!("x/time/rate: {differences} of {TRACES} traces have a difference");
-    assert!(differences > 0, "the page says that there are differences");
 }
 
 /// `Reserve` and `charge` both take cells ahead, and say how long to wait for them.
@@ -114,7 +116,7 @@ fn a_charge_waits_as_long_as_a_reservation() {
 #[test]
 fn a_request_with_an_earlier_time_makes_go_restore_cells_twice() {
     let (quota, mut theirs) = pair(1, 1_000, 3);
-    let gate = Ours::new(quota, Gcra::new());
+    let gate = Ours::new(SlotLayout::Wide, quota, Gcra::new());
     let times = [1, 0, 1, 0, 1, 0, 1, 0].map(|second| Request { at: second * SECOND, cells: 1 });
     let granted = times.map(|request| (gate.admits(request), theirs.allow(request)));
     let ours = granted.iter().filter(|answer| answer.0).count();

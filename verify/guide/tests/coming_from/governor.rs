@@ -8,7 +8,8 @@ use governor::{Quota as Theirs, RateLimiter};
 use tollgate::{Gcra, ManualClock, Quota, Tick};
 
 use crate::traces::{
-    Draw, Ours, Request, SECOND, Seen, TRACES, UNIT, differs_only_where_a_cell_comes_back, trace,
+    Draw, Ours, Request, SECOND, SLOTS, Seen, TRACES, cells_in_unit,
+    differs_only_where_a_cell_comes_back, trace, whole_unit,
 };
 
 fn nonzero(number: u64) -> NonZeroU32 {
@@ -35,50 +36,59 @@ fn theirs(quota: Theirs) -> impl FnMut(Request) -> bool {
 }
 
 #[test]
-fn decisions_are_equal_where_the_interval_is_whole_nanoseconds() {
+fn decisions_are_equal_where_the_interval_is_whole_nanoseconds_at_whole_time_units() {
     let (mut draw, mut seen) = (Draw::new(1), Seen::default());
-    for _ in 0..TRACES {
-        let burst = draw.between(1, 30);
-        let limit = draw.one_of(&[1, 2, 4, 5, 8, 10, 16, 20, 25, 40, 50, 100, 200, 400]);
-        let (ours, quota) = match draw.between(0, 2) {
-            0 => (Quota::per_second(limit), Theirs::per_second(nonzero(limit))),
-            1 => (Quota::per_minute(limit), Theirs::per_minute(nonzero(limit))),
-            _ => {
-                let interval = Duration::from_millis(limit);
-                (Quota::new(1, interval), Theirs::with_period(interval).expect("not zero"))
+    for slots in SLOTS {
+        for _ in 0..TRACES {
+            let burst = draw.one_of(&[1, 2, 4, 5, 8, 10, 20, 25]);
+            let limit = draw.one_of(&[1, 2, 4, 5, 8, 10, 16, 20, 25, 40, 50, 100, 200, 400]);
+            let (ours, quota) = match draw.between(0, 2) {
+                0 => (Quota::per_second(limit), Theirs::per_second(nonzero(limit))),
+                1 => (Quota::per_minute(limit), Theirs::per_minute(nonzero(limit))),
+                _ => {
+                    let interval = Duration::from_millis(limit);
+                    (Quota::new(1, interval), Theirs::with_period(interval).expect("not zero"))
+                }
+            };
+            let (ours, quota) = (ours.burst(burst), quota.allow_burst(nonzero(burst)));
+            let step = whole_unit(ours, slots);
+            let requests = trace(&mut draw, ours, step, burst.div_ceil(2) + 1);
+            let (gate, mut theirs) = (Ours::new(slots, ours, Gcra::new()), theirs(quota));
+            for request in requests {
+                let (admitted, theirs) = (gate.admits(request), theirs(request));
+                seen.alike(admitted, theirs, (ours, slots, request));
             }
-        };
-        let (ours, quota) = (ours.burst(burst), quota.allow_burst(nonzero(burst)));
-        let requests = trace(&mut draw, ours, UNIT, burst.div_ceil(2) + 1);
-        let (gate, mut theirs) = (Ours::new(ours, Gcra::new()), theirs(quota));
-        for request in requests {
-            seen.alike(gate.admits(request), theirs(request), (ours, request));
         }
     }
 }
 
 /// Where the period does not divide, governor's interval is shorter by less than a nanosecond, and ours is
-/// exact on a grid of about 2.5 µs.
+/// exact on a grid of time units.
 #[test]
 fn other_rates_differ_only_where_a_cell_comes_back() {
-    let (mut draw, mut differences) = (Draw::new(2), 0);
-    for _ in 0..TRACES {
-        let (limit, burst) = (draw.between(3, 399), draw.between(1, 30));
-        let ours = Quota::per_second(limit).burst(burst);
-        let quota = Theirs::per_second(nonzero(limit)).allow_burst(nonzero(burst));
-        let requests = trace(&mut draw, ours, 1, burst);
-        let charged: u64 = requests.iter().map(|request| request.cells).sum();
-        // A unit of the grid is less than twice 2.5 µs; each cell brings up to a nanosecond.
-        let late = 2 * UNIT + charged;
-        let tolerance = late as f64 * limit as f64 / SECOND as f64;
-        let gate = Ours::new(ours, Gcra::new());
-        let admits = |request| gate.admits(request);
-        let differs =
-            differs_only_where_a_cell_comes_back(ours, &requests, tolerance, admits, theirs(quota));
-        differences += u64::from(differs);
+    for slots in SLOTS {
+        let (mut draw, mut differences) = (Draw::new(2), 0);
+        for _ in 0..TRACES {
+            let (limit, burst) = (draw.between(3, 399), draw.between(1, 30));
+            let ours = Quota::per_second(limit).burst(burst);
+            let quota = Theirs::per_second(nonzero(limit)).allow_burst(nonzero(burst));
+            let requests = trace(&mut draw, ours, 1, burst);
+            // Each cell brings up to a nanosecond.
+            let charged: u64 = requests.iter().map(|request| request.cells).sum();
+            let charged = charged as f64 * limit as f64 / SECOND as f64;
+            let gate = Ours::new(slots, ours, Gcra::new());
+            let differs = differs_only_where_a_cell_comes_back(
+                ours,
+                &requests,
+                cells_in_unit(ours, slots) + charged,
+                |request| gate.admits(request),
+                theirs(quota),
+            );
+            differences += u64::from(differs);
+        }
+        println!("governor, {slots:?}: {differences} of {TRACES} traces have a difference");
+        assert!(differences > 0, "the page says that there are differences");
     }
-    println!("governor: {differences} of {TRACES} traces have a difference");
-    assert!(differences > 0, "the page says that there are differences");
 }
 
 /// At 600 million a second an interval of 1.67 ns becomes 1 ns, and the rate 1,000 million a second.

@@ -10,3 +10,4 @@ mod go;
 mod governor;
 mod nginx;
 mod traces;
+mod units;

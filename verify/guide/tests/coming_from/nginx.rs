@@ -1,12 +1,15 @@
 //! The arithmetic of nginx's `limit_req`. A real nginx decides beside the proxy in
 //! `crates/cli/tests/clients/peers.rs`.
 
+use std::cell::Cell;
 use std::time::Duration;
 
+use tollgate::limiter::SlotLayout;
 use tollgate::{LeakyQueue, Quota};
 
 use crate::traces::{
-    Draw, MILLISECOND, Ours, Request, Seen, TRACES, differs_only_where_a_cell_comes_back, trace,
+    Draw, MILLISECOND, Ours, Request, SLOTS, Seen, TRACES, cells_in_unit,
+    differs_only_where_a_cell_comes_back, time_unit, trace,
 };
 
 /// `limit_req zone=... burst=BURST delay=DELAY`. All numbers are in thousandths of a request.
@@ -70,7 +73,8 @@ fn decisions_and_delays_are_equal_for_rates_by_the_second() {
         let delay = draw.one_of(&[None, Some(0), Some(0), Some(3), Some(7)]);
         let quota = Quota::per_second(rate).burst(burst + 1);
         let immediate = delay.map_or(u64::MAX, |requests| requests + 1);
-        let gate = Ours::new(quota, LeakyQueue::new().immediate(immediate));
+        let algorithm = LeakyQueue::new().immediate(immediate);
+        let gate = Ours::new(SlotLayout::Wide, quota, algorithm);
         let mut theirs = LimitReq::per_second(rate, burst, delay);
         for request in trace(&mut draw, quota, MILLISECOND, 1) {
             let (answer, waits) = (gate.check(request), theirs.decide(at_ms(request)));
@@ -87,37 +91,81 @@ fn decisions_and_delays_are_equal_for_rates_by_the_second() {
     assert!(delayed > TRACES, "only {delayed} requests were delayed");
 }
 
-/// nginx keeps `100r/m` as 1.666 requests a second. With that quota, decisions differ only where a
-/// request comes back, by the thousandth of a request that nginx may drop with each one.
+/// Compact slots: decisions differ only where a request comes back, and delays by less than a time unit (and
+/// the part of a millisecond that nginx drops).
 #[test]
-fn rates_by_the_minute_are_kept_in_thousandths_of_a_request_a_second() {
-    let (mut draw, mut differences) = (Draw::new(4), 0);
+fn in_compact_slots_decisions_and_delays_differ_by_less_than_a_time_unit() {
+    let slots = SlotLayout::Compact;
+    let (mut draw, mut differences, mut delayed) = (Draw::new(15), 0, 0);
     for _ in 0..TRACES {
         let (rate, burst) = (draw.between(1, 300), draw.between(0, 12));
-        let kept = 1_000 * rate / 60;
-        let quota = Quota::new(kept, Duration::from_secs(1_000)).burst(burst + 1);
+        let delay = draw.one_of(&[None, Some(0), Some(0), Some(3), Some(7)]);
+        let quota = Quota::per_second(rate).burst(burst + 1);
+        let (units, nanos) = time_unit(quota, slots);
+        let unit = Duration::from_nanos(nanos.div_ceil(units));
+        let immediate = delay.map_or(u64::MAX, |requests| requests + 1);
+        let gate = Ours::new(slots, quota, LeakyQueue::new().immediate(immediate));
+        let mut theirs = LimitReq::per_second(rate, burst, delay);
         let requests = trace(&mut draw, quota, MILLISECOND, 1);
-        let gate = Ours::new(quota, LeakyQueue::new().immediate(u64::MAX));
-        let mut theirs = LimitReq::per_minute(rate, burst);
-        let tolerance = requests.len() as f64 / 1_000.0;
+        let ours = Cell::new(None);
         let differs = differs_only_where_a_cell_comes_back(
             quota,
             &requests,
-            tolerance,
-            |request| gate.admits(request),
-            |request| theirs.decide(at_ms(request)).is_some(),
+            cells_in_unit(quota, slots),
+            |request| {
+                ours.set(gate.check(request).ok().map(|permit| permit.delay()));
+                ours.get().is_some()
+            },
+            |request| {
+                let theirs = theirs.decide(at_ms(request)).map(Duration::from_millis);
+                if let (Some(ours), Some(theirs)) = (ours.get(), theirs) {
+                    let least = theirs.saturating_sub(unit);
+                    let most = theirs + Duration::from_millis(1) + unit;
+                    assert!((least..most).contains(&ours), "{quota}: {ours:?}, {theirs:?}");
+                    delayed += u64::from(!ours.is_zero());
+                }
+                theirs.is_some()
+            },
         );
         differences += u64::from(differs);
     }
-    println!("nginx: {differences} of {TRACES} traces have a difference");
+    println!("nginx, {slots:?}: {differences} of {TRACES} traces have a difference");
     assert!(differences > 0, "the page says that there are differences");
+    assert!(delayed > TRACES, "only {delayed} requests were delayed");
+}
+
+/// nginx keeps `100r/m` as 1.666 requests a second. With that quota, decisions differ only where a
+/// request comes back, by a time unit and the thousandth of a request that nginx may drop with each one.
+#[test]
+fn rates_by_the_minute_are_kept_in_thousandths_of_a_request_a_second() {
+    for slots in SLOTS {
+        let (mut draw, mut differences) = (Draw::new(4), 0);
+        for _ in 0..TRACES {
+            let (rate, burst) = (draw.between(1, 300), draw.between(0, 12));
+            let kept = 1_000 * rate / 60;
+            let quota = Quota::new(kept, Duration::from_secs(1_000)).burst(burst + 1);
+            let requests = trace(&mut draw, quota, MILLISECOND, 1);
+            let gate = Ours::new(slots, quota, LeakyQueue::new().immediate(u64::MAX));
+            let mut theirs = LimitReq::per_minute(rate, burst);
+            let differs = differs_only_where_a_cell_comes_back(
+                quota,
+                &requests,
+                cells_in_unit(quota, slots) + requests.len() as f64 / 1_000.0,
+                |request| gate.admits(request),
+                |request| theirs.decide(at_ms(request)).is_some(),
+            );
+            differences += u64::from(differs);
+        }
+        println!("nginx, {slots:?}: {differences} of {TRACES} traces have a difference");
+        assert!(differences > 0, "the page says that there are differences");
+    }
 }
 
 /// The page's figure: `1r/m` is one request in 62.5 s there, and one in 60 s here.
 #[test]
 fn one_request_a_minute_is_one_in_62_and_a_half_seconds_in_nginx() {
     let quota = Quota::per_minute(1);
-    let gate = Ours::new(quota, LeakyQueue::new().immediate(u64::MAX));
+    let gate = Ours::new(SlotLayout::Wide, quota, LeakyQueue::new().immediate(u64::MAX));
     let mut theirs = LimitReq::per_minute(1, 0);
     let ours = |at_ms| gate.admits(Request { at: at_ms * MILLISECOND, cells: 1 });
     assert!(ours(0) && theirs.decide(0).is_some());

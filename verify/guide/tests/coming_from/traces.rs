@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use tollgate::algorithm::Algorithm;
+use tollgate::internals::StateMachine;
 use tollgate::limiter::SlotLayout;
-use tollgate::{Decision, Direct, Limiter, ManualClock, Quota, Tick};
+use tollgate::{Decision, Direct, Gcra, Limiter, ManualClock, Quota, Tick};
 
 /// Traces for each comparison.
 pub(crate) const TRACES: u64 = 10_000;
@@ -13,8 +14,8 @@ const REQUESTS: u64 = 50;
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
 pub(crate) const MILLISECOND: u64 = 1_000_000;
-/// The library's time unit for ordinary quotas, of which these instants are multiples.
-pub(crate) const UNIT: u64 = 2_500;
+/// Where a keyed limiter keeps its states. For 30,000 keys or more they are compact unless told otherwise.
+pub(crate) const SLOTS: [SlotLayout; 2] = [SlotLayout::Wide, SlotLayout::Compact];
 
 /// A small generator (SplitMix64), so that each run draws the same traces.
 pub(crate) struct Draw(u64);
@@ -68,30 +69,60 @@ pub(crate) fn trace(draw: &mut Draw, quota: Quota, step: u64, cells_max: u64) ->
     (0..REQUESTS).map(request).collect()
 }
 
-/// The library's limiters for a quota: a bucket without a key, and a keyed one.
+/// The time unit of a token bucket in such slots, as units in so many nanoseconds. A bucket without a key has
+/// that of wide slots.
+pub(crate) fn time_unit(quota: Quota, slots: SlotLayout) -> (u64, u64) {
+    let params = match slots {
+        SlotLayout::Compact => {
+            Gcra::new().compact_params(&quota, 0).map(|params| params.expect("it fits"))
+        }
+        _ => Gcra::new().params(&quota, 0),
+    };
+    params.expect("in range").grid().ratio()
+}
+
+/// The same in nanoseconds, which must be whole.
+pub(crate) fn whole_unit(quota: Quota, slots: SlotLayout) -> u64 {
+    let (units, nanos) = time_unit(quota, slots);
+    assert_eq!(units, 1, "{quota}, {slots:?}: {units} units in {nanos} ns");
+    nanos
+}
+
+/// The cells that come back in a time unit.
+pub(crate) fn cells_in_unit(quota: Quota, slots: SlotLayout) -> f64 {
+    let (units, nanos) = time_unit(quota, slots);
+    let rate = quota.limit() as f64 / quota.period().as_nanos() as f64;
+    nanos as f64 / units as f64 * rate
+}
+
+/// The library's limiters for a quota: a keyed one, and a bucket without a key if the time units are the same.
 pub(crate) struct Ours<A: Algorithm> {
-    direct: Direct<A, ManualClock>,
+    direct: Option<Direct<A, ManualClock>>,
     keyed: Limiter<str, A, ManualClock>,
 }
 
 impl<A: Algorithm + Copy> Ours<A> {
-    pub(crate) fn new(quota: Quota, algorithm: A) -> Self {
-        let direct = Direct::builder(quota).algorithm(algorithm).clock(ManualClock::new());
-        // Compact slots have longer time units.
+    pub(crate) fn new(slots: SlotLayout, quota: Quota, algorithm: A) -> Self {
+        let direct = (slots == SlotLayout::Wide).then(|| {
+            let direct = Direct::builder(quota).algorithm(algorithm).clock(ManualClock::new());
+            direct.build().expect("in range")
+        });
         let keyed = Limiter::builder(quota)
             .algorithm(algorithm)
             .clock(ManualClock::new())
-            .slots(SlotLayout::Wide)
+            .slots(slots)
             .capacity(10);
-        Self { direct: direct.build().expect("in range"), keyed: keyed.build().expect("in range") }
+        Self { direct, keyed: keyed.build().expect("in range") }
     }
 
     pub(crate) fn check(&self, request: Request) -> Decision {
         let now = Tick::from_nanos(request.at);
         let keyed = self.keyed.ask("key").cells(request.cells).at(now).check();
-        let direct = self.direct.ask().cells(request.cells).at(now).check();
-        assert_eq!(keyed.is_ok(), direct.is_ok(), "with a key and without, {request:?}");
-        direct
+        if let Some(direct) = &self.direct {
+            let direct = direct.ask().cells(request.cells).at(now).check();
+            assert_eq!(keyed.is_ok(), direct.is_ok(), "with a key and without, {request:?}");
+        }
+        keyed
     }
 
     pub(crate) fn admits(&self, request: Request) -> bool {
