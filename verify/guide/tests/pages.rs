@@ -56,3 +56,14 @@ fn every_rules_file_on_a_page_is_valid() {
     }
     assert!(files >= 3, "only {files} files were found");
 }
+
+/// `limit_rate 1m` of nginx is 1,048,576 bytes a second, and `1MB/s` in a rules file a million.
+#[test]
+fn the_byte_rate_of_the_nginx_page_is_that_of_nginx() {
+    let page = read(&docs().join("guide/coming-from-nginx.md"));
+    let rate = page.split("bytes = \"").nth(1).expect("a byte rate").split('"').next();
+    assert_eq!(rate, Some("1048576B/s"));
+    let rules = "[[rule]]\nname = \"downloads\"\nbytes = \"1048576B/s\"\n";
+    let rules = Rules::parse("nginx", rules).unwrap_or_else(|error| panic!("{error}"));
+    RulesLimiter::new(rules).unwrap_or_else(|error| panic!("{error}"));
+}
