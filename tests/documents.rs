@@ -227,6 +227,27 @@ fn sizes_and_defaults_are_those_of_the_code() {
 }
 
 #[test]
+fn the_front_page_of_the_documentation_has_rows_of_the_readme_and_links_that_lead_somewhere() {
+    let (library, readme) = (read("src/lib.rs"), read("README.md"));
+    let numbers = library.split("//! # Numbers\n").nth(1).expect("a section");
+    let numbers = numbers.split("//! # ").next().expect("its text");
+    let rows = numbers.lines().filter_map(|line| line.strip_prefix("//! |"));
+    let rows: Vec<_> = rows.map(|row| format!("|{row}\n")).collect();
+    assert!(rows.len() >= 5, "{rows:?}");
+    for row in rows {
+        assert!(readme.contains(&row), "src/lib.rs: the README does not have\n{row}");
+    }
+    let mut count = 0;
+    for line in library.lines().filter(|line| line.starts_with("#![doc = concat!(\"[")) {
+        let path = line.split("/blob/HEAD/").nth(1).and_then(|rest| rest.split('"').next());
+        let path = path.unwrap_or_else(|| panic!("src/lib.rs: {line}"));
+        assert!(root().join(path).is_file(), "src/lib.rs: {path} is not there");
+        count += 1;
+    }
+    assert!(count >= 3, "only {count} links were found");
+}
+
+#[test]
 fn the_readme_lists_every_algorithm() {
     let readme = read("README.md");
     let name = |path: &'static str| path.rsplit("::").next().expect("a name");
