@@ -159,6 +159,7 @@ fn an_adapter_takes_at_most_eight_lines_of_its_user() {
         ("crates/http/README.md", ""),
         ("crates/client/README.md", ""),
         ("crates/paced/README.md", "`futures`"),
+        ("crates/redis/README.md", "## HTTP"),
         ("integrations/actix/README.md", ""),
         ("integrations/reqwest/README.md", ""),
     ] {

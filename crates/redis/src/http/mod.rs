@@ -26,16 +26,11 @@ use crate::with_fallback::WithFallback;
 /// the limit.
 ///
 /// ```
-/// use tollgate::Quota;
-/// use tollgate_http::key::Header;
-/// use tollgate_http::{Policy, RateLimitLayer};
-/// use tollgate_redis::http::RemoteLimit;
-/// use tollgate_redis::{RedisLimiter, WithFallback, Fallback, Store};
+/// use tollgate_http::{Policy, RateLimitLayer, key::Header};
+/// use tollgate_redis::{Quota, WithFallback, http::RemoteLimit};
 ///
 /// let quota = Quota::per_hour(1_000);
-/// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-/// let gate = RedisLimiter::builder(&store, "hourly", quota).build()?;
-/// let gate = WithFallback::new(gate, Fallback::Deny);
+/// let gate = WithFallback::open("redis://127.0.0.1:6379", "hourly", quota, 4)?;
 /// let limit = RemoteLimit::new(Policy::new("hourly", &quota)?, gate, Header::new("x-api-key")?);
 /// let layer = RateLimitLayer::new(limit);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
