@@ -4,6 +4,7 @@ mod adaptive;
 mod bans;
 mod dialects;
 mod grpc;
+mod hyper_server;
 mod in_flight;
 mod keys;
 mod pending;
