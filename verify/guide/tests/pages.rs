@@ -42,6 +42,21 @@ fn every_page_is_compiled_short_and_in_the_index() {
     assert!(pages.len() >= 10, "only {} pages were found", pages.len());
 }
 
+/// A reader who has installed the packages has no examples to run.
+#[test]
+fn a_page_that_runs_an_example_says_where() {
+    let mut runs = 0;
+    for (name, text) in pages() {
+        let text = text.replace('\n', " ");
+        for before in text.split("cargo run -").collect::<Vec<_>>().split_last().expect("text").1 {
+            let said = before.rfind("n a clone of the repository").map(|at| before.len() - at);
+            assert!(said.is_some_and(|bytes| bytes < 80), "{name}: say where: ...{before}");
+            runs += 1;
+        }
+    }
+    assert!(runs >= 6, "only {runs} commands were found");
+}
+
 #[test]
 fn every_rules_file_on_a_page_is_valid() {
     let mut files = 0;
