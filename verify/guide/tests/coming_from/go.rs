@@ -1,4 +1,4 @@
-//! The arithmetic of `golang.org/x/time/rate`, version 0.13.
+//! The arithmetic of `golang.org/x/time/rate`, version 0.13, checked by what the package's own tests expect.
 
 use std::time::Duration;
 
@@ -51,6 +51,103 @@ impl RateLimiter {
 fn pair(tokens: u64, millis: u64, burst: u64) -> (Quota, RateLimiter) {
     let quota = Quota::new(tokens, Duration::from_millis(millis)).burst(burst);
     (quota, RateLimiter::new(tokens as f64 * 1_000.0 / millis as f64, burst))
+}
+
+const TENTH: u64 = SECOND / 10;
+
+/// What the package's `rate_test.go` asks of limiters of 10 a second with a burst of 1 and of 3, in tenths of a
+/// second and tokens, and whether they are granted.
+const ALLOWED_1: [(u64, u64, bool); 9] = [
+    (0, 1, true),
+    (0, 1, false),
+    (0, 1, false),
+    (1, 1, true),
+    (1, 1, false),
+    (1, 1, false),
+    (2, 2, false),
+    (2, 1, true),
+    (2, 1, false),
+];
+const ALLOWED_3: [(u64, u64, bool); 13] = [
+    (0, 2, true),
+    (0, 2, false),
+    (0, 1, true),
+    (0, 1, false),
+    (1, 4, false),
+    (2, 1, true),
+    (3, 1, true),
+    (4, 1, true),
+    (4, 1, true),
+    (4, 1, false),
+    (4, 1, false),
+    (9, 3, true),
+    (9, 0, true),
+];
+/// With a burst of 3, and times that go back.
+const JUMPS_BACK: [(u64, u64, bool); 11] = [
+    (1, 1, true),
+    (0, 1, true),
+    (0, 1, true),
+    (0, 1, false),
+    (0, 1, false),
+    (1, 1, true),
+    (1, 1, false),
+    (1, 1, false),
+    (2, 1, true),
+    (2, 1, false),
+    (2, 1, false),
+];
+/// Reservations with a burst of 2: when they are made, their tokens, and when they may act.
+const RESERVED: [(u64, u64, u64); 3] = [(0, 2, 0), (0, 2, 2), (3, 2, 4)];
+const RESERVED_JUMPS_BACK: [(u64, u64, u64); 3] = [(1, 2, 1), (0, 1, 1), (2, 2, 3)];
+
+#[test]
+fn the_packages_own_tests_expect_these_decisions() {
+    for (burst, calls) in [(1, &ALLOWED_1[..]), (3, &ALLOWED_3[..])] {
+        let (quota, mut theirs) = pair(10, 1_000, burst);
+        let gates = SLOTS.map(|slots| Ours::new(slots, quota, Gcra::new()));
+        for &(tenths, cells, admitted) in calls {
+            let request = Request { at: tenths * TENTH, cells };
+            assert_eq!(theirs.allow(request), admitted, "Go, {quota}: {request:?}");
+            for gate in &gates {
+                assert_eq!(gate.admits(request), admitted, "{quota}: {request:?}");
+            }
+        }
+    }
+    let (_, mut theirs) = pair(10, 1_000, 3);
+    for (tenths, cells, admitted) in JUMPS_BACK {
+        assert_eq!(theirs.allow(Request { at: tenths * TENTH, cells }), admitted, "{tenths}");
+    }
+}
+
+#[test]
+fn the_packages_own_tests_expect_these_reservations() {
+    let span = |tenths| Duration::from_nanos(tenths * TENTH);
+    let (quota, mut theirs) = pair(10, 1_000, 2);
+    let gate = Direct::builder(quota).clock(ManualClock::new()).build().expect("in range");
+    for (tenths, cells, acts) in RESERVED {
+        let request = Request { at: tenths * TENTH, cells };
+        let wait = span(acts - tenths);
+        assert_eq!(theirs.reserve(request, Duration::MAX), Some(wait), "Go: {request:?}");
+        let ours = gate.ask().cells(cells).at(Tick::from_nanos(request.at)).charge();
+        assert_eq!(ours, wait, "{request:?}");
+    }
+    let (_, mut theirs) = pair(10, 1_000, 2);
+    for (tenths, cells, acts) in RESERVED_JUMPS_BACK {
+        let request = Request { at: tenths * TENTH, cells };
+        assert_eq!(
+            theirs.reserve(request, Duration::MAX),
+            Some(span(acts - tenths)),
+            "{request:?}"
+        );
+    }
+    // More than the burst, and further ahead than the caller waits.
+    let (_, mut theirs) = pair(10, 1_000, 2);
+    let mut reserve = |cells| theirs.reserve(Request { at: 0, cells }, span(1));
+    assert_eq!(
+        [reserve(3), reserve(2), reserve(1), reserve(1)],
+        [None, Some(span(0)), Some(span(1)), None]
+    );
 }
 
 /// Rates and instants in sums of powers of two, which Go's floating-point numbers hold exactly.
