@@ -23,6 +23,7 @@ mod plans;
 mod processes;
 mod redis;
 mod reload;
+mod resets;
 #[allow(dead_code, reason = "other tests use the rest")]
 mod server;
 mod shared;

@@ -16,6 +16,8 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::runtime::Handle;
 
+use super::whole_body::{BoxError, WholeBody};
+
 /// The largest rest that is read. After more, the connection is closed.
 const REST_BYTES_MAX: usize = 16 << 20;
 
@@ -27,7 +29,7 @@ pub(crate) struct OpenBody;
 /// The body.
 #[derive(Debug)]
 pub(crate) struct RequestBody {
-    body: Option<Incoming>,
+    body: Option<WholeBody>,
     /// How long the rest may take; `None` if the rest is not read.
     rest_timeout: Option<Duration>,
     /// A value that is kept until the body is dropped.
@@ -43,6 +45,7 @@ impl RequestBody {
             && !head.headers.contains_key(EXPECT)
             && !body.is_end_stream();
         let rest_timeout = has_rest.then_some(rest_timeout);
+        let body = WholeBody::new(body, head.version);
         Self { body: Some(body), rest_timeout, _held: None }
     }
 
@@ -60,12 +63,12 @@ impl RequestBody {
 
 impl Body for RequestBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BoxError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         let polled = Pin::new(body).poll_frame(context);
         if let Poll::Ready(None | Some(Err(_))) = polled {
@@ -75,11 +78,11 @@ impl Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Incoming::is_end_stream)
+        self.body.as_ref().is_none_or(WholeBody::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Incoming::size_hint)
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), WholeBody::size_hint)
     }
 }
 
@@ -99,7 +102,7 @@ impl Drop for RequestBody {
 }
 
 /// Reads to the end, or up to the bound.
-async fn discard(mut body: Incoming) {
+async fn discard(mut body: WholeBody) {
     let mut bytes = 0;
     while let Some(Ok(frame)) = body.frame().await {
         bytes += frame.data_ref().map_or(0, Bytes::len);

@@ -7,3 +7,4 @@ pub(crate) mod headers;
 pub(crate) mod host;
 pub(crate) mod max_forwards;
 pub(crate) mod target;
+pub(crate) mod whole_body;

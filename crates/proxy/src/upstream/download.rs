@@ -1,5 +1,5 @@
-//! The body of a response. It fails if the upstream stops sending, or if its length is not the announced
-//! one; then the client does not take it for complete.
+//! The body of a response. It fails if the upstream stops sending or resets its stream, or if its length is not the
+//! announced one; then the client does not take it for complete.
 
 use std::error::Error;
 use std::io;
@@ -9,17 +9,17 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 
 use super::exchange::Trace;
-use super::idle::{BoxError, IdleTimeout};
+use super::idle::IdleTimeout;
 use crate::metrics::{Fault, Metrics};
 use crate::request::headers::clean_trailers;
+use crate::request::whole_body::{BoxError, CutOff, WholeBody};
 
 /// The body of a response, with its checks.
 #[derive(Debug)]
 pub(crate) struct Download {
-    body: Incoming,
+    body: WholeBody,
     idle: IdleTimeout,
     announced: Option<Announced>,
     metrics: Arc<Metrics>,
@@ -41,7 +41,7 @@ impl Announced {
 
 impl Download {
     pub(super) fn new(
-        body: Incoming,
+        body: WholeBody,
         idle: IdleTimeout,
         announced: Option<Announced>,
         metrics: Arc<Metrics>,
@@ -67,7 +67,7 @@ impl Body for Download {
             frame.trailers_mut().into_iter().for_each(clean_trailers);
         }
         if let Poll::Ready(Some(Err(error))) = &polled {
-            metrics.count_fault(fault(error));
+            metrics.count_fault(fault(&**error));
         }
         // Check before the last frame is passed on: with it, the response would look complete.
         let is_too_long = polled.is_ready()
@@ -80,7 +80,7 @@ impl Body for Download {
         if let Poll::Ready(Some(Ok(_))) = &polled {
             idle.activity().handed_on();
         }
-        polled.map_err(BoxError::from)
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
@@ -98,11 +98,12 @@ impl Drop for Download {
     }
 }
 
-fn fault(error: &hyper::Error) -> Fault {
-    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+fn fault(error: &(dyn Error + 'static)) -> Fault {
+    let mut cause = Some(error);
     while let Some(error) = cause {
         let io = error.downcast_ref::<io::Error>();
-        if io.is_some_and(|error| error.kind() == io::ErrorKind::UnexpectedEof) {
+        let is_eof = io.is_some_and(|error| error.kind() == io::ErrorKind::UnexpectedEof);
+        if is_eof || error.is::<CutOff>() {
             return Fault::Short;
         }
         cause = error.source();

@@ -35,6 +35,7 @@ use crate::metrics::Metrics;
 use crate::request::body::RequestBody;
 use crate::request::client::Client;
 use crate::request::headers::{name_connection_options, to_client, to_upstream};
+use crate::request::whole_body::WholeBody;
 use crate::request::{framing, max_forwards};
 
 /// The service behind the rate-limit layer.
@@ -232,9 +233,10 @@ fn to_the_client(
     response: Response<Incoming>,
     is_head: bool,
     required: Option<HeaderValue>,
-    wrap: impl FnOnce(Incoming) -> Download,
+    wrap: impl FnOnce(WholeBody) -> Download,
 ) -> Response<ResponseBody> {
     let (mut head, body) = response.into_parts();
+    let body = WholeBody::new(body, head.version);
     to_client(&mut head.headers, head.version);
     if head.status == StatusCode::NO_CONTENT {
         // RFC 9110, 8.6. A client would wait for the bytes, or take the response for malformed.

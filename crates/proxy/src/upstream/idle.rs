@@ -10,8 +10,7 @@ use http_body::{Body, Frame};
 use tokio::time::{Instant, Sleep};
 
 use crate::metrics::{Metrics, Stall};
-
-pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+use crate::request::whole_body::BoxError;
 
 /// The result of polling a body.
 type Polled<B> = Poll<Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>>;

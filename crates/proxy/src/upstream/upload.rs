@@ -9,10 +9,11 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 use super::body_rate::{BodyRate, ClientWait};
-use super::idle::{BoxError, IdleTimeout};
+use super::idle::IdleTimeout;
 use crate::metrics::Metrics;
 use crate::request::body::RequestBody;
 use crate::request::headers::clean_trailers;
+use crate::request::whole_body::BoxError;
 
 /// The progress of an upload.
 #[derive(Debug, Default)]
@@ -52,7 +53,7 @@ impl Progress {
 }
 
 /// The result of polling the client's body.
-type Polled = Poll<Option<Result<Frame<Bytes>, hyper::Error>>>;
+type Polled = Poll<Option<Result<Frame<Bytes>, BoxError>>>;
 
 /// The body of a request, with its checks.
 #[derive(Debug)]
@@ -126,7 +127,7 @@ impl Body for Upload {
         if let Some(Err(_)) = frame {
             progress.has_failed.store(true, Ordering::Relaxed);
         }
-        Poll::Ready(frame.map(|frame| frame.map_err(BoxError::from)))
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
