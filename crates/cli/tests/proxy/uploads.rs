@@ -104,6 +104,57 @@ fn a_denied_client_that_waits_for_100_continue_is_not_asked_to_send() {
     assert_eq!(one_answer(&mut client), "HTTP/1.1 429 Too Many Requests");
 }
 
+/// The proxy asks the client to send as soon as it forwards the body.
+#[test]
+fn an_upload_that_a_client_was_asked_for_may_continue_after_an_early_answer() {
+    const BODY: usize = 14 << 20;
+    const BEGIN: usize = 1 << 20;
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let up = upstream(move |mut stream| {
+        if read_head(&mut stream).starts_with("GET ") {
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+            return stream.write_all(answer).expect("written");
+        }
+        stream.read_exact(&mut vec![0; 64 << 10]).expect("the begin of the body");
+        let answer = b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 0\r\n\r\n";
+        stream.write_all(answer).expect("written");
+        // Closing sooner could discard the answer.
+        wait.lock().expect("no panic").recv_timeout(PATIENCE).expect("the client has its answer");
+    });
+    let proxy = Proxy::before("asked-on", up, &[]);
+    let mut client = connect(proxy.listen);
+    client.write_all(head(BODY, "expect: 100-continue\r\n").as_bytes()).expect("written");
+    assert_eq!(read_head(&mut client), "HTTP/1.1 100 Continue\r\n\r\n");
+    client.write_all(&vec![b'x'; BEGIN]).expect("it is read");
+    assert_eq!(one_answer(&mut client), "HTTP/1.1 413 Content Too Large");
+    go.send(()).expect("it is heard");
+    client.write_all(&vec![b'x'; BODY - BEGIN]).expect("the rest is read");
+    client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").expect("written");
+    assert_eq!(one_answer(&mut client), "HTTP/1.1 200 OK");
+}
+
+/// Only `100-continue` in HTTP/1.1 makes a client wait. The others send their body at once.
+#[test]
+fn every_denied_upload_whose_expectation_asks_for_no_100_receives_its_429() {
+    // More than the sockets hold.
+    const BODY: usize = 14 << 20;
+    let proxy = denying("denied-expect", &[]);
+    let body = vec![b'x'; BODY];
+    for (version, expect) in [("1.0", "100-continue"), ("1.1", "a-reply")] {
+        let head = format!(
+            "POST / HTTP/{version}\r\nhost: a\r\nconnection: close\r\nexpect: {expect}\r\n\
+             content-length: {BODY}\r\n\r\n"
+        );
+        let upload = [head.as_bytes(), &body].concat();
+        for _ in 0..5 {
+            let mut client = connect(proxy.listen);
+            client.write_all(&upload).expect("no broken pipe");
+            assert_eq!(answer(client).status, 429, "{version} {expect}");
+        }
+    }
+}
+
 #[test]
 fn the_rest_of_a_denied_upload_is_bounded_in_bytes_and_time() {
     const FAR_TOO_MUCH: usize = 256 << 20;

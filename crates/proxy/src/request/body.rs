@@ -32,6 +32,8 @@ pub(crate) struct RequestBody {
     body: Option<WholeBody>,
     /// How long the rest may take; `None` if the rest is not read.
     rest_timeout: Option<Duration>,
+    /// Whether the client waits for `100 Continue`, and has sent nothing. The first read asks it to send.
+    awaits_continue: bool,
     /// A value that is kept until the body is dropped.
     _held: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -39,14 +41,11 @@ pub(crate) struct RequestBody {
 impl RequestBody {
     /// Wraps the body of a request. Its rest is read up to 16 MiB and for up to `rest_timeout`.
     pub(crate) fn new(head: &request::Parts, body: Incoming, rest_timeout: Duration) -> Self {
-        // HTTP/2 resets the single stream instead. A client that waits for `100 Continue` has sent nothing,
-        // and reading would ask it to send.
-        let has_rest = head.version < Version::HTTP_2
-            && !head.headers.contains_key(EXPECT)
-            && !body.is_end_stream();
+        // HTTP/2 resets the single stream instead.
+        let has_rest = head.version < Version::HTTP_2 && !body.is_end_stream();
         let rest_timeout = has_rest.then_some(rest_timeout);
         let body = WholeBody::new(body, head.version);
-        Self { body: Some(body), rest_timeout, _held: None }
+        Self { body: Some(body), rest_timeout, awaits_continue: awaits_continue(head), _held: None }
     }
 
     /// Keeps this until the body is dropped.
@@ -69,6 +68,7 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.awaits_continue = false;
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         let polled = Pin::new(body).poll_frame(context);
         if let Poll::Ready(None | Some(Err(_))) = polled {
@@ -91,7 +91,7 @@ impl Drop for RequestBody {
         let (Some(body), Some(rest_timeout)) = (self.body.take(), self.rest_timeout) else {
             return;
         };
-        if body.is_end_stream() {
+        if body.is_end_stream() || self.awaits_continue {
             return;
         }
         // During shutdown there is no runtime any more.
@@ -99,6 +99,13 @@ impl Drop for RequestBody {
             runtime.spawn(tokio::time::timeout(rest_timeout, discard(body)));
         }
     }
+}
+
+/// Whether hyper sends `100 Continue` before it reads the body.
+fn awaits_continue(head: &request::Parts) -> bool {
+    let expect = head.headers.get_all(EXPECT).iter().next_back();
+    head.version > Version::HTTP_10
+        && expect.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
 /// Reads to the end, or up to the bound.
