@@ -70,7 +70,11 @@ impl Admin {
                     }
                 });
                 let mut builder = http1::Builder::new();
-                builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+                builder
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(HEADER_TIMEOUT)
+                    // A client may close its sending side as soon as its request is sent.
+                    .half_close(true);
                 let _ = builder.serve_connection(TokioIo::new(stream), answer).await;
                 drop(slot);
             });
@@ -159,6 +163,23 @@ mod tests {
         let read = client.read_to_string(&mut answer);
         let _ = tokio::time::timeout(Duration::from_secs(10), read).await;
         answer.chars().take(15).collect()
+    }
+
+    #[tokio::test]
+    async fn a_client_that_closes_its_sending_side_receives_its_answer() {
+        let listener = Arc::new(TcpListener::bind("127.0.0.1:0").await.expect("a port"));
+        let address = listener.local_addr().expect("bound");
+        tokio::spawn(admin().serve(listener));
+        for path in [METRICS, "/healthz"] {
+            let mut client = TcpStream::connect(address).await.expect("listening");
+            let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n");
+            client.write_all(request.as_bytes()).await.expect("written");
+            client.shutdown().await.expect("open");
+            let mut answer = String::new();
+            let read = tokio::time::timeout(HEADER_TIMEOUT, client.read_to_string(&mut answer));
+            read.await.expect("in time").expect("closed");
+            assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{path}: {answer:?}");
+        }
     }
 
     #[test]
