@@ -35,7 +35,7 @@ fn manifest(field: &str) -> String {
 
 #[test]
 fn documents_keep_their_sizes() {
-    for (file, bytes) in [("README.md", 6_200), ("ARCHITECTURE.md", 10_000)] {
+    for (file, bytes) in [("README.md", 6_300), ("ARCHITECTURE.md", 10_000)] {
         let size = read(file).len();
         assert!(size <= bytes, "{file} has {size} bytes, and may have {bytes}");
     }
