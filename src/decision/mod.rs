@@ -266,12 +266,6 @@ impl Denied {
     }
 
     /// The cells that a fully restored key may spend at once: the burst, or a window's limit.
-    ///
-    /// ```
-    /// # use tollgate::{Direct, Quota, Tick};
-    /// let gate = Direct::new(Quota::per_second(5)).unwrap();
-    /// assert_eq!(gate.ask().cells(6).at(Tick::ZERO).check().unwrap_err().limit(), 5);
-    /// ```
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.measured.limit

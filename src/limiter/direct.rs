@@ -249,14 +249,6 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
 
 impl<A: Algorithm, C> Direct<A, C> {
     /// The clock that [`check`](Self::check) reads.
-    ///
-    /// ```
-    /// # use tollgate::{Clock, Direct, Quota};
-    /// let gate = Direct::new(Quota::per_second(1))?;
-    /// let now = gate.clock().now();
-    /// assert!(gate.ask().at(now).check().is_ok());
-    /// # Ok::<(), tollgate::QuotaError>(())
-    /// ```
     pub fn clock(&self) -> &C {
         &self.clock
     }

@@ -352,14 +352,6 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 
 impl<K: ?Sized, A: Algorithm, C> Limiter<K, A, C> {
     /// The clock that [`check`](Self::check) reads.
-    ///
-    /// ```
-    /// # use tollgate::{Clock, Limiter, Quota};
-    /// let gate: Limiter<str> = Limiter::builder(Quota::per_day(1)).build()?;
-    /// let now = gate.clock().now();
-    /// assert!(gate.ask("a").at(now).check().is_ok());
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
     pub fn clock(&self) -> &C {
         &self.clock
     }

@@ -73,14 +73,6 @@ impl<A: Algorithm<Params: PerKey>> Plannable for A {}
 
 impl<A: Algorithm> Plan<A> {
     /// The quota, as given.
-    ///
-    /// ```
-    /// # use tollgate::{Gcra, Limiter, Quota};
-    /// let gate: Limiter<str> =
-    ///     Limiter::builder(Quota::per_second(100)).algorithm(Gcra::new().for_plans()).build()?;
-    /// assert_eq!(gate.plan(Quota::per_minute(10))?.quota(), Quota::per_minute(10));
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
     #[must_use]
     pub fn quota(&self) -> Quota {
         self.quota

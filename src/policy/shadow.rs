@@ -169,29 +169,11 @@ impl<K: Hash + ?Sized, A: Algorithm, B: Algorithm, C: Clock, D: Clock> Shadow<K,
     }
 
     /// The limiter whose decisions are enforced.
-    ///
-    /// ```
-    /// # use tollgate::shadow::Shadow;
-    /// # use tollgate::{Limiter, Quota};
-    /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_hour(limit)).build();
-    /// let gate = Shadow::new(limiter(3)?, limiter(2)?);
-    /// gate.enforced().reset(&7);
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
     pub fn enforced(&self) -> &Limiter<K, A, C> {
         &self.enforced
     }
 
     /// The limiter that is counted and not enforced.
-    ///
-    /// ```
-    /// # use tollgate::shadow::Shadow;
-    /// # use tollgate::{Limiter, Quota};
-    /// # let limiter = |limit| Limiter::<u64>::builder(Quota::per_hour(limit)).build();
-    /// let gate = Shadow::new(limiter(3)?, limiter(2)?);
-    /// assert!(gate.candidate().is_empty());
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
     pub fn candidate(&self) -> &Limiter<K, B, D> {
         &self.candidate
     }

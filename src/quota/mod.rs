@@ -143,21 +143,12 @@ impl Quota {
     }
 
     /// Cells per [`period`](Self::period), as given.
-    ///
-    /// ```
-    /// assert_eq!(tollgate::Quota::per_day(4).limit(), 4);
-    /// ```
     #[must_use]
     pub const fn limit(&self) -> u64 {
         self.limit
     }
 
     /// The time in which [`limit`](Self::limit) cells come back, as given.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// assert_eq!(tollgate::Quota::per_minute(1).period(), Duration::from_secs(60));
-    /// ```
     #[must_use]
     pub const fn period(&self) -> Duration {
         self.period

@@ -81,10 +81,6 @@ impl Tick {
     }
 
     /// Nanoseconds since the origin.
-    ///
-    /// ```
-    /// assert_eq!(tollgate::Tick::from_nanos(7).as_nanos(), 7);
-    /// ```
     #[inline]
     #[must_use]
     pub const fn as_nanos(self) -> u64 {

@@ -21,16 +21,6 @@ pub struct Waited {
 impl Waited {
     /// How long the caller was in the queue, by the limiter's clock; zero if it did not have to
     /// wait.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tollgate::wait::WaitQueue;
-    /// # use tollgate::{Direct, Quota};
-    /// let queue = WaitQueue::new(Direct::new(Quota::per_second(2).burst(1))?);
-    /// queue.ask(&()).wait()?;
-    /// assert!(queue.ask(&()).wait()?.waited() > Duration::from_millis(1));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn waited(&self) -> Duration {
         self.waited

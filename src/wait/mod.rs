@@ -277,14 +277,6 @@ impl<S: Waitable> WaitQueue<S> {
     }
 
     /// The limiter behind the queue.
-    ///
-    /// ```
-    /// # use tollgate::wait::WaitQueue;
-    /// # use tollgate::{Direct, Quota};
-    /// let queue = WaitQueue::new(Direct::new(Quota::per_second(9))?);
-    /// assert!(queue.limiter().check().is_ok()); // without waiting
-    /// # Ok::<(), tollgate::QuotaError>(())
-    /// ```
     pub fn limiter(&self) -> &S {
         &self.limiter
     }

@@ -153,21 +153,6 @@ where
     }
 
     /// The limiter with its penalties. Others may share it.
-    ///
-    /// ```
-    /// # use std::{net::IpAddr, sync::Arc, time::Duration};
-    /// # use tollgate::penalty::Penalties;
-    /// # use tollgate::{Limiter, Quota};
-    /// # use tollgate_http::{Penalized, Policy, key::PeerIp};
-    /// # let quota = Quota::per_second(5);
-    /// # let limiter: Limiter<IpAddr> = Limiter::builder(quota).build()?;
-    /// # let penalties =
-    /// #     Penalties::builder(limiter, Quota::per_minute(20), Duration::from_secs(60)).build()?;
-    /// # let policy = Policy::new("scans", &quota)?;
-    /// let gate = Penalized::new(policy, Arc::new(penalties), PeerIp::new(), |_| false);
-    /// gate.penalties().pardon(&IpAddr::from([192, 0, 2, 7]));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn penalties(&self) -> &Arc<Penalties<Q, A, C>> {
         &self.penalties
     }

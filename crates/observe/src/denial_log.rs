@@ -88,13 +88,6 @@ impl DenialLog {
     }
 
     /// Denials that were not logged, because there were too many.
-    ///
-    /// ```
-    /// # use tollgate::Quota;
-    /// let log = tollgate_observe::DenialLog::new("api", Quota::per_minute(10))?;
-    /// assert_eq!(log.suppressed(), 0);
-    /// # Ok::<(), tollgate::QuotaError>(())
-    /// ```
     pub fn suppressed(&self) -> u64 {
         self.events.denied()
     }

@@ -213,16 +213,6 @@ impl<R: Remote> WithFallback<R> {
     }
 
     /// The wrapped limiter.
-    ///
-    /// ```
-    /// # use tollgate::Quota;
-    /// # use tollgate_redis::{RedisLimiter, WithFallback, Fallback, Store};
-    /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// let gate = RedisLimiter::builder(&store, "api", Quota::per_second(100)).build()?;
-    /// let gate = WithFallback::new(gate, Fallback::Admit);
-    /// assert_eq!(gate.remote().quota(), Quota::per_second(100));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn remote(&self) -> &R {
         &self.0.remote

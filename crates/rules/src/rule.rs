@@ -278,14 +278,6 @@ impl Rule {
 
     /// How many keys may be live at a time, for each limit. It is 1 for `key = "none"` unless the
     /// file gives another number, and for a rule without limits.
-    ///
-    /// ```
-    /// # let rules = tollgate_rules::Rules::parse("rules.toml", r#"
-    /// #     rule = [{ name = "a", key = "none", limits = "5/s" }]
-    /// # "#)?;
-    /// assert_eq!(rules.rules()[0].capacity(), 1);
-    /// # Ok::<(), tollgate_rules::RulesError>(())
-    /// ```
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.capacity

@@ -48,16 +48,6 @@ pub enum Fallback {
 
 impl Store {
     /// The URL of the server. It may hold a password, which [`Display`](fmt::Display) leaves out.
-    ///
-    /// ```
-    /// # use tollgate_rules::Rules;
-    /// let text = r#"rule = [{ name = "a", limits = "1/s", store = "redis://:secret@cache/2" }]"#;
-    /// let rules = Rules::parse("rules.toml", text)?;
-    /// let store = rules.rules()[0].store().expect("it has one");
-    /// assert_eq!(store.url(), "redis://:secret@cache/2");
-    /// assert_eq!(store.to_string(), "redis://cache/2");
-    /// # Ok::<(), tollgate_rules::RulesError>(())
-    /// ```
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
@@ -70,13 +60,6 @@ impl Store {
     }
 
     /// Among how many processes the quota is divided while the server is down; 1 by default.
-    ///
-    /// ```
-    /// # use tollgate_rules::Rules;
-    /// let text = r#"rule = [{ name = "a", limits = "1/s", store = "redis://cache" }]"#;
-    /// assert_eq!(Rules::parse("rules.toml", text)?.rules()[0].store().unwrap().nodes(), 1);
-    /// # Ok::<(), tollgate_rules::RulesError>(())
-    /// ```
     #[must_use]
     pub fn nodes(&self) -> u64 {
         self.nodes
@@ -102,39 +85,12 @@ impl Store {
     }
 
     /// How long a call may take, connecting included, if the file gives it: 1 ms to 60 s.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tollgate_rules::Rules;
-    /// let text = r#"
-    ///     [[rule]]
-    ///     name = "a"
-    ///     limits = "1/s"
-    ///     store = { url = "redis://cache", deadline = "25 ms" }
-    /// "#;
-    /// let rules = Rules::parse("rules.toml", text)?;
-    /// assert_eq!(rules.rules()[0].store().unwrap().deadline(), Some(Duration::from_millis(25)));
-    /// # Ok::<(), tollgate_rules::RulesError>(())
-    /// ```
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         self.deadline
     }
 
     /// The prefix of all keys on the server, if the file gives one: 1 to 64 bytes without braces.
-    ///
-    /// ```
-    /// # use tollgate_rules::Rules;
-    /// let text = r#"
-    ///     [[rule]]
-    ///     name = "a"
-    ///     limits = "1/s"
-    ///     store = { url = "redis://cache", prefix = "staging" }
-    /// "#;
-    /// let rules = Rules::parse("rules.toml", text)?;
-    /// assert_eq!(rules.rules()[0].store().unwrap().prefix(), Some("staging"));
-    /// # Ok::<(), tollgate_rules::RulesError>(())
-    /// ```
     #[must_use]
     pub fn prefix(&self) -> Option<&str> {
         self.prefix.as_deref()

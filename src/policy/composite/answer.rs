@@ -49,15 +49,6 @@ impl CompositePermit {
     }
 
     /// The permit of the [tightest](Self::tightest) limit.
-    ///
-    /// ```
-    /// # use tollgate::composite::Composite;
-    /// # use tollgate::{Direct, Quota};
-    /// let gate = Direct::new(Quota::per_hour(9))?;
-    /// let one = Composite::<()>::builder().shared("all", gate).build()?;
-    /// assert_eq!(one.check(&())?.permit().limit(), 9);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn permit(&self) -> &Permit {
         &self.permit
     }
@@ -147,30 +138,12 @@ pub struct CompositeDenied {
 
 impl CompositeDenied {
     /// The name of the limit that denied; if several would have, the first.
-    ///
-    /// ```
-    /// # use tollgate::composite::Composite;
-    /// # use tollgate::{Direct, Quota};
-    /// let gate = Direct::new(Quota::per_hour(9))?;
-    /// let one = Composite::<()>::builder().shared("all", gate).build()?;
-    /// assert_eq!(one.check_n(&(), 10).unwrap_err().limit_name(), "all");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn limit_name(&self) -> &'static str {
         self.limit_name
     }
 
     /// The denial of the [limit that denied](Self::limit_name).
-    ///
-    /// ```
-    /// # use tollgate::composite::Composite;
-    /// # use tollgate::{Direct, Quota};
-    /// let gate = Direct::new(Quota::per_hour(9))?;
-    /// let one = Composite::<()>::builder().shared("all", gate).build()?;
-    /// assert_eq!(one.check_n(&(), 10).unwrap_err().denied().remaining(), 9);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn denied(&self) -> &Denied {
         &self.denied
     }

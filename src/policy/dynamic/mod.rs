@@ -255,15 +255,6 @@ impl<K: Hash + ?Sized, C: Clock> Limiter<K, DynamicGcra, C> {
     }
 
     /// The quota in force.
-    ///
-    /// ```
-    /// # use tollgate::dynamic::DynamicGcra;
-    /// # use tollgate::{Limiter, Quota};
-    /// let quota = Quota::per_second(10).burst(3);
-    /// let gate: Limiter<str, DynamicGcra> = Limiter::builder(quota).algorithm(DynamicGcra::new()).build()?;
-    /// assert_eq!(gate.quota(), quota);
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
     pub fn quota(&self) -> Quota {
         self.params().quota()
     }
@@ -316,14 +307,6 @@ impl<C: Clock> Direct<DynamicGcra, C> {
     }
 
     /// The quota in force.
-    ///
-    /// ```
-    /// # use tollgate::dynamic::DynamicGcra;
-    /// # use tollgate::{Direct, Quota};
-    /// let gate = Direct::builder(Quota::per_hour(10)).algorithm(DynamicGcra::new()).build()?;
-    /// assert_eq!(gate.quota().limit(), 10);
-    /// # Ok::<(), tollgate::QuotaError>(())
-    /// ```
     pub fn quota(&self) -> Quota {
         self.params().quota()
     }

@@ -299,16 +299,6 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Penalties<K, A, C> {
     }
 
     /// The limiter behind the penalties.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tollgate::penalty::Penalties;
-    /// # use tollgate::{Limiter, Quota};
-    /// # let gate: Limiter<u64> = Limiter::builder(Quota::per_hour(9)).build()?;
-    /// # let gate = Penalties::builder(gate, Quota::per_hour(1), Duration::from_secs(60)).build()?;
-    /// assert!(gate.limiter().is_empty());
-    /// # Ok::<(), tollgate::BuildError>(())
-    /// ```
     pub fn limiter(&self) -> &Limiter<K, A, C> {
         &self.limiter
     }

@@ -128,12 +128,6 @@ impl Policy {
     }
 
     /// The name.
-    ///
-    /// ```
-    /// # use {tollgate::Quota, tollgate_http::Policy};
-    /// assert_eq!(Policy::new("burst", &Quota::per_second(5))?.name(), "burst");
-    /// # Ok::<(), tollgate_http::PolicyError>(())
-    /// ```
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name

@@ -166,13 +166,6 @@ where
     }
 
     /// The limiter. Others may share it.
-    ///
-    /// ```
-    /// # use {tollgate::Quota, tollgate_http::{Limit, key::PeerIp}};
-    /// let limit = Limit::gcra("a", Quota::per_second(10), PeerIp::new())?;
-    /// assert_eq!(limit.limiter().stats().claimed, 0);
-    /// # Ok::<(), tollgate_http::LimitError>(())
-    /// ```
     pub fn limiter(&self) -> &Arc<Limiter<Q, A, C>> {
         &self.limiter
     }

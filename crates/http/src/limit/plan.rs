@@ -24,14 +24,6 @@ pub struct LimitPlan<A: Algorithm = Gcra> {
 
 impl<A: Algorithm> LimitPlan<A> {
     /// The limit's name with the plan's quota.
-    ///
-    /// ```
-    /// # use {tollgate::Quota, tollgate_http::{Limit, key::PeerIp}};
-    /// let limit = Limit::gcra("per client", Quota::per_second(10), PeerIp::new())?;
-    /// let plan = limit.plan(Quota::per_second(5))?;
-    /// assert_eq!(plan.policy().to_string(), r#""per client";q=5;w=1"#);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.policy

@@ -342,22 +342,6 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
     }
 
     /// The limit of a window.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tollgate_redis::{BatchError, Batched, Charge, WindowCount, CounterStore, Unavailable};
-    /// # struct Blank;
-    /// # impl CounterStore for Blank {
-    /// #     async fn add(&self, charges: &[Charge]) -> Vec<Result<WindowCount, Unavailable>> {
-    /// #         vec![Ok(WindowCount { used: 0, ends_after: Duration::from_secs(1) }); charges.len()]
-    /// #     }
-    /// # }
-    /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
-    /// assert_eq!(Batched::builder(Blank, 600).build()?.limit(), 600);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.shared.settings.limit

@@ -147,18 +147,6 @@ impl<E: Extractor, R: Remote> RemoteLimit<E, R> {
     }
 
     /// The limiter, which may be shared.
-    ///
-    /// ```
-    /// # use tollgate::Quota;
-    /// # use tollgate_http::{Policy, key::Header};
-    /// # use tollgate_redis::{RedisLimiter, WithFallback, Fallback, Store, http::RemoteLimit};
-    /// # let quota = Quota::per_second(5);
-    /// # let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// # let gate = WithFallback::new(RedisLimiter::builder(&store, "a", quota).build()?, Fallback::Deny);
-    /// let limit = RemoteLimit::new(Policy::new("a", &quota)?, gate, Header::new("x-user")?);
-    /// assert_eq!(limit.limiter().stats().server, 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn limiter(&self) -> &WithFallback<R> {
         &self.limiter
     }

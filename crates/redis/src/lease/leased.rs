@@ -235,19 +235,6 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
     }
 
     /// The source of leases.
-    ///
-    /// ```
-    /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};
-    /// # struct Away;
-    /// # impl LeaseSource for Away {
-    /// #     async fn take(&self, _: &[u8], _: LeaseRequest) -> Result<Grant, Unavailable> {
-    /// #         Err(Unavailable::Disconnected)
-    /// #     }
-    /// # }
-    /// let leased = Leased::builder(Away).build()?;
-    /// let Away = leased.source();
-    /// # Ok::<(), LeaseError>(())
-    /// ```
     #[must_use]
     pub fn source(&self) -> &B {
         &self.shared.source

@@ -237,60 +237,21 @@ impl RedisLimiter {
 
     /// How long cells that are taken ahead may be kept. Zero if the limiter was built without
     /// leases. A bucket may lower the chosen lifetime so that half of its burst remains.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tollgate::Quota;
-    /// # use tollgate_redis::{RedisLimiter, Store};
-    /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// let gate = RedisLimiter::builder(&store, "api", Quota::per_second(100).burst(10))
-    ///     .leases(Duration::from_millis(80))
-    ///     .build()?;
-    /// assert_eq!(gate.lease_lifetime(), Duration::from_millis(50));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn lease_lifetime(&self) -> Duration {
         self.inner.codec.lifetime()
     }
 
     /// The quota as given.
-    ///
-    /// ```
-    /// # use tollgate::Quota;
-    /// # use tollgate_redis::{RedisLimiter, Store};
-    /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// let gate = RedisLimiter::builder(&store, "api", Quota::per_second(9)).build()?;
-    /// assert_eq!(gate.quota(), Quota::per_second(9));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn quota(&self) -> Quota {
         self.inner.quota
     }
 
     /// How the server counts.
-    ///
-    /// ```
-    /// # use tollgate::Quota;
-    /// # use tollgate_redis::{RedisLimiter, Algorithm, Store};
-    /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// let gate = RedisLimiter::builder(&store, "api", Quota::per_second(9)).build()?;
-    /// assert_eq!(gate.algorithm(), &Algorithm::Gcra);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn algorithm(&self) -> &Algorithm {
         &self.inner.algorithm
     }
 
     /// The server that keeps the state.
-    ///
-    /// ```
-    /// # use tollgate::Quota;
-    /// # use tollgate_redis::{RedisLimiter, Store};
-    /// let store = Store::builder("redis://127.0.0.1:6379").build()?;
-    /// let gate = RedisLimiter::builder(&store, "api", Quota::per_second(9)).build()?;
-    /// assert!(!gate.store().is_circuit_open());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn store(&self) -> &Store {
         &self.inner.store
     }

@@ -33,15 +33,6 @@ impl<'g> Deferred<'g> {
 
     /// The key: any bytes, of any length. Requests that the rule counts separately have different
     /// keys. Requests that lack a part of the rule's key share one, which is not empty.
-    ///
-    /// ```
-    /// # use tollgate_rules::{RulesLimiter, Request, Rules};
-    /// # let text = r#"rule = [{ name = "a", limits = "9/s", store = "redis://cache" }]"#;
-    /// # let gate = RulesLimiter::new(Rules::parse("rules.toml", text)?)?;
-    /// let decision = gate.decide(&Request::default()); // without an address
-    /// assert!(!decision.deferred()[0].key().is_empty());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn key(&self) -> &[u8] {
         &self.key

@@ -36,15 +36,6 @@ impl<'g> RulePermit<'g> {
     }
 
     /// Its limit.
-    ///
-    /// ```
-    /// # use tollgate_rules::{RulesLimiter, Request, Rules};
-    /// # let text = r#"rule = [{ name = "a", key = "none", limits = ["5/h", "2/min"] }]"#;
-    /// let gate = RulesLimiter::new(Rules::parse("rules.toml", text)?)?;
-    /// let decision = gate.decide(&Request::default());
-    /// assert_eq!(decision.permit().unwrap().limit().name(), "2/min");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn limit(&self) -> &'g RuleLimit {
         self.limit

@@ -171,12 +171,6 @@ impl RulesError {
     }
 
     /// How many more mistakes there are.
-    ///
-    /// ```
-    /// let text = "limits = 1\n".to_owned() + &"[[rule]]\n".repeat(70);
-    /// let errors = tollgate_rules::Rules::parse("r.toml", &text).unwrap_err();
-    /// assert_eq!((errors.errors().len(), errors.left_out()), (100, 41)); // 1 + 2 * 70
-    /// ```
     #[must_use]
     pub fn left_out(&self) -> usize {
         self.left_out
