@@ -6,7 +6,7 @@ use loom::thread;
 use tollgate::algorithm::Algorithm;
 use tollgate::{Limiter, Quota, Tick};
 
-use crate::{APART, Keyed, NoClock, ONE_BUCKET, ask, at};
+use crate::{Keyed, NoClock, ONE_BUCKET, SEED_APART, ask, at};
 
 /// The hot key.
 pub const KEY: u64 = 7;
@@ -21,7 +21,7 @@ pub fn leasing<A: Algorithm>(algorithm: A, quota: Quota) -> Arc<Keyed<A>> {
         .clock(NoClock)
         .capacity(ONE_BUCKET)
         .lease_hot_keys()
-        .hash_seed(APART)
+        .hash_seed(SEED_APART)
         .build();
     let gate = Arc::new(gate.expect("in range"));
     assert_eq!(ask(&gate, KEY, at(1)), 1);

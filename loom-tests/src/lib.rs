@@ -77,7 +77,7 @@ pub fn keyed<A: Algorithm>(
     capacity: u64,
     on_full: OnFull,
 ) -> Arc<Keyed<A>> {
-    let begun = begun(quota, capacity, on_full).slots(SlotLayout::Wide).hash_seed(APART);
+    let begun = begun(quota, capacity, on_full).slots(SlotLayout::Wide).hash_seed(SEED_APART);
     let begun = begun.algorithm(algorithm);
     Arc::new(begun.build().expect("the quota and the capacity are in range"))
 }
@@ -94,7 +94,7 @@ fn begun(quota: Quota, capacity: u64, on_full: OnFull) -> Builder<u64, Gcra, NoC
 }
 
 /// By this seed of the hash, the keys 1 and 3 prefer one slot of a bucket, 2 and 7 the other.
-pub const APART: u64 = 76;
+pub const SEED_APART: u64 = 76;
 /// By this one, 1, 3 and 7 prefer the same slot.
 const TOGETHER: u64 = 8;
 

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use loom::thread;
 use loom_tests::{
-    APART, NoClock, ONE_BUCKET, Preemptions, at, bucket, burst, catch_latest, catch_two, each_of,
-    explore_four, explore_latest, explore_three, explore_two, explore_two_to, explore_two_whole,
+    NoClock, ONE_BUCKET, Preemptions, SEED_APART, at, bucket, burst, catch_latest, catch_two,
+    each_of, explore_four, explore_latest, explore_three, explore_two, explore_two_to,
+    explore_two_whole,
 };
 use tollgate::Gcra;
 use tollgate::composite::Composite;
@@ -27,7 +28,7 @@ const OTHER: u64 = 1;
 const THIRD: u64 = 3;
 
 fn begun(limit: u64) -> ConcurrencyBuilder<u64, NoClock> {
-    ConcurrencyLimiter::builder(limit).clock(NoClock).capacity(ONE_BUCKET).hash_seed(APART)
+    ConcurrencyLimiter::builder(limit).clock(NoClock).capacity(ONE_BUCKET).hash_seed(SEED_APART)
 }
 
 fn gate(limit: u64) -> Arc<Gate> {
@@ -255,8 +256,8 @@ fn a_lost_holder_expires_and_takes_nothing_when_it_returns() {
 /// The planted fault: a guard that has expired gives its cells back.
 #[test]
 #[should_panic(expected = "the lost guard took nothing")]
-fn without_the_period_an_expired_guard_gives_back_what_others_hold() {
-    plant(Fault::ExpiredGivesBack);
+fn without_the_period_an_expired_guard_refunds_what_others_hold() {
+    plant(Fault::ExpiredRefunds);
     catch_two("concurrency: an expired guard gives back", a_lost_holder_returns);
 }
 

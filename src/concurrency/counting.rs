@@ -60,7 +60,7 @@ impl<C> Counting<C> {
     #[inline(always)]
     pub(super) fn without(&self, state: u64, paid: &ChargeReceipt) -> u64 {
         let mut receipt = paid.charge;
-        if planted(Fault::ExpiredGivesBack) {
+        if planted(Fault::ExpiredRefunds) {
             receipt.next = state;
         }
         self.machine_of(0).refund(state, &receipt, Tick::ZERO, receipt.cells)

@@ -67,7 +67,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
 
     /// Looks at the slot that the key prefers, if that comes first.
     #[inline(always)]
-    fn look_at_preferred(&self, probe: Probe) -> Option<Lookup<'_>> {
+    fn preferred_lookup(&self, probe: Probe) -> Option<Lookup<'_>> {
         match self.begins_at_preferred {
             true => self.table.find_preferred(probe),
             false => None,
@@ -77,7 +77,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// Looks a key up. `None`: the limiter is not plain.
     #[inline(always)]
     fn look_up(&self, probe: Probe) -> Option<Lookup<'_>> {
-        if let Some(lookup) = self.look_at_preferred(probe) {
+        if let Some(lookup) = self.preferred_lookup(probe) {
             return Some(lookup);
         }
         match self.is_plain {
@@ -93,7 +93,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// before the clock read and looked at after it; one that is near is looked at first.
     #[inline(always)]
     fn look_up_now(&self, probe: Probe) -> Option<(Lookup<'_>, Tick)> {
-        if let Some(lookup) = self.look_at_preferred(probe) {
+        if let Some(lookup) = self.preferred_lookup(probe) {
             return Some((lookup, self.clock.now_at_once()?));
         }
         if !self.is_plain {

@@ -32,7 +32,7 @@ pub enum Fault {
     /// A thread that has lost a race writes the state it computed before.
     RevisionStale,
     /// A request that has expired refunds its cells.
-    ExpiredGivesBack,
+    ExpiredRefunds,
     /// A local lease is spent after it has expired.
     LeaseNeverExpires,
     /// A thread's lease of a hot key is spent after it has expired.
@@ -80,7 +80,7 @@ pub enum Fault {
     /// Cells are counted in 32 bits, and wrap around.
     CellsWrap,
     /// The successor of a dead writer gives the turn back, and begins anew.
-    TurnGivenBack,
+    TurnReturned,
     /// The number of a version is loaded after the words that are derived from it.
     #[cfg_attr(
         not(any(feature = "shared-memory", tollgate_loom)),

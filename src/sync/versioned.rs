@@ -152,7 +152,7 @@ impl<const N: usize> VersionedCell<N> {
         let (Ok(found) | Err(found)) =
             self.turn.fetch_update(Ordering::Acquire, Ordering::Relaxed, |turn| Some(turn | 1));
         let turn = found & !1;
-        if planted(Fault::TurnGivenBack) {
+        if planted(Fault::TurnReturned) {
             self.turn.store(turn, Ordering::Release);
             return self.replace(next).unwrap_or(Ok(()));
         }

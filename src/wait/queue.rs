@@ -96,7 +96,7 @@ enum Stage {
         paid: ChargeReceipt,
         turn: Tick,
     },
-    Granted {
+    Admitted {
         paid: ChargeReceipt,
     },
     Denied(WaitError),
@@ -105,7 +105,7 @@ enum Stage {
 impl Stage {
     fn paid(&self) -> Option<ChargeReceipt> {
         match self {
-            Self::Booked { paid, .. } | Self::Granted { paid } => Some(*paid),
+            Self::Booked { paid, .. } | Self::Admitted { paid } => Some(*paid),
             Self::Waiting | Self::First { .. } | Self::Denied(_) => None,
         }
     }
@@ -145,7 +145,7 @@ impl Waiter {
 pub(super) struct KeyQueue {
     /// In order of arrival. After each call the first is booked, if a state can owe that much.
     waiting: VecDeque<Waiter>,
-    /// Granted or denied, and not yet polled since, by ticket. The end of a window may grant all waiters at once.
+    /// Admitted or denied, and not yet polled since, by ticket. The end of a window may grant all waiters at once.
     finished: BTreeMap<u64, Waiter>,
     /// The total time by which late grants have moved back the turns behind them.
     delay: Duration,
@@ -223,10 +223,10 @@ impl KeyQueue {
                     // It goes ahead now, not at its turn: charge it now.
                     let late = call.ops.defer(first.request.target(), &mut paid, call.now);
                     self.delay = self.delay.saturating_add(late);
-                    Stage::Granted { paid }
+                    Stage::Admitted { paid }
                 }
                 _ => match book(call, first.request_after(self.delay)) {
-                    Ok(Booking::Due(paid)) => Stage::Granted { paid },
+                    Ok(Booking::Due(paid)) => Stage::Admitted { paid },
                     Ok(Booking::Ahead(paid, turn)) => {
                         first.stage = Stage::Booked { paid, turn };
                         first.wake_by(turn, call.wakers);

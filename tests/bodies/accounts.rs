@@ -336,7 +336,7 @@ impl<L: RefundModel + Clone> Accounts<L> {
             0 => drop(reservation),
             _ => reservation.settle_at(actual, now),
         }
-        if planted(Mistake::GivenBackTwice) {
+        if planted(Mistake::RefundedTwice) {
             gate.ask(&key).cells(n.saturating_sub(actual)).at(now).refund();
         }
         self.claims_new_slot(gate, key, claimed, held);

@@ -12,7 +12,7 @@ pub(crate) enum Mistake {
     /// A reset has no effect.
     ResetLeftOut,
     /// The refund of a reservation is made twice.
-    GivenBackTwice,
+    RefundedTwice,
     /// A restored limiter lacks a key.
     RowLost,
     /// A key is decided by an earlier quota.

@@ -117,7 +117,7 @@ fn every_planted_mistake_is_found() {
         (Mistake::WaitTooShort, bodies::words),
         (Mistake::CostCut, bodies::operations),
         (Mistake::ResetLeftOut, bodies::operations),
-        (Mistake::GivenBackTwice, bodies::accounts),
+        (Mistake::RefundedTwice, bodies::accounts),
         (Mistake::RowLost, bodies::accounts),
         (Mistake::ChangeMissed, bodies::changes),
         (Mistake::RowLost, bodies::snapshot::snapshot),

@@ -11,7 +11,7 @@ const ROW: f64 = 15.0;
 const TOP: f64 = 24.0;
 const SCALE: f64 = 34.0;
 /// The largest ratio on the axis; the smallest is its inverse.
-const MOST: f64 = 16.0;
+const RATIO_MAX: f64 = 16.0;
 
 /// One comparison: its title, and the ratios by the own clock and with the time given.
 pub(super) type Line<'a> = (&'a str, [Option<f64>; 2]);
@@ -40,7 +40,7 @@ pub(super) fn draw(lines: &[Line<'_>]) -> String {
 }
 
 fn x(ratio: f64) -> f64 {
-    let share = ratio.clamp(1.0 / MOST, MOST).log2() / MOST.log2();
+    let share = ratio.clamp(1.0 / RATIO_MAX, RATIO_MAX).log2() / RATIO_MAX.log2();
     LEFT + (1.0 + share) / 2.0 * LENGTH
 }
 

@@ -2,7 +2,7 @@
 //! buckets and times are arguments.
 //!
 //! A bucket that has the cells passes as many bytes as the caller has, up to [`CHUNK_MAX`]. A bucket that
-//! lacks them passes a chunk: what the rate carries in [`TURN_NANOS`], but at least [`CHUNK_LEAST`] bytes
+//! lacks them passes a chunk: what the rate carries in [`TURN_NANOS`], but at least [`CHUNK_MIN`] bytes
 //! if they take no longer than [`TURN_MAX_NANOS`], and never more than half a burst.
 
 use core::time::Duration;
@@ -12,7 +12,7 @@ use tollgate::{Decision, Tick};
 /// The most bytes that pass at once. A burst passes in pieces of this size, so that streams take turns.
 pub(crate) const CHUNK_MAX: u64 = 64 * 1024;
 /// Smaller pieces would cost more in calls than they carry.
-const CHUNK_LEAST: u64 = 1024;
+const CHUNK_MIN: u64 = 1024;
 /// Timers tell milliseconds apart. A wake and its calls take some 40 us, so shorter turns cost a slow stream
 /// more: turns of 2 ms took 2 to 3 % of a processor at 1 and 10 MB/s.
 const TURN_NANOS: u64 = 5_000_000;
@@ -67,7 +67,7 @@ impl Reading {
     /// The chunk to wait for, of at most `max` bytes, at least one.
     pub(crate) fn chunk(&self, max: u64) -> u64 {
         let in_span = |nanos| scaled(nanos, self.burst, self.refill_nanos);
-        let chunk = in_span(TURN_NANOS).max(in_span(TURN_MAX_NANOS).min(CHUNK_LEAST));
+        let chunk = in_span(TURN_NANOS).max(in_span(TURN_MAX_NANOS).min(CHUNK_MIN));
         chunk.min(half(self.burst)).min(max).max(1)
     }
 

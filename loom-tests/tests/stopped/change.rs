@@ -69,8 +69,8 @@ fn the_successor_of_a_dead_writer_replaces_the_words() {
 /// The planted fault.
 #[test]
 #[should_panic(expected = "both words are of one version")]
-fn a_turn_that_is_given_back_hides_what_the_dead_writer_wrote() {
-    plant(Fault::TurnGivenBack);
+fn a_turn_that_is_returned_hides_what_the_dead_writer_wrote() {
+    plant(Fault::TurnReturned);
     catch_stops("stopped: turn given back", the_successor_replaces);
 }
 

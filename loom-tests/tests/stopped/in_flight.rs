@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loom_tests::stopped::beside_a_doomed;
-use loom_tests::{APART, NoClock, ONE_BUCKET, Preemptions::To, at, catch_stops, explore_stops};
+use loom_tests::{
+    NoClock, ONE_BUCKET, Preemptions::To, SEED_APART, at, catch_stops, explore_stops,
+};
 use tollgate::concurrency::{ConcurrencyBuilder, ConcurrencyLimiter, DirectConcurrency};
 use tollgate::internals::{Fault, plant};
 
@@ -14,7 +16,7 @@ const KEY: u64 = 7;
 const HOLD: Duration = Duration::from_secs(10);
 
 fn begun(limit: u64) -> ConcurrencyBuilder<u64, NoClock> {
-    ConcurrencyLimiter::builder(limit).clock(NoClock).capacity(ONE_BUCKET).hash_seed(APART)
+    ConcurrencyLimiter::builder(limit).clock(NoClock).capacity(ONE_BUCKET).hash_seed(SEED_APART)
 }
 
 /// Enters for good. Returns 1 if that succeeded.
@@ -61,7 +63,7 @@ fn cells_of_one_that_stops_stay_counted() {
 /// under way.
 #[test]
 #[should_panic(expected = "never above")]
-fn a_cell_given_back_for_one_that_may_live_is_given_back_twice() {
+fn refunding_a_request_that_may_still_run_refunds_its_cell_twice() {
     plant(Fault::HolderTakenForLost);
     catch_stops("stopped: a holder taken for lost", without_a_longest_hold);
 }

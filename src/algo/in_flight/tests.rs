@@ -38,7 +38,7 @@ fn a_holder_is_taken_for_lost_after_one_to_two_holds() {
 }
 
 #[test]
-fn a_holder_that_expired_gives_nothing_back() {
+fn a_holder_that_expired_is_refunded_nothing() {
     let holds = Holds::at_most(Duration::from_secs(10));
     let machine = InFlight { holds: &holds, limit: 1 };
     let (word, lost) = enter(machine, machine.fresh(at(0)), at(0), 1);
@@ -50,7 +50,7 @@ fn a_holder_that_expired_gives_nothing_back() {
 }
 
 #[test]
-fn a_receipt_of_another_life_gives_nothing_back() {
+fn a_receipt_of_another_life_refunds_nothing() {
     let holds = Holds::unbounded();
     let machine = InFlight { holds: &holds, limit: 9 };
     let (_, earlier) = enter(machine, machine.fresh(at(0)), at(0), 5);

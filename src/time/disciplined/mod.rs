@@ -81,21 +81,21 @@ impl Disciplined {
         let sample = source.sample();
         let mut nanos = None;
         let replaced = self.line.replace(|from, words| {
-            let (answer, next) = judge(&Line::from_words(from, words), sample);
+            let (answer, next) = correct(&Line::from_words(from, words), sample);
             nanos = Some(answer);
             next.map(|next| (next.from, next.words()))
         });
         // Another thread is replacing the line.
         if replaced.is_err() {
             let line = self.line.read().map(|(from, words)| Line::from_words(from, &words));
-            nanos = line.map(|line| judge(&line, sample).0);
+            nanos = line.map(|line| correct(&line, sample).0);
         }
         nanos.unwrap_or(sample.nanos)
     }
 }
 
 /// The time of a sample according to the line in force, and the line that replaces it, if one should.
-fn judge(line: &Line, sample: Sample) -> (u64, Option<Line>) {
+fn correct(line: &Line, sample: Sample) -> (u64, Option<Line>) {
     if let Some(nanos) = line.reading(sample.ticks) {
         return (nanos, None);
     }

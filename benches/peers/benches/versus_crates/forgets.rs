@@ -22,9 +22,9 @@ const BURST: u32 = 10;
 /// Other keys between two looks at the time and the memory.
 const BLOCK: usize = 4_096;
 /// The resident memory at which the flood of a limiter is stopped.
-const MOST_BYTES: u64 = 1_000_000_000;
+const BYTES_MAX: u64 = 1_000_000_000;
 /// The time after which it is stopped.
-const MOST_TIME: Duration = Duration::from_secs(20);
+const TIME_MAX: Duration = Duration::from_secs(20);
 /// The time between two sweeps, for limiters that the user has to sweep.
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
 
@@ -181,7 +181,7 @@ fn flood<P: Keyed>(gate: &P) -> Flood {
             gate.sweep();
             swept = passed;
         }
-        flood.stopped = match (resident_bytes() > MOST_BYTES, passed > MOST_TIME) {
+        flood.stopped = match (resident_bytes() > BYTES_MAX, passed > TIME_MAX) {
             (true, _) => 1,
             (_, true) => 2,
             _ => 0,

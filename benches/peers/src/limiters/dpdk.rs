@@ -82,12 +82,12 @@ fn counted(green: u64) -> usize {
 
 /// The counter's ticks in a second, from 20 ms.
 fn ticks_per_second() -> Result<u64, &'static str> {
-    const LEAST_NANOS: u64 = 20_000_000;
+    const NANOS_MIN: u64 = 20_000_000;
     let watch = Watch::start();
     let (first, begin) = (ticks()?, watch.nanos());
     loop {
         let (last, nanos) = (ticks()?, watch.nanos() - begin);
-        if nanos >= LEAST_NANOS {
+        if nanos >= NANOS_MIN {
             return Ok((last - first) * 1_000_000_000 / nanos);
         }
     }

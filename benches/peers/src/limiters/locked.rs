@@ -11,7 +11,7 @@ use crate::plan::Plan;
 /// A value on cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Apart<T>(T);
+struct OwnLine<T>(T);
 
 /// A power of two.
 const MAPS: usize = 64;
@@ -20,7 +20,7 @@ const MAPS: usize = 64;
 /// before a lock is taken.
 #[derive(Debug)]
 pub struct LockedMaps {
-    maps: Box<[Apart<Mutex<HashTable<State>>>; MAPS]>,
+    maps: Box<[OwnLine<Mutex<HashTable<State>>>; MAPS]>,
     hasher: RandomState,
     pace: Pace,
     watch: Watch,
@@ -65,7 +65,7 @@ impl Keyed for LockedMaps {
 
     fn new(plan: Plan, _keys: usize) -> Self {
         Self {
-            maps: Box::new(std::array::from_fn(|_| Apart::default())),
+            maps: Box::new(std::array::from_fn(|_| OwnLine::default())),
             hasher: RandomState::new(),
             pace: Pace::new(plan),
             watch: Watch::start(),
@@ -100,7 +100,7 @@ impl TimeGiven for LockedMaps {
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct LockedBucket {
-    tat_nanos: Apart<Mutex<u64>>,
+    tat_nanos: OwnLine<Mutex<u64>>,
     pace: Pace,
     watch: Watch,
 }
@@ -116,7 +116,7 @@ impl Direct for LockedBucket {
     const NAME: &'static str = "parking_lot Mutex";
 
     fn new(plan: Plan) -> Self {
-        Self { tat_nanos: Apart::default(), pace: Pace::new(plan), watch: Watch::start() }
+        Self { tat_nanos: OwnLine::default(), pace: Pace::new(plan), watch: Watch::start() }
     }
 
     #[inline]

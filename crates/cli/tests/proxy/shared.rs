@@ -10,7 +10,7 @@ use crate::redis::Redis;
 use crate::support::{Proxy, eventually, get, scratch};
 
 /// So long that no machine is too busy to answer in time.
-const PATIENT: &str = "deadline = \"5 s\"";
+const LONG_DEADLINE: &str = "deadline = \"5 s\"";
 
 /// Two proxies with the same rules.
 fn pair(name: &str, rules: &str) -> [Proxy; 2] {
@@ -56,7 +56,7 @@ fn two_proxies_that_always_ask_the_store_admit_exactly_the_quota() {
     let Some(redis) = Redis::start() else { return };
     let rules = format!(
         "[[rule]]\nname = \"daily\"\nlimits = \"20 per day\"\n\
-         store = {{ url = \"{}\", ask = \"always\", fallback = \"deny\", {PATIENT} }}\n",
+         store = {{ url = \"{}\", ask = \"always\", fallback = \"deny\", {LONG_DEADLINE} }}\n",
         redis.url()
     );
     let proxies = pair("always", &rules);
@@ -83,7 +83,7 @@ fn two_proxies_with_leases_never_admit_more_than_the_quota() {
     let Some(redis) = Redis::start() else { return };
     let rules = format!(
         "[[rule]]\nname = \"fast\"\nalgorithm = \"fixed-window\"\nlimits = \"600/min\"\n\
-         store = {{ url = \"{}\", fallback = \"deny\", {PATIENT} }}\n",
+         store = {{ url = \"{}\", fallback = \"deny\", {LONG_DEADLINE} }}\n",
         redis.url()
     );
     let proxies = pair("ahead", &rules);
@@ -125,7 +125,7 @@ fn while_the_store_is_down_each_rule_uses_its_fallback() {
     let rule = |name: &str, limits: &str, rest: &str| {
         format!(
             "[[rule]]\nname = \"{name}\"\nmatch = {{ path = \"/{name}\" }}\nlimits = \"{limits}\"\n\
-             store = {{ url = \"{}\", ask = \"always\", fallback = \"{name}\"{rest}, {PATIENT} }}\n",
+             store = {{ url = \"{}\", ask = \"always\", fallback = \"{name}\"{rest}, {LONG_DEADLINE} }}\n",
             redis.url()
         )
     };
@@ -165,8 +165,8 @@ fn a_reload_that_no_store_can_keep_leaves_the_old_rules_in_force() {
     let Some(redis) = Redis::start() else { return };
     let rules = |more: &str| {
         format!(
-            "[[rule]]\nname = \"kept\"\nlimits = \"3/day\"\nstore = {{ url = \"{0}\", {PATIENT} }}\n\
-             [[rule]]\nname = \"other\"\nmatch = {{ path = \"/other\" }}\n{more}\nstore = {{ url = \"{0}\", {PATIENT} }}\n",
+            "[[rule]]\nname = \"kept\"\nlimits = \"3/day\"\nstore = {{ url = \"{0}\", {LONG_DEADLINE} }}\n\
+             [[rule]]\nname = \"other\"\nmatch = {{ path = \"/other\" }}\n{more}\nstore = {{ url = \"{0}\", {LONG_DEADLINE} }}\n",
             redis.url()
         )
     };
@@ -202,7 +202,8 @@ fn a_reload_that_no_store_can_keep_leaves_the_old_rules_in_force() {
 #[test]
 fn limits_in_memory_in_a_store_and_in_shadow_are_reported_together() {
     let Some(redis) = Redis::start() else { return };
-    let store = format!("store = {{ url = \"{}\", fallback = \"deny\", {PATIENT} }}", redis.url());
+    let store =
+        format!("store = {{ url = \"{}\", fallback = \"deny\", {LONG_DEADLINE} }}", redis.url());
     let rules = format!(
         "[[rule]]\nname = \"here\"\nlimits = \"50/day\"\n\
          [[rule]]\nname = \"shadow\"\nlimits = \"1/day\"\nshadow = true\n{store}\n\
@@ -235,7 +236,7 @@ fn a_rule_in_shadow_counts_no_request_that_a_store_denies() {
     let Some(redis) = Redis::start() else { return };
     let rules = format!(
         "[[rule]]\nname = \"there\"\nlimits = \"2/day\"\n\
-         store = {{ url = \"{}\", ask = \"always\", fallback = \"deny\", {PATIENT} }}\n\
+         store = {{ url = \"{}\", ask = \"always\", fallback = \"deny\", {LONG_DEADLINE} }}\n\
          [[rule]]\nname = \"here\"\nlimits = \"1/day\"\nshadow = true\n",
         redis.url()
     );
@@ -261,7 +262,7 @@ fn a_store_that_goes_down_and_up_shows_in_log_metrics_and_readiness() {
     let Some(mut redis) = Redis::start() else { return };
     let rules = format!(
         "[[rule]]\nname = \"a\"\nlimits = \"1000/s\"\n\
-         store = {{ url = \"{}\", fallback = \"deny\", {PATIENT} }}\n",
+         store = {{ url = \"{}\", fallback = \"deny\", {LONG_DEADLINE} }}\n",
         redis.url()
     );
     let proxy = Proxy::with_rules("health", &rules);

@@ -19,7 +19,7 @@ use hyper_util::rt::TokioExecutor;
 use crate::server::{Body, runtime, serve, text};
 use crate::support::{PATIENCE, Proxy, connect, get, read_head, upstream, value};
 
-const PATIENT: [&str; 4] = ["--body-timeout", "3600", "--response-timeout", "3600"];
+const LONG_TIMEOUTS: [&str; 4] = ["--body-timeout", "3600", "--response-timeout", "3600"];
 /// The most unread bytes of one of many responses from an HTTP/2 upstream: its window of 256 KiB, the buffer of its
 /// stream, and its part of the sockets' buffers.
 const UNREAD_MAX: usize = 512 << 10;
@@ -73,7 +73,7 @@ fn settled(count: &AtomicUsize) -> usize {
 #[test]
 fn downloads_that_are_not_read_do_not_stop_others_of_an_http2_upstream() {
     let (up, sent) = endless();
-    let words = [&["--upstream-http2"], &PATIENT[..]].concat();
+    let words = [&["--upstream-http2"], &LONG_TIMEOUTS[..]].concat();
     let proxy = Proxy::before("unread-downloads", up, &words);
     let unread = [(); 3].map(|()| {
         let mut client = connect(proxy.listen);
@@ -97,7 +97,7 @@ fn an_upload_that_is_not_read_does_not_stop_others_of_its_connection() {
         stream.read_exact(&mut vec![0; length]).expect("the body");
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").expect("written");
     });
-    let proxy = Proxy::before("unread-upload", up, &PATIENT);
+    let proxy = Proxy::before("unread-upload", up, &LONG_TIMEOUTS);
     let runtime = runtime();
     let client: Client<_, Body> =
         Client::builder(TokioExecutor::new()).http2_only(true).build_http();
@@ -168,7 +168,7 @@ fn an_http2_client_that_reads_nothing_holds_little_of_each_response() {
     const STREAMS: usize = 100;
     const WINDOW_MAX: u32 = (1 << 31) - 1;
     let (up, sent) = endless();
-    let words = [&["--upstream-http2"], &PATIENT[..]].concat();
+    let words = [&["--upstream-http2"], &LONG_TIMEOUTS[..]].concat();
     let proxy = Proxy::before("unread-streams", up, &words);
     let mut client = connect(proxy.listen);
     // The largest windows: SETTINGS_INITIAL_WINDOW_SIZE, and WINDOW_UPDATE of the connection.

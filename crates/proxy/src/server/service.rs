@@ -72,7 +72,7 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
             metrics.count_failure(failure);
             // Dropping the body reads its rest.
             drop(RequestBody::new(&head, body, rest_timeout));
-            let mut response = refusal(failure, &head).map(Either::Right);
+            let mut response = denied_response(failure, &head).map(Either::Right);
             make_room(&mut response, head.version, &self.open);
             return Box::pin(std::future::ready(Ok(in_flight.answer(
                 response,
@@ -137,7 +137,7 @@ fn check(head: &mut Parts) -> Result<(), Failure> {
 
 /// The response to a request that is not clear. After unclear framing, an HTTP/1 connection is closed: a proxy
 /// in front may see the start of the next request elsewhere.
-fn refusal(failure: Failure, head: &Parts) -> Response<ResponseBody> {
+fn denied_response(failure: Failure, head: &Parts) -> Response<ResponseBody> {
     let mut response = failure.answer(&head.method);
     if failure == Failure::ClientFraming && head.version <= Version::HTTP_11 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

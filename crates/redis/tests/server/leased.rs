@@ -12,9 +12,9 @@ use crate::proxy::Proxy;
 use crate::workers::{self, Worker, report, runtime};
 
 /// The largest number of cells that a process asks for in one call.
-const MOST: u64 = 50;
+const LEASE_MAX: u64 = 50;
 /// A process may hold the rest of a lease, and a new one.
-const HELD_MAX: u64 = 2 * MOST;
+const HELD_MAX: u64 = 2 * LEASE_MAX;
 const BURST: u64 = 100_000;
 
 fn redis_limiter(store: &Store, quota: Quota, lifetime: Duration) -> RedisLimiter {
@@ -22,7 +22,7 @@ fn redis_limiter(store: &Store, quota: Quota, lifetime: Duration) -> RedisLimite
 }
 
 fn leased(store: &Store, quota: Quota, lifetime: Duration) -> Leased<RedisLimiter> {
-    let leased = Leased::builder(redis_limiter(store, quota, lifetime)).max_lease(MOST);
+    let leased = Leased::builder(redis_limiter(store, quota, lifetime)).max_lease(LEASE_MAX);
     leased.build().expect("a limiter")
 }
 
@@ -270,7 +270,7 @@ fn a_server_that_is_stopped_leaves_what_is_in_hand() {
         server.signal("CONT");
         let after = recovered(&leased).await + exhaust(&leased).await;
         let granted = before.admitted + during.admitted + after;
-        let lost = store.stats().timed_out * MOST;
+        let lost = store.stats().timed_out * LEASE_MAX;
         assert!(granted <= 500 && granted + lost >= 499 - HELD_MAX, "{granted}, {lost}");
     });
 }
@@ -310,7 +310,7 @@ fn a_server_that_forgets_costs_one_fresh_burst() {
         server.restart();
         granted += recovered(&leased).await + exhaust(&leased).await;
         // The cells of calls that a busy machine did not answer in time.
-        let lost = || store.stats().timed_out * MOST;
+        let lost = || store.stats().timed_out * LEASE_MAX;
         assert!(granted <= 1_000 && granted + lost() >= 500, "one burst more: {granted}");
         let second = granted;
         let _: () = redis::cmd("FLUSHALL").query(&mut server.admin()).expect("it");
@@ -352,7 +352,7 @@ fn a_denied_hot_key_costs_no_call() {
         // Longer than the denials below take on a busy machine.
         let memory = Duration::from_secs(60);
         let leased = Leased::builder(redis_limiter(&store, small(), LONG)).memory(memory);
-        let leased = leased.max_lease(MOST).build().expect("a limiter");
+        let leased = leased.max_lease(LEASE_MAX).build().expect("a limiter");
         assert_eq!(exhaust(&leased).await, 499);
         let before = (store.stats().calls, leased.stats().from_memory);
         for _ in 0..50_000 {
@@ -401,7 +401,7 @@ struct Even {
 impl Even {
     /// Whether most calls were made before their cells were needed, and few requests waited.
     fn is_ahead(&self) -> bool {
-        self.calls >= 1_000 / MOST / 2
+        self.calls >= 1_000 / LEASE_MAX / 2
             && self.waited * 4 <= self.calls
             && self.prefetches * 4 >= self.calls * 3
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tollgate::internals::oracle::Verdict;
 
 use self::timeline::Timeline;
-use self::worst_window::{Admission, WorstWindow};
+use self::worst_window::{AdmittedCells, WorstWindow};
 
 /// The counts of one limiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl Tally {
             denied: &mut row[1..],
             over_time: &mut self.over_time,
             worst: &mut self.worst,
-            request: Admission { unix_nanos, key: index, cells: cost },
+            request: AdmittedCells { unix_nanos, key: index, cells: cost },
         }
     }
 
@@ -169,7 +169,7 @@ pub(crate) struct Row<'t> {
     over_time: &'t mut Timeline,
     worst: &'t mut [WorstWindow],
     /// The cells to count if a limiter admits the request.
-    request: Admission,
+    request: AdmittedCells,
 }
 
 impl Row<'_> {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Cells that one key was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Admission {
+pub(super) struct AdmittedCells {
     /// When the request was let through.
     pub(super) unix_nanos: u64,
     /// The index of the key.
@@ -24,16 +24,16 @@ pub(super) struct Admission {
 }
 
 /// The worst window so far: its cells, its end, and the key that reached this number of cells first.
-pub(super) type KeyWindow = Admission;
+pub(super) type KeyWindow = AdmittedCells;
 
 /// Follows the admissions of one limiter.
 #[derive(Debug)]
 pub(super) struct WorstWindow {
     period_nanos: u64,
     /// Admissions that are still delayed.
-    waiting: BinaryHeap<Reverse<Admission>>,
+    waiting: BinaryHeap<Reverse<AdmittedCells>>,
     /// Admissions of the last period, the oldest first.
-    recent: VecDeque<Admission>,
+    recent: VecDeque<AdmittedCells>,
     /// The number of entries that have left `recent`, and so the number of its first entry.
     left: u64,
     /// The keys in `recent`.
@@ -65,7 +65,7 @@ impl WorstWindow {
 
     /// Counts an admission that is let through after `delay`. `unix_nanos` never goes back from one
     /// call to the next.
-    pub(super) fn admit(&mut self, admission: Admission, delay: Duration) {
+    pub(super) fn admit(&mut self, admission: AdmittedCells, delay: Duration) {
         let now = admission.unix_nanos;
         while self.waiting.peek().is_some_and(|Reverse(first)| first.unix_nanos <= now) {
             self.next_waiting();
@@ -75,7 +75,7 @@ impl WorstWindow {
         } else {
             let delay_nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
             let unix_nanos = now.saturating_add(delay_nanos);
-            self.waiting.push(Reverse(Admission { unix_nanos, ..admission }));
+            self.waiting.push(Reverse(AdmittedCells { unix_nanos, ..admission }));
         }
     }
 
@@ -98,7 +98,7 @@ impl WorstWindow {
     }
 
     /// Moves the window to the admission, and counts it.
-    fn let_through(&mut self, admission: Admission) {
+    fn let_through(&mut self, admission: AdmittedCells) {
         self.forget_before(admission.unix_nanos);
         if admission.cells == 0 {
             return;
@@ -172,7 +172,7 @@ mod tests {
     fn worst_of(period_nanos: u64, admissions: &[Admitted]) -> WorstWindow {
         let mut window = WorstWindow::new(Duration::from_nanos(period_nanos));
         for (unix_nanos, key, cells, delay) in admissions.iter().copied() {
-            let admission = Admission { unix_nanos, key, cells };
+            let admission = AdmittedCells { unix_nanos, key, cells };
             window.admit(admission, Duration::from_nanos(delay));
         }
         window.finish();
@@ -181,16 +181,16 @@ mod tests {
 
     /// Counts each window that ends with an admission from scratch.
     fn max_by_recounting(period_nanos: u64, admissions: &[Admitted]) -> u64 {
-        let departures: Vec<Admission> = admissions
+        let departures: Vec<AdmittedCells> = admissions
             .iter()
-            .map(|(at, key, cells, delay)| Admission {
+            .map(|(at, key, cells, delay)| AdmittedCells {
                 unix_nanos: at + delay,
                 key: *key,
                 cells: *cells,
             })
             .collect();
-        let in_window = |end: &Admission| {
-            let is_in = |one: &&Admission| {
+        let in_window = |end: &AdmittedCells| {
+            let is_in = |one: &&AdmittedCells| {
                 one.key == end.key
                     && one.unix_nanos <= end.unix_nanos
                     && end.unix_nanos - one.unix_nanos < period_nanos

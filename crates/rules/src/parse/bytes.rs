@@ -41,7 +41,7 @@ pub(super) fn read<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Quo
         reader.error_in(value, message);
         return None;
     }
-    let built = Bandwidth::build(rate, 1, OnFull::default(), &Place::on_trial());
+    let built = Bandwidth::build(rate, 1, OnFull::default(), &Place::to_validate());
     match built.map_err(LimiterError::unshared) {
         Ok(_) => Some(rate),
         Err(BuildError::Quota(error)) => {

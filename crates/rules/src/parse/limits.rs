@@ -112,7 +112,7 @@ fn limit<'s>(
 
 /// Whether a limiter can be built. One key suffices: the number of keys does not matter.
 fn buildable(limit: &RuleLimit, on_full: OnFull) -> Result<(), BuildError> {
-    let built = Bucket::build(limit, 1, on_full, &Place::on_trial());
+    let built = Bucket::build(limit, 1, on_full, &Place::to_validate());
     built.map(drop).map_err(LimiterError::unshared)
 }
 
@@ -121,7 +121,7 @@ pub(super) fn buildable_plans(
     limits: &[RuleLimit],
     on_full: OnFull,
 ) -> Result<(), (usize, BuildError)> {
-    let built = Bucket::build_plans(limits, 1, on_full, &Place::on_trial());
+    let built = Bucket::build_plans(limits, 1, on_full, &Place::to_validate());
     match built.map_err(|(at, error)| (at, error.unshared())) {
         // It is reported at the quota of the overflow.
         Ok(_) | Err((_, BuildError::OverflowQuota(_))) => Ok(()),
@@ -209,7 +209,7 @@ pub(super) fn penalty<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<
 
 /// The penalty, if a limiter can keep it.
 fn kept<'s>(reader: &mut Reader<'s>, value: &Value<'s>, penalty: Penalty) -> Option<Penalty> {
-    match Ban::build(penalty, 1, [&Place::on_trial(), &Place::on_trial()]) {
+    match Ban::build(penalty, 1, [&Place::to_validate(), &Place::to_validate()]) {
         Ok(_) => Some(penalty),
         Err(_) => {
             let message = "the penalty is too short to be kept: write longer spans".to_owned();

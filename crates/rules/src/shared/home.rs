@@ -65,7 +65,7 @@ impl<C: Clock> Home<C> {
 
 impl Place<'static, ManualClock> {
     /// A place in this process, to try whether a limiter can be built.
-    pub(crate) fn on_trial() -> Self {
+    pub(crate) fn to_validate() -> Self {
         static CLOCK: LazyLock<RulesClock<ManualClock>> =
             LazyLock::new(|| RulesClock::given(Arc::new(ManualClock::new())));
         Self { clock: &CLOCK, path: None }
