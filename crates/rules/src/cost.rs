@@ -39,6 +39,7 @@ pub(crate) enum SettleBy {
 }
 
 const CONTENT_LENGTH: &str = "content-length";
+const TRANSFER_ENCODING: &str = "transfer-encoding";
 
 impl Estimate {
     /// The cost of a request: at least 1.
@@ -62,13 +63,14 @@ impl Estimate {
         }
     }
 
-    /// The header that it reads, in lower case.
-    pub(crate) fn header_name(&self) -> Option<&str> {
-        match self {
-            Self::Fixed(_) => None,
-            Self::Header { name, .. } => Some(name),
-            Self::Length { .. } => Some(CONTENT_LENGTH),
-        }
+    /// The headers that it reads, in lower case.
+    pub(crate) fn header_names(&self) -> impl Iterator<Item = &str> {
+        let names = match self {
+            Self::Fixed(_) => [None, None],
+            Self::Header { name, .. } => [Some(&**name), None],
+            Self::Length { .. } => [Some(CONTENT_LENGTH), Some(TRANSFER_ENCODING)],
+        };
+        names.into_iter().flatten()
     }
 }
 
@@ -84,7 +86,7 @@ fn largest(request: &impl RequestView, name: &str, max: u64, default: u64) -> u6
 fn has_no_body(request: &impl RequestView) -> bool {
     !request.has_open_body()
         && matches!(request.method(), "GET" | "HEAD" | "OPTIONS" | "DELETE" | "TRACE")
-        && request.header_values("transfer-encoding").next().is_none()
+        && request.header_values(TRANSFER_ENCODING).next().is_none()
 }
 
 /// A number in decimal digits; `u64::MAX` if it is larger than that.

@@ -38,7 +38,7 @@ impl Rule {
         let values = self.matcher.all_conditions().flat_map(|its| &its.values);
         let matched = values.filter_map(|its| its.of.header_name());
         let plan = self.plan.iter().filter_map(|plan| plan.by.header_name());
-        let cost = self.cost.iter().filter_map(|cost| cost.estimate.header_name());
+        let cost = self.cost.iter().flat_map(|cost| cost.estimate.header_names());
         matched.chain(plan).chain(cost).chain(self.key.parts.iter().filter_map(Part::header_name))
     }
 

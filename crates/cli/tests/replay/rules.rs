@@ -161,6 +161,29 @@ fn headers_of_json_lines_can_be_keys() {
 }
 
 #[test]
+fn a_request_without_a_body_costs_one_cell_if_the_log_records_both_headers_of_a_body() {
+    let rules = r#"rule = [
+        { name = "up", key = "none", limits = "1000/d", cost = { bytes = "request", max = 500 } },
+    ]"#;
+    let file = scratch("up.toml", rules.as_bytes());
+    let of = |more: &str| {
+        let line = |method: &str, length: &str| {
+            format!(
+                "{{\"time\":1,\"ip\":\"1.2.3.4\",\"method\":\"{method}\",\"path\":\"/\",\
+                 \"http_content_length\":\"{length}\"{more}}}\n"
+            )
+        };
+        let log = line("GET", "-").repeat(500) + &line("POST", "500") + &line("POST", "1");
+        let report = json_with(&["--rules", &file], log.as_bytes());
+        ["requests", "denied", "not_in_log"].map(|name| figure(&report, 0, name))
+    };
+    assert_eq!(of(",\"http_transfer_encoding\":\"-\""), [502, 1, 0]);
+    // A body without a length is a body, too: only this header tells.
+    assert_eq!(of(""), [2, 0, 500]);
+    assert_eq!(of(",\"http_transfer_encoding\":\"chunked\""), [502, 500, 0]);
+}
+
+#[test]
 fn a_denial_for_an_unclear_path_is_no_denial_without_a_key() {
     let line = |path: &str, user: &str| {
         format!("{{\"time\":1,\"ip\":\"192.0.2.7\",\"path\":\"{path}\",\"x_user\":\"{user}\"}}\n")
