@@ -19,7 +19,7 @@ use crate::limiter::held::InFlight;
 use crate::limiter::{ActiveRule, RulesLimiter};
 use crate::rule::{Action, Rule, Rules};
 use crate::shared::{Block, Home};
-use pair::{Pairs, is_same, pair, pair_by_file};
+use pair::{Pairs, is_renumbered, is_same, pair, pair_by_file};
 pub use warning::ReloadWarning;
 
 /// The effects of a reload on the limits and their state.
@@ -268,6 +268,8 @@ fn buckets<C: Clock>(
                 // The old limiter has another block, if its quota was once too far from that of this one.
                 if bucket.is_elsewhere(&home.place(rule, block)) {
                     warnings.push(ReloadWarning::other_block(rule, limit));
+                } else if before.is_some_and(|its| is_renumbered(&its.rule, limit)) {
+                    warnings.push(ReloadWarning::renumbered(rule, limit, "block"));
                 }
                 build(rule, block, limit, home)?
             }

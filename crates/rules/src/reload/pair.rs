@@ -110,3 +110,10 @@ fn may_become<C: Clock>(old: &RuleLimit, bucket: &Bucket<C>, limit: &RuleLimit) 
 pub(super) fn is_same(old: &RuleLimit, limit: &RuleLimit) -> bool {
     old.algorithm == limit.algorithm && old.quota == limit.quota
 }
+
+/// Whether a limit without a name is an old limit that had a name or another place. Blocks and stores know such a limit
+/// by its place among the limits of its period. So if the old limit of its place is another one, it gets the state of
+/// that one.
+pub(super) fn is_renumbered(before: &Rule, limit: &RuleLimit) -> bool {
+    limit.given_name().is_none() && before.limits.iter().any(|old| is_same(old, limit))
+}

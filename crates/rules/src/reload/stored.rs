@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tollgate::AnyAlgorithm;
 
+use super::pair::{is_renumbered, is_same};
 use super::warning::ReloadWarning;
 use crate::limit::RuleLimit;
 use crate::rule::Rule;
@@ -12,8 +13,8 @@ use crate::store::Store;
 /// The properties by which a store finds a limit of a rule: its id, its algorithm, and the period of its windows.
 type KnownBy<'r> = (String, &'static str, Option<Duration>);
 
-/// A warning for each limit whose state the store does not find any more, since one of these properties has changed.
-/// Only a rule that has a store before and after the change has any.
+/// A warning for each limit whose state the store does not find any more, since one of these properties has changed or
+/// is now that of another limit. Only a rule that has a store before and after the change has any.
 pub(super) fn warnings(before: &Rule, rule: &Rule) -> Vec<ReloadWarning> {
     let (Some(old), Some(new)) = (&before.store, &rule.store) else { return Vec::new() };
     let changed = (!is_same_place(old, new)).then_some("store");
@@ -23,11 +24,15 @@ pub(super) fn warnings(before: &Rule, rule: &Rule) -> Vec<ReloadWarning> {
     let (old, new) = (known_by(before), known_by(rule));
     // Warn only if a limit replaces an old one. An additional limit loses nothing.
     let mut left = old.iter().filter(|its| !new.contains(its));
-    let limits = rule.limits.iter().zip(&new).filter(|(_, its)| !old.contains(its));
-    limits
-        .filter(|_| left.next().is_some())
-        .map(|(limit, _)| ReloadWarning::stored_elsewhere(rule, limit))
-        .collect()
+    let warning =
+        |(limit, its): (&RuleLimit, &KnownBy<'_>)| match old.iter().position(|old| old == its) {
+            None => left.next().map(|_| ReloadWarning::stored_elsewhere(rule, limit)),
+            Some(at) if !is_same(&before.limits[at], limit) && is_renumbered(before, limit) => {
+                Some(ReloadWarning::renumbered(rule, limit, "key of the store"))
+            }
+            Some(_) => None,
+        };
+    rule.limits.iter().zip(&new).filter_map(warning).collect()
 }
 
 /// Whether two stores keep their keys on one server, under one prefix. User and password do not matter.

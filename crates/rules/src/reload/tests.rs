@@ -211,7 +211,26 @@ fn each_change_that_starts_a_limit_in_a_store_afresh_comes_with_a_warning() {
     let named = |quota: &str, algorithm: &str| {
         format!("limits = {{ name = \"x\", quota = \"{quota}\", algorithm = \"{algorithm}\" }}")
     };
+    let renumbered = |limit: &str| {
+        let why = "another key of the store counts it, since its name or its place among the limits of its \
+                   period changed: name it";
+        format!("rule \"a\", limit \"{limit}\" starts afresh, since {why}")
+    };
+    let two = "limits = [\"10/s\", \"2/s burst 9\"]";
     for (before, after, expected) in [
+        (two, "limits = \"2/s burst 9\"", vec![renumbered("2/s burst 9")]),
+        (
+            two,
+            "limits = [\"2/s burst 9\", \"10/s\"]",
+            vec![renumbered("2/s burst 9"), renumbered("10/s")],
+        ),
+        (two, "limits = \"10/s\"", vec![]),
+        (two, "limits = [\"11/s\", \"2/s burst 9\"]", vec![]),
+        (
+            "limits = [{ name = \"x\", quota = \"1/s\" }, { name = \"y\", quota = \"2/s\" }]",
+            "limits = [{ name = \"y\", quota = \"2/s\" }, { name = \"x\", quota = \"1/s\" }]",
+            vec![],
+        ),
         ("limits = [\"2/s\", \"9/d\"]", "limits = [\"10/d\", \"3/s burst 5\"]", vec![]),
         ("limits = \"9/d\"", "limits = [\"2/s\", \"9/d\"]", vec![]),
         ("limits = [\"2/s\", \"9/d\"]", "limits = \"9/d\"", vec![]),

@@ -91,6 +91,15 @@ impl ReloadWarning {
         Self::StartsAfresh { rule: rule.name.clone(), limit, why: why.to_owned() }
     }
 
+    /// The limit is known by its place and has another one. There, `keeper` of shared memory or of a store has the state
+    /// of another limit.
+    pub(super) fn renumbered(rule: &Rule, limit: &RuleLimit, keeper: &str) -> Self {
+        let why = format!(
+            "another {keeper} counts it, since its name or its place among the limits of its period changed: name it"
+        );
+        Self::StartsAfresh { rule: rule.name.clone(), limit: Some(limit.name.clone()), why }
+    }
+
     pub(super) fn max_hold_changed(rule: &Rule) -> Self {
         let (limit, why) = (Some("concurrency".to_owned()), "\"max_hold\" changed".to_owned());
         Self::StartsAfresh { rule: rule.name.clone(), limit, why }

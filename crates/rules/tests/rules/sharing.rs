@@ -224,6 +224,41 @@ fn a_limit_that_returns_to_an_older_block_is_reported_as_one_that_starts_afresh(
     }
 }
 
+/// Limits without a name are known by their place among those of one period.
+#[test]
+fn a_limit_that_gets_the_block_of_another_one_is_reported_as_one_that_starts_afresh() {
+    let named = |name: &str, quota: &str| format!("{{ name = \"{name}\", quota = \"{quota}\" }}");
+    let (ten, two) = (named("ten", "10/d burst 10"), named("two", "2/d burst 90"));
+    let unnamed = "limits = [\"10/d burst 10\", \"2/d burst 90\"]";
+    for (before, after, warned) in [
+        (unnamed, "limits = \"2/d burst 90\"", &["2/d burst 90"][..]),
+        (
+            unnamed,
+            "limits = [\"2/d burst 90\", \"10/d burst 10\"]",
+            &["2/d burst 90", "10/d burst 10"],
+        ),
+        (unnamed, "limits = \"10/d burst 10\"", &[]),
+        (unnamed, "limits = [\"11/d burst 10\", \"2/d burst 90\"]", &[]),
+        (&format!("limits = [{ten}, {two}]"), &format!("limits = [{two}, {ten}]"), &[]),
+        (&format!("limits = [{ten}, {two}]"), &format!("limits = {two}"), &[]),
+    ] {
+        let name = Name::new();
+        let (path, mut file) = name.file(0, before);
+        assert!(admits(&file.live().load(), 9));
+        std::fs::write(&path, name.text(after)).expect("written");
+        let summary = file.reload().expect("reloaded");
+        let why = "another block counts it, since its name or its place among the limits of its period changed: name it";
+        let expected: Vec<String> = warned
+            .iter()
+            .map(|limit| format!("rule \"a\", limit \"{limit}\" starts afresh, since {why}"))
+            .collect();
+        let warnings: Vec<String> = summary.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(warnings, expected, "{before} -> {after}");
+        assert_eq!(summary.new, warned.len(), "{before} -> {after}");
+        std::fs::remove_file(path).expect("removed");
+    }
+}
+
 #[test]
 fn a_window_of_another_quota_is_another_block_and_the_old_one_stays() {
     let name = Name::new();
