@@ -104,6 +104,8 @@ pub(crate) trait Fields {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Header<'f> {
     Value(Cow<'f, str>),
+    /// Two values or more, in the order of the log.
+    Values(Vec<Cow<'f, str>>),
     /// The log records this header, and the request did not have it.
     Absent,
     /// The log does not record this header.
@@ -114,6 +116,16 @@ impl<'f> Header<'f> {
     /// A value as logs write it. `-` and the empty text mean that there was no header.
     pub(crate) fn written(value: Cow<'f, str>) -> Self {
         if matches!(value.as_ref(), "" | "-") { Self::Absent } else { Self::Value(value) }
+    }
+
+    /// All values of the header, each as in [`written`](Self::written).
+    pub(super) fn listed(mut values: Vec<Cow<'f, str>>) -> Self {
+        values.retain(|value| !matches!(value.as_ref(), "" | "-"));
+        match values.len() {
+            0 => Self::Absent,
+            1 => Self::Value(values.remove(0)),
+            _ => Self::Values(values),
+        }
     }
 }
 

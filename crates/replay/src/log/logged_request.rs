@@ -25,7 +25,8 @@ pub(crate) struct LoggedRequest {
 /// A header, copied from its line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum LoggedHeader {
-    Value(String),
+    /// In the order of the log. There is at least one.
+    Values(Vec<String>),
     Absent,
     #[default]
     NotInLog,
@@ -66,7 +67,11 @@ fn host_of(fields: &impl Fields) -> LoggedHeader {
     let target = fields.target().unwrap_or_default();
     match authority_of(&target) {
         Some(authority) => Header::written(Cow::Borrowed(&target[authority])).into(),
-        None => fields.header("host").into(),
+        None => match fields.header("host") {
+            // A server rejects a request with several, so a list of them says something else.
+            Header::Values(_) => LoggedHeader::NotInLog,
+            host => host.into(),
+        },
     }
 }
 
@@ -108,7 +113,10 @@ fn without_zone(text: &str) -> Cow<'_, str> {
 impl From<Header<'_>> for LoggedHeader {
     fn from(header: Header<'_>) -> Self {
         match header {
-            Header::Value(value) => Self::Value(value.into_owned()),
+            Header::Value(value) => Self::Values(vec![value.into_owned()]),
+            Header::Values(values) => {
+                Self::Values(values.into_iter().map(Cow::into_owned).collect())
+            }
             Header::Absent => Self::Absent,
             Header::NotInLog => Self::NotInLog,
         }
@@ -153,17 +161,17 @@ impl<'h> LoggedRequestView<'h> {
         self.missing.borrow_mut().insert(what.into());
     }
 
-    fn value<'t>(
+    fn values<'t>(
         &self,
         logged: &'t LoggedHeader,
         what: impl FnOnce() -> Cow<'h, str>,
-    ) -> Option<&'t str> {
+    ) -> &'t [String] {
         match logged {
-            LoggedHeader::Value(value) => Some(value),
-            LoggedHeader::Absent => None,
+            LoggedHeader::Values(values) => values,
+            LoggedHeader::Absent => &[],
             LoggedHeader::NotInLog => {
                 self.note_missing(what());
-                None
+                &[]
             }
         }
     }
@@ -188,21 +196,20 @@ impl RequestView for LoggedRequestView<'_> {
     }
 
     fn query(&self) -> Option<&str> {
-        self.value(&self.head.query, || "query".into())
+        self.values(&self.head.query, || "query".into()).first().map(String::as_str)
     }
 
     fn host(&self) -> Option<&str> {
-        self.value(&self.head.host, || "host".into())
+        self.values(&self.head.host, || "host".into()).first().map(String::as_str)
     }
 
-    /// At most one value.
     fn header_values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
         let logged = self.headers.iter().position(|its| its == name);
         let logged = logged
             .and_then(|index| self.head.headers.get(index))
             .unwrap_or(&LoggedHeader::NotInLog);
-        let value = self.value(logged, || format!("header {name}").into());
-        value.map(str::as_bytes).into_iter()
+        let values = self.values(logged, || format!("header {name}").into());
+        values.iter().map(String::as_bytes)
     }
 
     fn peer(&self) -> Option<IpAddr> {

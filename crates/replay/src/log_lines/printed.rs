@@ -19,8 +19,8 @@ pub(super) struct Seen {
     pub(super) logged: LoggedRequest,
 }
 
-/// A header that the log records, and its value if the request had it.
-type PrintedHeader = (&'static str, Option<String>);
+/// A header that the log records, and its values; none if the request did not have it.
+type PrintedHeader = (&'static str, Vec<String>);
 
 impl Seen {
     /// Prints the request in each format, and checks that it reads back the same.
@@ -28,15 +28,17 @@ impl Seen {
         let line = self.json(&iso(self.stamp));
         assert_eq!(read_again(Format::Jsonl, None, &line).as_ref(), Some(self), "{line}");
         printed.json += 1;
-        let (header, row) = self.csv(&iso(self.stamp));
-        assert_eq!(read_again(Format::Csv, Some(&header), &row).as_ref(), Some(self), "{row}");
-        printed.csv += 1;
-        // A Unix time has no offset.
-        let mut utc = Stamp { offset_secs: 0, ..self.stamp };
-        let (header, row) = self.csv(&unix(self.stamp));
-        let again = read_again(Format::Csv, Some(&header), &row);
-        utc.unix_nanos = utc.unix_nanos.wrapping_sub(planted(Mistake::UnixOff).into());
-        assert_eq!(again.map(|seen| seen.stamp), Some(utc), "{row}");
+        if let Some((header, row)) = self.csv(&iso(self.stamp)) {
+            assert_eq!(read_again(Format::Csv, Some(&header), &row).as_ref(), Some(self), "{row}");
+            printed.csv += 1;
+        }
+        if let Some((header, row)) = self.csv(&unix(self.stamp)) {
+            // A Unix time has no offset.
+            let mut utc = Stamp { offset_secs: 0, ..self.stamp };
+            let again = read_again(Format::Csv, Some(&header), &row);
+            utc.unix_nanos = utc.unix_nanos.wrapping_sub(planted(Mistake::UnixOff).into());
+            assert_eq!(again.map(|seen| seen.stamp), Some(utc), "{row}");
+        }
         if let Some(line) = self.clf() {
             assert_eq!(read_again(Format::Clf, None, &line).as_ref(), Some(self), "{line}");
             printed.clf += 1;
@@ -44,23 +46,33 @@ impl Seen {
     }
 
     fn json(&self, time: &str) -> String {
+        let quoted = |values: Vec<String>| match &values[..] {
+            [value] => quoted_json(value),
+            values => {
+                let values: Vec<String> = values.iter().map(|its| quoted_json(its)).collect();
+                format!("[{}]", values.join(","))
+            }
+        };
         let members: Vec<String> = self
             .named(time)
-            .map(|(name, value)| format!("{}:{}", quoted_json(name), quoted_json(&value)))
+            .map(|(name, values)| format!("{}:{}", quoted_json(name), quoted(values)))
             .collect();
         format!("{{{}}}", members.join(","))
     }
 
-    /// The header line and the record.
-    fn csv(&self, time: &str) -> (String, String) {
-        let quoted = |value: String| format!("\"{}\"", value.replace('"', "\"\""));
-        let (names, values): (Vec<_>, Vec<_>) =
-            self.named(time).map(|(name, value)| (name, quoted(value))).unzip();
-        (names.join(","), values.join(","))
+    /// The header line and the record; `None` if a header has several values.
+    fn csv(&self, time: &str) -> Option<(String, String)> {
+        let quoted = |value: &String| format!("\"{}\"", value.replace('"', "\"\""));
+        let record = self.named(time).map(|(name, values)| match &values[..] {
+            [value] => Some((name, quoted(value))),
+            _ => None,
+        });
+        let (names, values): (Vec<_>, Vec<_>) = record.collect::<Option<_>>()?;
+        Some((names.join(","), values.join(",")))
     }
 
-    /// All fields by their usual names.
-    fn named(&self, time: &str) -> impl Iterator<Item = (&'static str, String)> {
+    /// All fields by their usual names, each with its values.
+    fn named(&self, time: &str) -> impl Iterator<Item = PrintedHeader> {
         let fields = [
             ("time", Some(time.to_owned())),
             ("ip", self.ip.clone()),
@@ -69,17 +81,21 @@ impl Seen {
             ("method", self.method.clone()),
             ("bytes", self.bytes.map(|bytes| bytes.to_string())),
         ];
-        let fields = fields.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        let headers = self.headers().into_iter().map(|(name, value)| {
+        let fields = fields.into_iter().filter_map(|(name, value)| Some((name, vec![value?])));
+        let or_none = |values: Vec<String>| match values.is_empty() {
+            true => vec!["-".to_owned()],
+            false => values,
+        };
+        let headers = self.headers().into_iter().map(move |(name, values)| {
             let name = match name {
                 "user-agent" => "http_user_agent",
                 "referer" => "http_referer",
                 "x-user" => "http_x_user",
                 _ => "http_host",
             };
-            (name, value.unwrap_or_else(|| "-".to_owned()))
+            (name, or_none(values))
         });
-        let query = self.query().map(|query| ("query", query.unwrap_or_else(|| "-".to_owned())));
+        let query = self.query().map(|query| ("query", or_none(query.into_iter().collect())));
         fields.chain(query).chain(headers)
     }
 
@@ -100,13 +116,14 @@ impl Seen {
         let asked = LoggedRequestView::new(&self.logged, &names);
         let mut kept = Vec::new();
         for name in HEADERS {
-            let value = asked.header_values(name).next();
-            let value = value.map(|value| String::from_utf8_lossy(value).into_owned());
+            let values = asked.header_values(name);
+            let values = values.map(|value| String::from_utf8_lossy(value).into_owned());
+            let values = values.collect();
             if asked.take_missing().is_empty() {
-                kept.push((name, value));
+                kept.push((name, values));
             }
         }
-        let host = asked.host().map(str::to_owned);
+        let host = asked.host().map(str::to_owned).into_iter().collect();
         if asked.take_missing().is_empty() {
             kept.push(("host", host));
         }
@@ -128,14 +145,15 @@ impl Seen {
             "{ip} - {user} [{time}] \"{method} {path}{query} HTTP/1.1\" 200 {}",
             self.bytes?
         );
-        let text = |value: &Option<String>| match value {
-            Some(text) => escaped_clf(text),
-            None => "-".to_owned(),
+        let text = |values: &[String]| match values {
+            [] => Some("-".to_owned()),
+            [text] => Some(escaped_clf(text)),
+            _ => None,
         };
         match self.headers().as_slice() {
             [] => Some(common),
             [("user-agent", agent), ("referer", referer)] => {
-                Some(format!("{common} \"{}\" \"{}\"", text(referer), text(agent)))
+                Some(format!("{common} \"{}\" \"{}\"", text(referer)?, text(agent)?))
             }
             _ => None,
         }

@@ -22,7 +22,7 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
         "[a-c.]{{1,4}} - [a\\[-]{{0,2}} \\[{time}\\] \"(GET |-|)/[a?\"\\\\ ]{{0,5}}( HTTP/1\\.0)?\" (200|-) ([0-9]{{1,3}}|-)( \"[a\\\\\"-]{{0,4}}\" \"(curl|-)\")?"
     );
     let json = format!(
-        "\\{{\"(time|ts|at)\":(\"{iso}\"|{unix}|\"{unix}\"),\"(ip|remote_addr|http_host)\":(\"[a:1.\\\\u0041]{{0,6}}\"|null|7)(,\"(headers|a)\":\\{{\"(X-User|b)\":\\[?\"[a-]{{0,2}}\"\\]?\\}})?\\}}"
+        "\\{{\"(time|ts|at)\":(\"{iso}\"|{unix}|\"{unix}\"),\"(ip|remote_addr|http_host)\":(\"[a:1.\\\\u0041]{{0,6}}\"|null|7)(,\"(headers|a)\":\\{{\"(X-User|b)\":(\\[?\"[a-]{{0,2}}\"(,\"[b-]\")?\\]?|\\{{\\}})\\}})?\\}}"
     );
     let csv =
         "(time,ip|time,ip,bytes,User-Agent|[0-9]{9,10},[a\"]{0,3}(,[0-9 ]{1,3},[-b\"]{0,3})?)";

@@ -9,6 +9,9 @@ use crate::log::fields::{
     Field, Fields, Header, Malformed, QUERY_NAMES, Stamp, header_names, path_of, query_of,
 };
 
+/// The value that Caddy writes in place of a cookie and of credentials.
+const REDACTED: &str = "REDACTED";
+
 /// The object of one line, and the name of its time if the caller gave one.
 #[derive(Debug)]
 pub(super) struct Json<'f> {
@@ -38,16 +41,17 @@ impl Json<'_> {
     }
 
     /// A member of the object that holds all headers, by its name in any case; `None` if there is no
-    /// such object.
+    /// such object, or it does not tell the values.
     fn among_headers(&self, name: &str) -> Option<Header<'_>> {
         let all = ["request.headers", "headers", "request_headers"];
         let all = all.iter().find_map(|name| self.member(name)?.as_object())?;
-        let found = all.iter().find(|(its, _)| its.eq_ignore_ascii_case(name));
-        let first = found.map(|(_, value)| match value {
-            Value::Array(values) => values.first().unwrap_or(&Value::Null),
-            value => value,
-        });
-        Some(first.and_then(scalar).map_or(Header::Absent, Header::written))
+        let Some((_, value)) = all.iter().find(|(its, _)| its.eq_ignore_ascii_case(name)) else {
+            return Some(Header::Absent);
+        };
+        match header_of(value) {
+            Some(Header::Value(value)) if value == REDACTED => None,
+            header => header,
+        }
     }
 
     fn first_of(&self, names: &[&str]) -> Option<&Value> {
@@ -62,6 +66,26 @@ fn scalar(value: &Value) -> Option<Cow<'_, str>> {
         Value::Number(number) => Some(Cow::Owned(number.to_string())),
         Value::Bool(truth) => Some(Cow::Borrowed(if *truth { "true" } else { "false" })),
         Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// A header as a line writes it: null, a text, or a list of texts. `None` for an object, which says something else:
+/// collectors of logs write about the machine under `host`.
+fn header_of(value: &Value) -> Option<Header<'_>> {
+    match value {
+        Value::Array(values) => {
+            let values = values.iter().filter(|value| !value.is_null()).map(scalar);
+            values.collect::<Option<_>>().map(Header::listed)
+        }
+        value => scalar_or_null(value),
+    }
+}
+
+/// A header or a query in a value that is no list and no object.
+fn scalar_or_null(value: &Value) -> Option<Header<'_>> {
+    match value {
+        Value::Null => Some(Header::Absent),
+        value => scalar(value).map(Header::written),
     }
 }
 
@@ -84,27 +108,27 @@ impl Fields for Json<'_> {
     }
 
     fn target(&self) -> Option<Cow<'_, str>> {
-        scalar(self.first_of(Field::Path.usual_names())?)
+        Field::Path.usual_names().iter().find_map(|name| scalar(self.member(name)?))
     }
 
     fn text(&self, field: &Field) -> Option<Cow<'_, str>> {
         match field {
             Field::Named(name) => scalar(self.member(name)?),
             Field::Path => self.target().map(path_of),
-            _ => scalar(self.first_of(field.usual_names())?),
+            _ => field.usual_names().iter().find_map(|name| scalar(self.member(name)?)),
         }
     }
 
     fn header(&self, name: &str) -> Header<'_> {
-        match header_names(name).iter().find_map(|name| self.member_or_null(name)) {
-            Some(value) => scalar(value).map_or(Header::Absent, Header::written),
-            None => self.among_headers(name).unwrap_or(Header::NotInLog),
-        }
+        let names = header_names(name);
+        let found = names.iter().find_map(|name| header_of(self.member_or_null(name)?));
+        found.or_else(|| self.among_headers(name)).unwrap_or(Header::NotInLog)
     }
 
     fn query(&self) -> Header<'_> {
-        if let Some(value) = QUERY_NAMES.iter().find_map(|name| self.member_or_null(name)) {
-            return scalar(value).map_or(Header::Absent, Header::written);
+        let found = QUERY_NAMES.iter().find_map(|name| scalar_or_null(self.member_or_null(name)?));
+        if let Some(query) = found {
+            return query;
         }
         let names = Field::Path.usual_names().iter();
         let target = names.filter_map(|name| Some((name, scalar(self.member(name)?)?))).next();
@@ -115,8 +139,10 @@ impl Fields for Json<'_> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tollgate_rules::RequestView;
 
     use super::*;
+    use crate::log::logged_request::{LoggedRequest, LoggedRequestView};
 
     fn named(name: &str) -> Field {
         Field::Named(name.to_owned())
@@ -149,10 +175,60 @@ mod tests {
         assert_eq!(nginx.header("x-plan"), Header::NotInLog);
         let line = r#"{"request":{"host":"b.example","headers":{"X-User":["ada","bob"],"E":[]}}}"#;
         let caddy = parse(line, None).unwrap();
-        assert_eq!(caddy.header("x-user"), Header::Value("ada".into()));
+        let both = ["ada", "bob"].map(Into::into).to_vec();
+        assert_eq!(caddy.header("x-user"), Header::Values(both));
         assert_eq!(caddy.header("e"), Header::Absent);
         assert_eq!(caddy.header("x-plan"), Header::Absent);
         assert_eq!(caddy.header("host"), Header::Value("b.example".into()));
+    }
+
+    #[test]
+    fn only_null_and_a_text_without_a_value_mean_that_a_request_lacks_a_header() {
+        // Collectors of logs add objects about the machine under names that also mean a header.
+        let line = r#"{"host":{"name":"web1"},"user_agent":{"original":"curl"},"referer":null,
+                       "query":{"a":"1"},"url":{"path":"/x"},"request_uri":"/a?b"}"#;
+        let json = parse(line, None).unwrap();
+        assert_eq!(json.header("host"), Header::NotInLog);
+        assert_eq!(json.header("user-agent"), Header::NotInLog);
+        assert_eq!(json.header("referer"), Header::Absent);
+        assert_eq!(json.query(), Header::Value("b".into()));
+        assert_eq!(json.text(&Field::Path).unwrap(), "/a");
+        let line = r#"{"host":{"name":"web1"},"client":{"port":80},"url":{"path":"/x"},
+                       "request":{"host":"a.example","client_ip":"1.2.3.4","uri":"/b?c"}}"#;
+        let json = parse(line, None).unwrap();
+        assert_eq!(json.header("host"), Header::Value("a.example".into()));
+        assert_eq!(json.text(&Field::Ip).unwrap(), "1.2.3.4");
+        assert_eq!(json.text(&Field::Path).unwrap(), "/b");
+        let line = r#"{"host":{"name":"web1"},"headers":{"host":"a.example","x":{"y":1}}}"#;
+        let json = parse(line, None).unwrap();
+        assert_eq!(json.header("host"), Header::Value("a.example".into()));
+        assert_eq!(json.header("x"), Header::NotInLog);
+    }
+
+    #[test]
+    fn a_list_has_all_values_of_a_header_and_a_redacted_one_is_not_in_the_log() {
+        let line = r#"{"http_x_user":["cyd","dan"],"request":{"headers":{"X-Plan":["free",null,"gold"],
+            "X-One":["a","-"],"X-None":["-",""],"X-Deep":["a",["b"]],"Cookie":["REDACTED"],"Via":"REDACTED"}}}"#;
+        let json = parse(line, None).unwrap();
+        let values = |values: [&'static str; 2]| Header::Values(values.map(Into::into).to_vec());
+        assert_eq!(json.header("x-user"), values(["cyd", "dan"]));
+        assert_eq!(json.header("x-plan"), values(["free", "gold"]));
+        assert_eq!(json.header("x-one"), Header::Value("a".into()));
+        assert_eq!(json.header("x-none"), Header::Absent);
+        assert_eq!(json.header("x-deep"), Header::NotInLog);
+        assert_eq!(json.header("cookie"), Header::NotInLog);
+        assert_eq!(json.header("via"), Header::NotInLog);
+    }
+
+    #[test]
+    fn a_header_has_all_values_that_the_log_records() {
+        let headers = ["x-plan".to_owned()];
+        let line = r#"{"headers":{"X-Plan":["free","gold"]},"host":["a.example","b.example"]}"#;
+        let head = LoggedRequest::of(&parse(line, None).unwrap(), &headers);
+        let asked = LoggedRequestView::new(&head, &headers);
+        assert!(asked.header_values("x-plan").eq([b"free", b"gold"]));
+        assert_eq!(asked.host(), None);
+        assert_eq!(asked.take_missing().into_iter().collect::<Vec<_>>(), ["host"]);
     }
 
     #[test]
