@@ -48,7 +48,7 @@ layers() {
 }
 
 layers src sync word time quota decision algo cell table limiter charge concurrency snapshot top wait policy
-layers crates/replay/src words log log_lines progress tally suggest rules_replay contender algorithm \
+layers crates/replay/src words log log_lines progress tally suggest contender rules_replay algorithm \
     plan outcome report replay
 layers crates/proxy/src log metrics demo process connection request rule_counters stores rules upstream \
     config admin server banner run

@@ -15,7 +15,7 @@ use crate::words::counted;
 /// Differences that are kept for the report; all are counted.
 const DIFFERENCES_SHOWN: usize = 5;
 /// A fixed seed puts each key in the same slot in every run, so that a replay is repeatable.
-const HASH_SEED: u64 = 0x0007_0116_A7E5;
+pub(crate) const HASH_SEED: u64 = 0x0007_0116_A7E5;
 /// The default capacity in keys, unless that exceeds [`MEMORY_DEFAULT_BYTES`].
 const CAPACITY_DEFAULT: u64 = 1_000_000;
 const MEMORY_DEFAULT_BYTES: u64 = 1 << 30;

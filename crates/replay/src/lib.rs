@@ -5,7 +5,7 @@
 //! replays the logs, and [`text_report`], [`json_report`] and [`html_report`] describe the
 //! [`ReplayOutcome`].
 //!
-//! Time comes from the log alone, so a replay gives the same result on every run.
+//! Time comes from the log alone, and keys are hashed with a fixed seed, so a replay gives the same result on every run.
 //!
 //! ```
 //! use tollgate_replay::{ReplayPlan, ReplayOptions, run, text_report};

@@ -183,6 +183,28 @@ fn a_request_without_a_body_costs_one_cell_if_the_log_records_both_headers_of_a_
     assert_eq!(of(",\"http_transfer_encoding\":\"chunked\""), [502, 500, 0]);
 }
 
+/// The table has room for few keys, so that most requests put another key out of it.
+#[test]
+fn a_replay_with_rules_is_repeatable_when_a_table_is_full() {
+    let rules = r#"rule = [
+        { name = "full", capacity = 1, limits = "2/d" },
+        { name = "ban", capacity = 1, limits = "3/d", on_full = "deny", penalty = "1 h" },
+        { name = "window", capacity = 1, limits = "3/d", algorithm = "fixed-window" },
+    ]"#;
+    let file = scratch("full.toml", rules.as_bytes());
+    let line = |second: u32| {
+        let client = second * second % 97;
+        format!("{{\"time\":{second},\"ip\":\"192.0.2.{client}\",\"path\":\"/\"}}\n")
+    };
+    let log: String = (1..2_000).map(line).collect();
+    let report = || json_with(&["--rules", &file], log.as_bytes())["rules"].clone();
+    let first = report();
+    assert!(first[0]["denied"] != 0 && first[1]["denied"] != 0, "{first}");
+    for _ in 0..4 {
+        assert_eq!(report(), first);
+    }
+}
+
 #[test]
 fn a_denial_for_an_unclear_path_is_no_denial_without_a_key() {
     let line = |path: &str, user: &str| {

@@ -8,6 +8,7 @@ use anyhow::Result;
 use tollgate::{ManualClock, Tick};
 use tollgate_rules::{DenyReason, OnNoKey, Outcome, Rule, Rules, RulesLimiter};
 
+use crate::contender::HASH_SEED;
 use crate::log::charge::{JOINT, LogEntry, shorten};
 use crate::log::logged_request::LoggedRequestView;
 pub(crate) use tally::{RuleCounts, RulesTally};
@@ -46,7 +47,7 @@ impl RulesReplay {
         Ok(Self {
             headers: rules.required_headers().into_iter().map(str::to_owned).collect(),
             tally: RulesTally::new(rules.rules().len(), offset_secs),
-            limiter: RulesLimiter::with_clock(rules.clone(), Arc::clone(&clock))?,
+            limiter: RulesLimiter::repeatable(rules.clone(), Arc::clone(&clock), HASH_SEED)?,
             clock,
             origin_unix_nanos,
             named_clients: 0,

@@ -145,7 +145,43 @@ impl<C: Clock> RulesLimiter<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn with_clock(rules: Rules, clock: Arc<C>) -> Result<Self, RulesBuildError> {
-        let home = Home::own(clock);
+        reload::assemble(rules, None, Home::own(clock, None), false).map(|(limiter, _)| limiter)
+    }
+
+    /// [`with_clock`](Self::with_clock) with a fixed seed for the hashes of keys: with the same requests at the same
+    /// times, each run makes the same decisions, also where a table is full.
+    ///
+    /// It is for replays and tests only: an attacker who knows the seed can choose keys that collide.
+    ///
+    /// # Errors
+    ///
+    /// The system has no memory for one of the limiters.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tollgate::ManualClock;
+    /// use tollgate_rules::{RulesLimiter, Request, Rules};
+    ///
+    /// let text = r#"rule = [{ name = "a", capacity = 1, limits = "1/min", on_full = "deny" }]"#;
+    /// let rules = Rules::parse("rules.toml", text)?;
+    /// let admitted = || {
+    ///     let clock = Arc::new(ManualClock::new());
+    ///     let gate = RulesLimiter::repeatable(rules.clone(), clock, 7).expect("memory");
+    ///     let admits = |host| {
+    ///         let peer = Some([192, 0, 2, host].into());
+    ///         gate.decide(&Request { peer, ..Request::default() }).is_admitted()
+    ///     };
+    ///     (0..=255).map(admits).collect::<Vec<_>>()
+    /// };
+    /// assert_eq!(admitted(), admitted());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn repeatable(
+        rules: Rules,
+        clock: Arc<C>,
+        hash_seed: u64,
+    ) -> Result<Self, RulesBuildError> {
+        let home = Home::own(clock, Some(hash_seed));
         reload::assemble(rules, None, home, false).map(|(limiter, _)| limiter)
     }
 

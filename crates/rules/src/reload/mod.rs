@@ -68,7 +68,7 @@ pub(crate) fn carry_over<C: Clock>(
     let clock = old.home.clock.as_given();
     let home = match old.may_share {
         true => Home::of(rules.shared.as_ref(), clock)?,
-        false => Home::own(clock),
+        false => Home::own(clock, old.home.hash_seed),
     };
     assemble(rules, Some(old), home, old.may_share)
 }

@@ -15,6 +15,8 @@ use crate::rule::Rule;
 pub(crate) struct Home<C> {
     pub(crate) clock: RulesClock<C>,
     shared: Option<SharedName>,
+    /// The seed of the hashes, if it is given.
+    pub(crate) hash_seed: Option<u64>,
 }
 
 /// The place where one limiter keeps its state.
@@ -22,19 +24,21 @@ pub(crate) struct Place<'a, C> {
     pub(crate) clock: &'a RulesClock<C>,
     /// `None`: in this process.
     pub(crate) path: Option<PathBuf>,
+    pub(crate) hash_seed: Option<u64>,
 }
 
 impl<C: Clock> Home<C> {
     /// In this process.
-    pub(crate) fn own(clock: Arc<C>) -> Self {
-        Self { clock: RulesClock::given(clock), shared: None }
+    pub(crate) fn own(clock: Arc<C>, hash_seed: Option<u64>) -> Self {
+        Self { clock: RulesClock::given(clock), shared: None, hash_seed }
     }
 
     /// In the folder of a name, or without one in this process.
     pub(crate) fn of(shared: Option<&SharedName>, clock: Arc<C>) -> Result<Self, RulesBuildError> {
-        let clock = RulesClock::given(clock);
-        let Some(name) = shared else { return Ok(Self { clock, shared: None }) };
-        Self::shared(name, clock)
+        match shared {
+            Some(name) => Self::shared(name, RulesClock::given(clock)),
+            None => Ok(Self::own(clock, None)),
+        }
     }
 
     #[cfg(feature = "shared-memory")]
@@ -42,7 +46,7 @@ impl<C: Clock> Home<C> {
         let failed = |why| RulesBuildError::of_folder(name.as_str(), why);
         super::folder::claim(&name.folder()).map_err(failed)?;
         let clock = clock.system(tollgate::clock::MonotonicClock::new());
-        Ok(Self { clock, shared: Some(name.clone()) })
+        Ok(Self { clock, shared: Some(name.clone()), hash_seed: None })
     }
 
     #[cfg(not(feature = "shared-memory"))]
@@ -59,7 +63,7 @@ impl<C: Clock> Home<C> {
     /// The place of a limiter of a rule.
     pub(crate) fn place(&self, rule: &Rule, block: Block<'_>) -> Place<'_, C> {
         let path = self.shared.as_ref().map(|name| name.folder().join(block.file_name(rule)));
-        Place { clock: &self.clock, path }
+        Place { clock: &self.clock, path, hash_seed: self.hash_seed }
     }
 }
 
@@ -68,7 +72,7 @@ impl Place<'static, ManualClock> {
     pub(crate) fn to_validate() -> Self {
         static CLOCK: LazyLock<RulesClock<ManualClock>> =
             LazyLock::new(|| RulesClock::given(Arc::new(ManualClock::new())));
-        Self { clock: &CLOCK, path: None }
+        Self { clock: &CLOCK, path: None, hash_seed: None }
     }
 }
 
@@ -81,10 +85,14 @@ macro_rules! build_at {
                 .build_shared(&tollgate::shared::Shared::file(path))
                 .map(|gate| gate.map_clock(|system| $place.clock.system(system)))
                 .map_err(|error| $crate::error::LimiterError::shared(path, &error)),
-            _ => $builder
-                .clock($place.clock.clone())
-                .build()
-                .map_err($crate::error::LimiterError::from),
+            _ => {
+                let builder = $builder.clock($place.clock.clone());
+                let builder = match $place.hash_seed {
+                    Some(seed) => builder.hash_seed(seed),
+                    None => builder,
+                };
+                builder.build().map_err($crate::error::LimiterError::from)
+            }
         }
     };
 }
