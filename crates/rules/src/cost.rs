@@ -63,6 +63,14 @@ impl Estimate {
         }
     }
 
+    /// The smallest cost.
+    fn min(&self) -> u64 {
+        match self {
+            Self::Fixed(cells) => *cells,
+            Self::Header { .. } | Self::Length { .. } => 1,
+        }
+    }
+
     /// The headers that it reads, in lower case.
     pub(crate) fn header_names(&self) -> impl Iterator<Item = &str> {
         let names = match self {
@@ -152,6 +160,11 @@ impl Rule {
     #[must_use]
     pub fn cost_max(&self) -> u64 {
         self.cost.as_ref().map_or(1, |cost| cost.estimate.max())
+    }
+
+    /// The fewest cells that a request costs before a response settles the cost.
+    pub(crate) fn cost_min(&self) -> u64 {
+        self.cost.as_ref().map_or(1, |cost| cost.estimate.min())
     }
 
     /// Whether a response settles what a request costs: `cost` by a header or the bytes of the response.

@@ -77,11 +77,10 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    /// The cost of a request in a queue of at most `max_waiting` requests of one cell each, itself
-    /// included.
+    /// The cost of a request that waits until at most `max_waiting` cells are restored; `None`: any number.
     pub(super) fn queued(cells: u64, max_waiting: Option<u64>, quota: &Quota) -> Self {
-        let delay = |requests: u64| {
-            let nanos = quota.period().as_nanos().saturating_mul(requests.into());
+        let delay = |cells: u64| {
+            let nanos = quota.period().as_nanos().saturating_mul(cells.into());
             let nanos = nanos.div_ceil(quota.limit().max(1).into());
             u64::try_from(nanos).map_or(Duration::MAX, Duration::from_nanos)
         };

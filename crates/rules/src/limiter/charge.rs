@@ -18,6 +18,7 @@ use super::{ActiveRule, RulesLimiter};
 use crate::decision::{DenyReason, RuleDenial, RuleInFlight, RulePermit};
 use crate::inline_vec::InlineVec;
 use crate::limit::RuleLimit;
+use crate::rule::Rule;
 
 /// A rule that applies, by its index, and the range of bytes of its key.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,8 +55,11 @@ impl PendingCharge<'_> {
         &self.keys[hit.key.0..hit.key.1]
     }
 
-    fn cost(&self, hit: Hit, limit: &RuleLimit) -> Cost {
-        Cost::queued(hit.cells, self.max_waiting, &limit.quota()).by_plan(hit.plan)
+    /// The cost of a request by a limit of a rule. Each request that waits has charged at least the cells of the rule's
+    /// cheapest request, so no more than `max_waiting` wait for as many of those.
+    fn cost(&self, hit: Hit, rule: &Rule, limit: &RuleLimit) -> Cost {
+        let max_waiting = self.max_waiting.map(|requests| requests.saturating_mul(rule.cost_min()));
+        Cost::queued(hit.cells, max_waiting, &limit.quota()).by_plan(hit.plan)
     }
 
     /// Whether a denial is a strike. The denial of a turn that would come too late is none.
@@ -86,7 +90,7 @@ impl<C: Clock> RulesLimiter<C> {
         {
             let limit = &rule.limits[hit.plan];
             let key = charge.key(hit);
-            return match bucket.check(key, charge.cost(hit, limit), charge.now) {
+            return match bucket.check(key, charge.cost(hit, rule, limit), charge.now) {
                 Ok(permit) => Ok(Some(RulePermit { rule, limit, permit, delay: permit.delay() })),
                 Err(denied) => {
                     let denial = RuleDenial::of_limit(rule, limit, denied, hit.cells);
@@ -126,7 +130,7 @@ impl<C: Clock> RulesLimiter<C> {
         for hit in hits {
             let (active, key) = (&self.active[hit.rule], charge.key(*hit));
             for at in active.charged_limits(*hit) {
-                let cost = charge.cost(*hit, &active.rule.limits[at]);
+                let cost = charge.cost(*hit, &active.rule, &active.rule.limits[at]);
                 if let Err(denied) = active.bucket(at).peek(key, cost, charge.now) {
                     longest = longest.max(denied.retry_after()?);
                 }
@@ -184,7 +188,7 @@ impl<C: Clock> RulesLimiter<C> {
             }
             for at in active.charged_limits(*hit) {
                 let (limit, bucket) = (&rule.limits[at], active.bucket(at));
-                match bucket.peek(key, charge.cost(*hit, limit), charge.now) {
+                match bucket.peek(key, charge.cost(*hit, rule, limit), charge.now) {
                     Ok(permit) => {
                         let permit = RulePermit { rule, limit, permit, delay: permit.delay() };
                         tightest = Some(tightest.map_or(permit, |other| other.tighter(permit)));
@@ -255,7 +259,7 @@ impl<C: Clock> RulesLimiter<C> {
         let active = &self.active[hit.rule];
         let ActiveRule { rule, ban, .. } = active;
         let (bucket, limit) = (active.bucket(limit), &rule.limits[limit]);
-        let (key, cost) = (charge.key(hit), charge.cost(hit, limit));
+        let (key, cost) = (charge.key(hit), charge.cost(hit, rule, limit));
         let settle = rule.cost.as_ref().and_then(|cost| cost.settle.as_ref());
         let settle = settle.filter(|_| hit.settles);
         let reserved = settle.and_then(|by| Some((bucket.reserve(key, cost, charge.now)?, by)));

@@ -46,6 +46,9 @@ impl<C: Clock> RulesLimiter<C> {
     /// Decides a request that costs one cell and may wait in a queue. At most `max_waiting` requests
     /// of its key may wait at a time, this one included. With 0, it may not wait.
     ///
+    /// If a rule has a `cost` that differs between requests, its queue is bounded as if each request cost one cell:
+    /// otherwise a client that can choose the cost could let more requests wait.
+    ///
     /// If its turn [comes too late](RuleDenial::comes_too_late), the request is denied and charged nothing.
     /// Such a denial is no strike towards a ban. Rules in shadow decide as if the request could wait.
     ///

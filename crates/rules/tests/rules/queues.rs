@@ -48,6 +48,47 @@ fn a_request_that_may_not_wait_is_charged_nothing_alone_or_beside_another_limit(
     }
 }
 
+/// A queue of `100/s burst 1000` that 200 cells are charged to, by requests that `cost` settles.
+fn costly(cost: &str) -> RulesLimiter<ManualClock> {
+    let (gate, _) = gate(&format!(
+        "rule = [{{ name = \"q\", key = \"none\", algorithm = \"leaky-queue\", cost = {cost}, \
+         limits = \"100/s burst 1000\" }}]"
+    ));
+    assert!(gate.decide_queued(&costing("200"), 0).is_admitted());
+    gate
+}
+
+fn costing(cells: &'static str) -> Request<'static> {
+    let headers: &[_] = match cells {
+        "200" => &[("x-cost", "200")],
+        "100" => &[("x-cost", "100")],
+        _ => &[],
+    };
+    Request { headers, ..Request::default() }
+}
+
+#[test]
+fn as_many_requests_wait_whatever_fixed_number_of_cells_each_costs() {
+    let fixed = costly("200");
+    assert_eq!(denied(&fixed.decide_queued(&Request::default(), 0)).0, 800);
+    for waiting in 1..5 {
+        assert!(fixed.decide_queued(&Request::default(), waiting).is_admitted(), "{waiting}");
+        let decision = fixed.decide_queued(&Request::default(), waiting);
+        assert!(decision.denied().is_some(), "{waiting} wait");
+    }
+    let full = fixed.decide_queued(&Request::default(), 128);
+    assert!(!full.denied().expect("1,000 of 1,000 cells").comes_too_late());
+}
+
+/// A client that could choose the costs would otherwise let more requests wait than the bound says.
+#[test]
+fn a_queue_whose_costs_differ_is_bounded_as_if_each_request_cost_one_cell() {
+    let by_header = costly("{ header = \"x-cost\", max = 1000 }");
+    let decision = by_header.decide_queued(&costing("100"), 128);
+    assert!(decision.denied().expect("its turn is in 2 s").comes_too_late());
+    assert!(by_header.decide_queued(&costing("100"), 200).is_admitted());
+}
+
 #[test]
 fn a_denial_comes_too_late_only_if_each_limit_has_the_cells() {
     let queue =
