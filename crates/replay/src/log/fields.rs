@@ -150,11 +150,12 @@ pub(super) const QUERY_NAMES: &[&str] =
 /// The usual names of fields that have the query behind the path, if there is one.
 const TARGET_NAMES: &[&str] = &["request_uri", "url", "target", "request.uri"];
 
-/// The query in a field of this name that has the path.
+/// The query in a field of this name that has the path. It ends at a `#`, as in the rules.
 pub(super) fn query_of<'t>(name: &str, target: Cow<'t, str>) -> Header<'t> {
-    match (target.find('?'), target) {
-        (Some(at), Cow::Borrowed(text)) => Header::written(Cow::Borrowed(&text[at + 1..])),
-        (Some(at), Cow::Owned(text)) => Header::written(Cow::Owned(text[at + 1..].to_owned())),
+    let end = target.find('#').unwrap_or(target.len());
+    match (target[..end].find('?'), target) {
+        (Some(at), Cow::Borrowed(text)) => Header::written(Cow::Borrowed(&text[at + 1..end])),
+        (Some(at), Cow::Owned(text)) => Header::written(Cow::Owned(text[at + 1..end].to_owned())),
         (None, _) if TARGET_NAMES.contains(&name.to_ascii_lowercase().as_str()) => Header::Absent,
         (None, _) => Header::NotInLog,
     }
@@ -196,6 +197,13 @@ mod tests {
         let of = |name, text| query_of(name, Cow::Borrowed(text));
         assert_eq!(of("path", "/a?b?c"), Header::Value("b?c".into()));
         assert_eq!(of("Request_URI", "/a"), Header::Absent);
+        assert_eq!(query_of("url", Cow::Owned("/a?b#c".to_owned())), Header::Value("b".into()));
+        // As the rules read it: what follows a `#` is neither path nor query.
+        assert_eq!((of("url", "/a#b?c"), of("path", "/a#b?c")), (Header::Absent, Header::NotInLog));
+        assert_eq!(
+            (of("url", "/a?#b"), of("path", "/a?b#c?d")),
+            (Header::Absent, Header::Value("b".into()))
+        );
         assert_eq!((of("path", "/a"), of("uri", "/a")), (Header::NotInLog, Header::NotInLog));
     }
 
