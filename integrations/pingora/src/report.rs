@@ -70,8 +70,8 @@ fn note_in_flight(decision: &RulesDecision<'_>, report: &mut Report) {
     }
 }
 
-/// A ban is reported under the first limit of its rule, or its requests in flight if it has none. A rule with
-/// `action = "deny"` has neither.
+/// A ban is reported under the limit of the request's plan or else the first of its rule, or its requests in flight if
+/// it has none. A rule with `action = "deny"` has neither.
 fn denial(denied: &RuleDenial<'_>) -> Option<Reading> {
     let rule = denied.rule();
     let banned = matches!(denied.reason(), DenyReason::Banned(_));
@@ -84,7 +84,7 @@ fn denial(denied: &RuleDenial<'_>) -> Option<Reading> {
         reading.retry_after = denied.retry_after();
         return Some(reading);
     }
-    let limit = denied.limit().or(denied.rule().limits().first())?;
+    let limit = denied.reported_limit()?;
     let policy = policy(denied.rule(), limit);
     let mut reading = Reading::new(policy, limit.at_once(), denied.remaining());
     reading.reset_after = denied.reset_after();
@@ -136,6 +136,21 @@ mod tests {
         };
         assert_eq!(is_banned(), [false], "the denial that begins the ban");
         assert_eq!(is_banned(), [true]);
+    }
+
+    #[test]
+    fn a_ban_names_the_plan_of_the_banned_key() {
+        let text = r#"rule = [{ name = "a", key = "none", penalty = "1 h",
+            plan = { by = "header:x-plan", gold = "5/h", default = "1/h" } }]"#;
+        let gate =
+            RulesLimiter::new(Rules::parse("rules.toml", text).expect("rules")).expect("memory");
+        assert!(gate.decide(&Request::default()).is_admitted());
+        for _ in 0..3 {
+            let (report, reason) = report(&gate.decide(&Request::default()), true);
+            assert_eq!(reason, Some(Reason::OverLimit));
+            let policies: Vec<_> = report.readings().map(|its| its.policy.to_string()).collect();
+            assert_eq!(policies, [r#""a/default";q=1;w=3600"#]);
+        }
     }
 
     #[test]

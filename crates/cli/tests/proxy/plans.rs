@@ -23,3 +23,20 @@ fn each_key_has_the_quota_of_its_plan_and_responses_name_it() {
     let name = "tollgate_rule_live_keys{rule=\"api\",limit=\"default\"}";
     assert!(proxy.metric(name) >= 0.0);
 }
+
+#[test]
+fn a_ban_names_the_plan_of_the_banned_key() {
+    let rules = r#"rule = [{ name = "api", key = "header:x-user", penalty = "1 h",
+        plan = { by = "header:x-plan", gold = "5/h", default = "2/h" } }]"#;
+    let proxy = Proxy::with_rules("banned-plans", rules);
+    for (user, plan, policy) in
+        [("ada", "gold", "\"api/gold\";q=5;w=3600"), ("bob", "tin", "\"api/default\";q=2;w=3600")]
+    {
+        let ask = || get(proxy.listen, "/", &format!("x-user: {user}\r\nx-plan: {plan}\r\n"));
+        let statuses: Vec<_> = (0..9).map(|_| ask()).skip_while(|its| its.status == 200).collect();
+        assert!(statuses.len() > 2, "some denials by the ban");
+        for denied in statuses {
+            assert_eq!((denied.status, denied.header("ratelimit-policy")), (429, policy));
+        }
+    }
+}

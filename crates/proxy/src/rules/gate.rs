@@ -364,8 +364,9 @@ fn entered(counters: &RuleCounters, entry: &RuleInFlight<'_>) -> Reading {
     Reading::new(policy.expect("the rule has it"), entry.limit(), entry.remaining())
 }
 
-/// The reading of a denial, for the headers of the response. A ban and a missing key name the rule's
-/// first limit, or its requests in flight if it has none. A rule with `action = "deny"` has neither.
+/// The reading of a denial, for the headers of the response. A ban names the limit of the request's plan or else the
+/// rule's first, and a missing key the first; or the requests in flight if the rule has no limit. A rule with
+/// `action = "deny"` has neither.
 fn denial(counters: &RuleCounters, denied: &RuleDenial<'_>) -> Option<Reading> {
     let rule = denied.rule();
     let banned = matches!(denied.reason(), DenyReason::Banned(_));
@@ -378,7 +379,7 @@ fn denial(counters: &RuleCounters, denied: &RuleDenial<'_>) -> Option<Reading> {
         reading.retry_after = denied.retry_after();
         return Some(reading);
     }
-    let limit = denied.limit().or(denied.rule().limits().first())?;
+    let limit = denied.reported_limit()?;
     let policy = counters.policy(denied.rule(), limit);
     let mut reading = Reading::new(policy, limit.at_once(), denied.remaining());
     reading.reset_after = denied.reset_after();

@@ -28,6 +28,7 @@ pub struct RuleDenial<'g> {
     /// The wait for every other limit or ban that would deny the same request; `None`: no wait helps.
     min_wait: Option<Duration>,
     comes_too_late: bool,
+    reported: Option<&'g RuleLimit>,
 }
 
 /// Why a rule denies a request.
@@ -63,7 +64,8 @@ pub enum DenyReason<'g> {
 
 impl<'g> RuleDenial<'g> {
     pub(crate) fn new(rule: &'g Rule, reason: DenyReason<'g>) -> Self {
-        Self { rule, reason, min_wait: Some(Duration::ZERO), comes_too_late: false }
+        let reported = rule.limits.first();
+        Self { rule, reason, min_wait: Some(Duration::ZERO), comes_too_late: false, reported }
     }
 
     /// The denial of a request for so many cells by a limit.
@@ -74,7 +76,13 @@ impl<'g> RuleDenial<'g> {
         cells: u64,
     ) -> Self {
         let comes_too_late = denied.remaining() >= cells;
-        Self { comes_too_late, ..Self::new(rule, DenyReason::Limit(limit, denied)) }
+        let reported = Some(limit);
+        Self { comes_too_late, reported, ..Self::new(rule, DenyReason::Limit(limit, denied)) }
+    }
+
+    /// The same denial of a request whose plan has this index; it is 0 if the rule has no plans.
+    pub(crate) fn by_plan(self, plan: usize) -> Self {
+        Self { reported: self.rule.limits.get(plan), ..self }
     }
 
     /// The same denial, if another limit or ban would deny the request until `wait` has passed; `None`: for ever.
@@ -111,6 +119,25 @@ impl<'g> RuleDenial<'g> {
             DenyReason::Limit(limit, _) => Some(limit),
             _ => None,
         }
+    }
+
+    /// The limit that a response names: the one that denies, or by a ban the one of the request's plan, or else the
+    /// rule's first. It is `None` if the rule has no limits.
+    ///
+    /// ```
+    /// # use tollgate_rules::{RulesLimiter, Request, Rules};
+    /// # let text = r#"rule = [{ name = "a", key = "none", penalty = "1 h", plan = { by = "header:x-plan", gold = "9/h", default = "1/h" } }]"#;
+    /// let gate = RulesLimiter::new(Rules::parse("rules.toml", text)?)?;
+    /// assert!(gate.decide(&Request::default()).is_admitted());
+    /// for _ in 0..2 { // the second time by a ban
+    ///     let decision = gate.decide(&Request::default());
+    ///     assert_eq!(decision.denied().unwrap().reported_limit().unwrap().name(), "default");
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn reported_limit(&self) -> Option<&'g RuleLimit> {
+        self.reported
     }
 
     fn denied(&self) -> Option<&Denied> {

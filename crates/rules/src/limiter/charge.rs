@@ -117,6 +117,7 @@ impl<C: Clock> RulesLimiter<C> {
             let ActiveRule { rule, ban: Some(ban), .. } = &self.active[hit.rule] else { continue };
             if let Some(denied) = ban.get(charge.key(*hit), charge.now) {
                 let denial = RuleDenial::new(rule, DenyReason::Banned(denied));
+                let denial = denial.by_plan(hit.plan);
                 longest = longest_of(longest, denial);
             }
         }
