@@ -86,8 +86,13 @@ impl<'v> CookieValue<'v> {
     }
 
     /// The bytes with all escapes decoded once that one server or another decodes: `%61`, and within quotes `\141` and
-    /// `\a`, each of which is an `a`.
+    /// `\a`, each of which is an `a`. A `+` that is not escaped is a space in Rack and a `+` in others, so both are a `+`
+    /// here, however they are written.
     pub(crate) fn decoded(self) -> impl Iterator<Item = u8> {
+        self.unescaped_bytes().map(|byte| if byte == b' ' { b'+' } else { byte })
+    }
+
+    fn unescaped_bytes(self) -> impl Iterator<Item = u8> {
         let mut rest = self.counted;
         std::iter::from_fn(move || {
             let (byte, after) = self.unescaped(rest)?;

@@ -94,6 +94,24 @@ fn a_cookie_is_found_in_any_cookie_header_quoted_or_not() {
     assert_eq!(apart, of("session=1"));
 }
 
+/// Rack reads a `+` in a cookie as a space; Express and Python read it as it is, and `%2B` as a `+`.
+#[test]
+fn a_plus_and_a_space_in_a_cookie_are_one_key_however_they_are_written() {
+    let session = [Part::Cookie("s".into())];
+    let of =
+        |value| key(&session, &Request { headers: &[("Cookie", value)], ..Request::default() });
+    let one = of("s=a+b+c");
+    assert!(one.is_some());
+    for alike in
+        ["s=a b c", "s=a%20b+c", "s=a%2bb c", "s=a%2Bb%2Bc", "s=\"a\\053b\\040c\"", "s=\"a+b\\+c\""]
+    {
+        assert_eq!(of(alike), one, "{alike}");
+    }
+    for other in ["s=a+bc", "s=abc", "s=a%252Bb+c", "s=a++b+c", "s=a-b-c"] {
+        assert_ne!(of(other), one, "{other}");
+    }
+}
+
 #[test]
 fn a_parameter_has_one_key_in_all_its_spellings_and_counts_by_its_first_value() {
     let of = |path| key(&[Part::Query("k".into())], &Request { path, ..Request::default() });
