@@ -1,7 +1,8 @@
 //! Rules that no request can reach, because an earlier rule ends the evaluation of all that they match.
 //!
-//! The check is sound and not complete. No request reaches a rule that is reported. But some unreachable rules are
-//! not reported, such as one that two earlier rules cover together.
+//! The check is sound and not complete. No request reaches a rule that is reported, except one that the earlier rule
+//! or the exception matches by some readings of its path or its method only: a rule exempts no `post` as a `POST`. The
+//! warning says so. Some unreachable rules are not reported, such as one that two earlier rules cover together.
 
 use crate::key::OnNoKey;
 use crate::matcher::{Conditions, Matcher, ValueCondition, ValueTest};

@@ -46,6 +46,10 @@ impl Conditions {
         *self == Self::default()
     }
 
+    pub(crate) fn uses_method(&self) -> bool {
+        !self.methods.is_empty()
+    }
+
     /// Whether all conditions but those of the path hold, whatever the case in which the upstream reads the method.
     pub(super) fn hold_besides_path(&self, parts: &impl Parts) -> bool {
         self.fit_method(parts) == Fit::All

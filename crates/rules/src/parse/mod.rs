@@ -20,6 +20,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::{RuleWarning, RulesError};
+use crate::matcher::Conditions;
 use crate::path::{Separator, Spelling};
 use crate::reach::{self, Unreached};
 use crate::rule::{Action, Apply, RULES_MAX, Rule, Rules};
@@ -124,9 +125,14 @@ fn warnings(text: &str, apply: Apply, rules: &[Rule], places: &[Range<usize>]) -
     let warning = |(index, why): (usize, Unreached)| {
         let name = &rules[index].name;
         let message = match why {
-            Unreached::Excluded => format!(
-                "rule \"{name}\" is never reached, since its \"not\" excludes all that it matches: leave it out"
-            ),
+            Unreached::Excluded => {
+                let by_method = rules[index].matcher.exceptions.iter().any(Conditions::uses_method);
+                let readings = by_every_reading(false, by_method);
+                format!(
+                    "rule \"{name}\" is never reached, since its \"not\" excludes all that it matches{readings}: \
+                     leave it out"
+                )
+            }
             Unreached::Covered(by) => {
                 let (first, line) = (&rules[by], line_of(text, &places[by]));
                 let does = match first.action {
@@ -134,9 +140,13 @@ fn warnings(text: &str, apply: Apply, rules: &[Rule], places: &[Range<usize>]) -
                     Action::Exempt => "exempts",
                     Action::Deny => "denies",
                 };
-                let readings = match first.action != Action::Deny && first.matcher.uses_path() {
-                    true => ", by every reading of the path",
-                    false => "",
+                let matcher = &first.matcher;
+                // A rule denies by any reading.
+                let readings = match first.action {
+                    Action::Deny => "",
+                    Action::Limit | Action::Exempt => {
+                        by_every_reading(matcher.uses_path(), matcher.conditions.uses_method())
+                    }
                 };
                 format!(
                     "rule \"{name}\" is never reached, since \"{}\" on line {line} {does} all that it \
@@ -148,6 +158,16 @@ fn warnings(text: &str, apply: Apply, rules: &[Rule], places: &[Range<usize>]) -
         RuleWarning::at(text, places[index].clone(), name, &message)
     };
     unreached.map(warning).collect()
+}
+
+/// The part of a warning that limits it to requests of which every reading matches.
+fn by_every_reading(of_path: bool, of_method: bool) -> &'static str {
+    match (of_path, of_method) {
+        (false, false) => "",
+        (true, false) => ", by every reading of the path",
+        (false, true) => ", by every reading of the method",
+        (true, true) => ", by every reading of the path and the method",
+    }
 }
 
 /// The line of a place, counted from 1.

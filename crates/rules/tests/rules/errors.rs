@@ -301,3 +301,35 @@ limits = \"5/s\"
     let example = include_str!("../../../../rules/example.toml");
     assert_eq!(Rules::parse("r.toml", example).expect("no mistakes").warnings(), []);
 }
+
+/// A server may read `post` as another method than `POST`, so a rule does not exempt it as `POST`, and a `not` does not
+/// exclude it.
+#[test]
+fn a_warning_of_a_rule_that_some_spellings_still_reach_says_so() {
+    let of_methods = |first: &str, exception: &str| {
+        let text = format!(
+            "rule = [{{ name = \"open\", match = {{ {first} }}, action = \"exempt\" }}, {{ name = \"posts\", \
+             match = {{ path = \"/a\", method = \"POST\"{exception} }}, limits = \"5/s\" }}]"
+        );
+        let rules = Rules::parse("r.toml", &text).expect("no mistakes");
+        rules.warnings().iter().map(|its| its.message().to_owned()).collect::<Vec<_>>()
+    };
+    let covered = |readings: &str| {
+        vec![format!(
+            "rule \"posts\" is never reached, since \"open\" on line 1 exempts all that it matches, by every \
+             reading of {readings}: put it before, or leave it out"
+        )]
+    };
+    assert_eq!(of_methods("method = \"POST\"", ""), covered("the method"));
+    assert_eq!(
+        of_methods("path = \"/a\", method = \"POST\"", ""),
+        covered("the path and the method")
+    );
+    assert_eq!(
+        of_methods("method = \"GET\"", ", not = { method = \"POST\" }"),
+        [
+            "rule \"posts\" is never reached, since its \"not\" excludes all that it matches, by every \
+          reading of the method: leave it out"
+        ]
+    );
+}
