@@ -356,23 +356,21 @@ impl KeyState {
         self.lease_cell.deny(min, until(grant, now));
         let wait =
             grant.retry_after.map_or(settings.memory_nanos, nanos).min(settings.memory_nanos);
-        if min > 1 && grant.parts.remaining > 0 {
-            // The source may grant fewer cells immediately, so only requests as large as this one pause.
-            let recheck_at = now.saturating_add(Duration::from_nanos(wait));
-            self.recheck_at_nanos.set(recheck_at.as_nanos());
+        // The source may grant fewer cells sooner, so only requests as large as this one wait for so long.
+        let is_large = min > 1;
+        if is_large {
+            self.recheck_at_nanos.set(now.saturating_add(Duration::from_nanos(wait)).as_nanos());
+        }
+        if is_large && grant.parts.remaining > 0 {
             return self.lease_cell.finish_call(CallEnd::Free, now);
         }
         let lifetime_nanos = match self.pace.lifetime_nanos() {
             0 => u64::MAX,
             life => life,
         };
-        self.begin_pause(
-            CallEnd::Short,
-            0,
-            Pause { lifetime_nanos, wait_nanos: wait },
-            now,
-            settings,
-        );
+        let wait_nanos = if is_large { 0 } else { wait };
+        let pause = Pause { lifetime_nanos, wait_nanos };
+        self.begin_pause(CallEnd::Short, 0, pause, now, settings);
     }
 
     /// Ends a call without a reply: its task is gone.

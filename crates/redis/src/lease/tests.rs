@@ -209,6 +209,20 @@ async fn a_long_denial_is_rechecked_in_the_background() {
 }
 
 #[tokio::test]
+async fn a_denial_of_several_cells_pauses_smaller_requests_as_any_shortage_does() {
+    for wait in [Some(Duration::from_millis(900)), None] {
+        let (leased, clock) = scripted([Reply::Deny(wait), Reply::Cells(1)]);
+        assert!(!is_ok(&leased.check_n(b"a", 40).await));
+        clock.advance(Duration::from_millis(9));
+        assert!(!is_ok(&leased.check(b"a").await), "the first pause is of 10 ms");
+        clock.advance(Duration::from_millis(2));
+        assert!(is_ok(&leased.check(b"a").await), "{wait:?}");
+        assert!(!is_ok(&leased.check_n(b"a", 40).await));
+        assert_eq!(leased.stats().calls, 2, "the larger request waits for longer");
+    }
+}
+
+#[tokio::test]
 async fn a_failure_answers_all_waiting_requests_and_is_remembered_for_a_pause() {
     let failed = Unavailable::Failed("out of memory".into());
     let (leased, clock) = scripted([Reply::Fail(failed.clone()), Reply::Cells(1)]);

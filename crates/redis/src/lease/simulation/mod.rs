@@ -9,6 +9,7 @@
 mod crowd;
 mod efficiency;
 mod safety;
+mod sizes;
 
 use core::future::Future;
 use core::ops::Range;
