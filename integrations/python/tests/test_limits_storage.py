@@ -198,6 +198,16 @@ def test_a_limit_beyond_a_tables_counts_is_exact_in_a_process_and_an_error_where
     assert both.hit(largest, cost=(1 << 29) - 1) and not both.hit(largest) and not both.test(largest)
 
 
+@pytest.mark.parametrize("item", [RateLimitItemPerSecond(9), RateLimitItemPerMinute(9), RateLimitItemPerHour(9)])
+def test_the_count_of_a_sliding_window_lasts_to_the_end_of_the_next_one(storage, item):
+    began, expiry = time.monotonic(), item.get_expiry()
+    key = storage.sliding_window_keys(item.key_for("a"), expiry, time.time())[1]
+    counts = storage._counts_to_weigh(expiry)
+    counts.add(key, 1)
+    _, secs = counts.get(key)
+    assert secs >= 2 * expiry - (time.monotonic() - began)
+
+
 def test_a_sliding_window_may_be_decades(storage):
     limiter = SlidingWindowCounterRateLimiter(storage)
     for years in (1, 2, 40):

@@ -309,7 +309,10 @@ class TollgateStorage(
             self._beyond_tables = self._beyond_tables or MemoryStorage()
             return self._beyond_tables
 
-    # A window's counts last for the next window, in which they are weighed.
+    def _counts_to_weigh(self, expiry: int) -> WindowCounts:
+        """Counts that last for their window and the next one, in which they are weighed."""
+        # Those of a table may end 1/1,000 of its length early.
+        return self._counts_of(2 * expiry + expiry // 250 + 1)
 
     def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
         if limit > _COUNT_MAX:
@@ -318,13 +321,13 @@ class TollgateStorage(
         # The count of the previous window is final. So one charge of the current one, up to what that leaves of the
         # limit, decides for all threads and processes.
         left = limit - floor(previous * previous_secs / expiry)
-        return left > 0 and self._counts_of(2 * expiry).add_within(current_key, amount, left)
+        return left > 0 and self._counts_to_weigh(expiry).add_within(current_key, amount, left)
 
     def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
         if large := _large_amount_of(key):
             return self._beyond_counts(large).get_sliding_window(key, expiry)
         previous, previous_secs, current_key, current_secs = self._sliding_window(key, expiry)
-        counts = self._counts_of(2 * expiry)
+        counts = self._counts_to_weigh(expiry)
         current, _ = counts.get(current_key)
         if not (current or self._admits_new(counts, current_key)):
             current = _COUNT_MAX + 1
@@ -334,13 +337,13 @@ class TollgateStorage(
         """The previous window's count and the seconds that it still weighs, and the current window's key and end."""
         now = time.time()
         previous_key, current_key = self.sliding_window_keys(self._since_reset(key), expiry, now)
-        previous, _ = self._counts_of(2 * expiry).get(previous_key)
+        previous, _ = self._counts_to_weigh(expiry).get(previous_key)
         rest = expiry - now % expiry
         return previous, rest if previous else 0.0, current_key, rest + expiry
 
     def clear_sliding_window(self, key: str, expiry: int) -> None:
         for its in self.sliding_window_keys(self._since_reset(key), expiry, time.time()):
-            self._counts_of(2 * expiry).clear(its)
+            self._counts_to_weigh(expiry).clear(its)
         if self._beyond_tables is not None:
             self._beyond_tables.clear_sliding_window(key, expiry)
 
