@@ -23,7 +23,7 @@ pub enum Health {
     /// The server is only probed, because too many calls in a row had no answer.
     #[non_exhaustive]
     Down {
-        /// How the last of those calls ended.
+        /// How the last of those calls ended, or the last probe.
         reason: Unavailable,
         /// The client library's text for the error. Empty after a time-out.
         detail: String,

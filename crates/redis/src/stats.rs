@@ -31,7 +31,7 @@ pub struct StoreStats {
     pub scripts_sent: u64,
     /// How often the circuit opened.
     pub circuit_opened: u64,
-    /// Probes of the server while the circuit was open.
+    /// Probes of the server while the circuit was open. They count as no calls.
     pub probes: u64,
     /// Connections that were discarded and replaced.
     pub connections_renewed: u64,

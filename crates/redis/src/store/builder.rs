@@ -161,8 +161,8 @@ impl StoreBuilder {
         self
     }
 
-    /// Calls `callback` each time the server goes down or comes back: once for each change, on the
-    /// thread that noticed it. `callback` must neither block nor panic.
+    /// Calls `callback` each time the server goes down or comes back, and when a probe finds that it is down for
+    /// another reason: once for each change, on the thread that noticed it. `callback` must neither block nor panic.
     ///
     /// ```
     /// # use tollgate_redis::Store;

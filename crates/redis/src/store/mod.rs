@@ -233,13 +233,14 @@ impl Store {
             return Err(Unavailable::CircuitOpen);
         }
         count(&counters.calls);
-        // The error text, if the error shows that the server is away.
-        let (answer, away) = match tokio::time::timeout(self.0.deadline, asking).await {
+        let (answer, down) = match tokio::time::timeout(self.0.deadline, asking).await {
             Ok(Ok(answer)) => (Ok(answer), None),
             Ok(Err(error)) => {
-                (Err(self.explain(&error)), is_away(&error).then(|| error.to_string()))
+                let reason = self.explain(&error);
+                let down = down_by(&error, &reason);
+                (Err(reason), down)
             }
-            Err(_) => (Err(Unavailable::TimedOut), Some(String::new())),
+            Err(_) => (Err(Unavailable::TimedOut), Some(DOWN_IN_SILENCE)),
         };
         count(match &answer {
             Ok(_) => &counters.answered,
@@ -247,27 +248,31 @@ impl Store {
             Err(Unavailable::Failed(_)) => &counters.failed,
             Err(_) => &counters.disconnected,
         });
-        match (away, &answer) {
-            (Some(detail), Err(reason)) => self.call_failed(reason, detail),
-            _ => self.breaker().call_answered(),
+        match down {
+            Some(down) => self.call_failed(down),
+            None => self.breaker().call_answered(),
         }
         answer
     }
 
     /// A call had no answer because the server is away.
-    fn call_failed(&self, reason: &Unavailable, detail: String) {
+    fn call_failed(&self, down: Health) {
         let mut breaker = self.breaker();
         if breaker.call_failed(self.now(), self.chance()) {
             count(&self.0.counters.circuit_opened);
-            let health = Health::Down { reason: reason.clone(), detail };
-            self.change(&health);
-            drop(breaker);
-            self.0.on_change.call(&health);
+            self.change(breaker, down);
         }
     }
 
-    fn change(&self, health: &Health) {
-        *self.0.health.lock().unwrap_or_else(PoisonError::into_inner) = health.clone();
+    /// Sets the health that agrees with the breaker, and tells of it if it is another one.
+    fn change(&self, breaker: MutexGuard<'_, Breaker>, health: Health) {
+        let mut current = self.0.health.lock().unwrap_or_else(PoisonError::into_inner);
+        if *current == health {
+            return;
+        }
+        current.clone_from(&health);
+        drop((current, breaker));
+        self.0.on_change.call(&health);
     }
 
     /// Checks whether the server is back, on new connections, which all calls then use.
@@ -277,18 +282,18 @@ impl Store {
         let mut cmd = redis::cmd("EXISTS");
         cmd.arg(key);
         let asking = self.ask_on_each(&cmd);
-        let answered = match tokio::time::timeout(self.0.probe_timeout, asking).await {
-            Ok(Ok(())) => true,
-            Ok(Err(error)) => !is_away(&error),
-            Err(_) => false,
+        let down = match tokio::time::timeout(self.0.probe_timeout, asking).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => down_by(&error, &self.explain(&error)),
+            Err(_) => Some(DOWN_IN_SILENCE),
         };
         let mut breaker = self.breaker();
-        let was_open = breaker.is_open();
-        breaker.probe_ended(answered, self.now(), self.chance());
-        if was_open && !breaker.is_open() {
-            self.change(&Health::Up);
-            drop(breaker);
-            self.0.on_change.call(&Health::Up);
+        breaker.probe_ended(down.is_none(), self.now(), self.chance());
+        match (breaker.is_open(), down) {
+            (false, _) => self.change(breaker, Health::Up),
+            (true, Some(down)) => self.change(breaker, down),
+            // Another probe has replaced this one, and decides.
+            (true, None) => {}
         }
     }
 
@@ -357,6 +362,19 @@ impl Store {
     fn chance(&self) -> u64 {
         self.0.chance.hash_one(self.now())
     }
+}
+
+/// Why the server is down: there was no answer in time.
+const DOWN_IN_SILENCE: Health =
+    Health::Down { reason: Unavailable::TimedOut, detail: String::new() };
+
+/// Why the server is down, if the error shows that it is.
+fn down_by(error: &RedisError, reason: &Unavailable) -> Option<Health> {
+    let detail = || match reason {
+        Unavailable::TimedOut => String::new(),
+        _ => error.to_string(),
+    };
+    is_away(error).then(|| Health::Down { reason: reason.clone(), detail: detail() })
 }
 
 fn is_disconnected(error: &RedisError) -> bool {

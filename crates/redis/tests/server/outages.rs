@@ -2,8 +2,9 @@
 //! recover.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::pin::pin;
+use std::sync::mpsc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -355,4 +356,56 @@ fn a_port_that_does_not_speak_redis_opens_the_circuit() {
             assert_ne!(store.health(), Health::Up);
         });
     }
+}
+
+/// Granted: nothing. Nobody listens first; then a server does that does not know the password. The health and the
+/// callback name the reason of the last probe, each reason once.
+#[test]
+fn a_store_that_is_down_names_the_reason_of_its_last_probe() {
+    let port = free_port();
+    let (told, changes) = mpsc::channel();
+    let store = with_long_deadline(Store::builder(format!("redis://:wrong@127.0.0.1:{port}")))
+        .open_after(FAILURES)
+        .probe_every(Duration::from_millis(100))
+        .on_change(move |health| told.send(health.clone()).expect("the test waits for it"));
+    let store = store.build().expect("a store");
+    let asked_until = async |is_over: &dyn Fn() -> bool| {
+        let began = Instant::now();
+        while !is_over() {
+            assert!(began.elapsed() < RECOVERY_MAX, "{:?}", store.health());
+            store.ping().await.expect_err("it has no server that lets it in");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let names = |text: &str| store.health().to_string().contains(text);
+    block_on(async {
+        asked_until(&|| store.stats().probes >= 2).await;
+        assert!(names("the server cannot be reached"), "{}", store.health());
+        refuse_passwords(port);
+        asked_until(&|| names("authentication failed")).await;
+        let probes = store.stats().probes;
+        asked_until(&|| store.stats().probes >= probes + 2).await;
+    });
+    drop(store);
+    let changes: Vec<_> = changes.iter().map(|health| health.to_string()).collect();
+    assert_eq!(changes.len(), 2, "{changes:?}");
+    assert!(changes[1].contains("authentication failed"), "{changes:?}");
+}
+
+/// Answers everything on this port with the error that the password is wrong. It ends with the test's process.
+fn refuse_passwords(port: u16) {
+    let listener = TcpListener::bind(("127.0.0.1", port)).expect("the port is free");
+    let refuse = |mut peer: TcpStream| {
+        let mut bytes = [0; 1_024];
+        while let Ok(length @ 1..) = peer.read(&mut bytes) {
+            let commands = bytes[..length].iter().filter(|byte| **byte == b'*').count();
+            let line = "-WRONGPASS invalid username-password pair\r\n";
+            let _ = peer.write_all(line.repeat(commands).as_bytes());
+        }
+    };
+    std::thread::spawn(move || {
+        for peer in listener.incoming().flatten() {
+            std::thread::spawn(move || refuse(peer));
+        }
+    });
 }
