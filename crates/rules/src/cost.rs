@@ -90,10 +90,12 @@ fn largest(request: &impl RequestView, name: &str, max: u64, default: u64) -> u6
     cells.max().unwrap_or(default)
 }
 
-/// Whether a request without a `Content-Length` has no body, as far as its head and the server tell.
+/// Whether a request without a `Content-Length` has no body: by the server, or else as far as its head tells.
 fn has_no_body(request: &impl RequestView) -> bool {
-    !request.has_open_body()
-        && matches!(request.method(), "GET" | "HEAD" | "OPTIONS" | "DELETE" | "TRACE")
+    if let Some(is_open) = request.has_open_body() {
+        return !is_open;
+    }
+    matches!(request.method(), "GET" | "HEAD" | "OPTIONS" | "DELETE" | "TRACE")
         && request.header_values(TRANSFER_ENCODING).next().is_none()
 }
 

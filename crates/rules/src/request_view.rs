@@ -56,13 +56,14 @@ pub trait RequestView {
     /// Rules read all of them, each rule anew, so a step of the iterator should not search the headers again.
     fn header_values(&self, name: &str) -> impl Iterator<Item = &[u8]>;
 
-    /// Whether the server sees that a body follows the head of the request.
+    /// Whether a body follows the head of the request; `None` if that is unknown.
     ///
-    /// The default is `false`: then `cost = { bytes = "request" }` tells by the method and the headers.
-    /// A server of HTTP/2 should answer, because HTTP/2 has no header that announces a body of unknown
-    /// length, and such a request would cost one cell.
-    fn has_open_body(&self) -> bool {
-        false
+    /// The default is `None`: then `cost = { bytes = "request" }` takes a request without a length to have no body if
+    /// it is `GET`, `HEAD`, `OPTIONS`, `DELETE` or `TRACE` without `Transfer-Encoding`. A server should answer. In
+    /// HTTP/1 a body without a length has `Transfer-Encoding` (RFC 9112, 6.3). HTTP/2 has no header that announces
+    /// one: there, a body follows unless the head ends the stream.
+    fn has_open_body(&self) -> Option<bool> {
+        None
     }
 
     /// The address of the client. Behind a proxy, the implementer determines it. A header that

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use http::header::{CONTENT_LENGTH, RETRY_AFTER};
+use http::header::{CONTENT_LENGTH, RETRY_AFTER, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use pingora_core::Result;
 use pingora_core::protocols::http::ServerSession;
@@ -267,10 +267,11 @@ impl ResponseFields {
     }
 }
 
-/// Whether a body of unknown length may follow. The head of HTTP/1 says so itself.
+/// Whether a body of unknown length may follow. In HTTP/1, `Transfer-Encoding` announces it.
 fn has_open_body(session: &mut Session) -> bool {
+    let has_coding = session.req_header().headers.contains_key(TRANSFER_ENCODING);
     match session.as_downstream_mut() {
-        ServerSession::H1(_) | ServerSession::Subrequest(_) => false,
+        ServerSession::H1(_) | ServerSession::Subrequest(_) => has_coding,
         ServerSession::H2(stream) => !stream.is_body_empty(),
         ServerSession::Custom(stream) => !stream.is_body_empty(),
     }

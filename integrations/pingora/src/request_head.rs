@@ -41,20 +41,20 @@ const KEPT: [&str; 13] = [
 pub struct RequestHead<'a> {
     head: &'a RequestHeader,
     client: Option<IpAddr>,
-    has_open_body: bool,
+    has_open_body: Option<bool>,
 }
 
 impl<'a> RequestHead<'a> {
     /// A view of a head, and of a client that the caller has determined.
     #[must_use]
     pub fn new(head: &'a RequestHeader, client: Option<IpAddr>) -> Self {
-        Self { head, client, has_open_body: false }
+        Self { head, client, has_open_body: None }
     }
 
-    /// Whether a body follows the head, as far as the session knows: see [`RequestView::has_open_body`].
+    /// Whether a body follows the head, if the session knows: see [`RequestView::has_open_body`].
     #[must_use]
     pub fn open_body(self, has_open_body: bool) -> Self {
-        Self { has_open_body, ..self }
+        Self { has_open_body: Some(has_open_body), ..self }
     }
 
     /// The `:authority` of HTTP/2, or the host of a target that is a whole URL. Pingora sends it to the upstream as
@@ -95,7 +95,7 @@ impl RequestView for RequestHead<'_> {
         self.head.headers.get_all(name).iter().map(|value| value.as_bytes())
     }
 
-    fn has_open_body(&self) -> bool {
+    fn has_open_body(&self) -> Option<bool> {
         self.has_open_body
     }
 

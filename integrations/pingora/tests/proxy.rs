@@ -412,6 +412,22 @@ async fn a_body_of_unknown_length_costs_the_default_in_http2() {
 }
 
 #[test]
+fn a_body_of_unknown_length_is_announced_by_transfer_encoding_in_http1() {
+    let rules = r#"
+        rule = [{ name = "a", key = "none", limits = "100 per day",
+                  cost = { bytes = "request", max = 50, default = 20 } }]
+    "#;
+    let proxy = start(rules, None);
+    let remaining = |line: &str, headers: &str| {
+        let head = Peer::connect(proxy.address).ask(line, headers).1;
+        value(&head, "ratelimit").split([';', '=']).nth(2).expect("a number").to_owned()
+    };
+    assert_eq!(remaining("POST /", ""), "99");
+    assert_eq!(remaining("PUT /", "content-length: 0\r\n"), "98");
+    assert_eq!(remaining("POST /", "transfer-encoding: chunked\r\n\r\n0\r\n"), "78");
+}
+
+#[test]
 fn a_header_that_connection_names_is_no_key() {
     let rules = r#"rule = [{ name = "a", key = "header:x-user", limits = "1 per day" }]"#;
     let proxy = start(rules, None);

@@ -9,7 +9,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 
 use crate::server::{Body, runtime, with_trailers};
-use crate::support::{Proxy, ask, eventually, get, read_head, scratch, upstream};
+use crate::support::{Proxy, ask, eventually, get, read_head, scratch, send, upstream};
 
 /// An upstream whose responses have this header and a body of 4,000 bytes.
 fn tokens(header: &'static str) -> SocketAddr {
@@ -120,4 +120,21 @@ fn an_http2_body_of_unknown_length_costs_the_default_of_its_rule() {
     assert_eq!(status("GET", with_trailers("ok", &[])), 429);
     // One of the 40 cells that are left.
     assert_eq!(status("GET", Empty::new().boxed()), 200);
+}
+
+#[test]
+fn an_http1_request_without_a_body_costs_one_cell_whatever_its_method() {
+    let cost = "{ bytes = \"request\", max = 1000, default = 60 }";
+    let proxy = proxy("cost-no-body", tokens(""), cost, "100/h");
+    let left = |head: &str| {
+        let answer = send(proxy.listen, &format!("{head}connection: close\r\n\r\n"));
+        answer.header("ratelimit").split(';').nth(1).unwrap_or_default().to_owned()
+    };
+    assert_eq!(left("POST / HTTP/1.1\r\nhost: a\r\n"), "r=99");
+    assert_eq!(left("PATCH / HTTP/1.1\r\nhost: a\r\n"), "r=98");
+    assert_eq!(left("PUT / HTTP/1.0\r\n"), "r=97");
+    assert_eq!(left("PUT / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n"), "r=96");
+    let chunked = "transfer-encoding: chunked\r\nconnection: close\r\n\r\n0\r\n\r\n";
+    let answer = send(proxy.listen, &format!("POST / HTTP/1.1\r\nhost: a\r\n{chunked}"));
+    assert!(answer.header("ratelimit").contains("r=36"), "{answer:?}");
 }

@@ -36,8 +36,8 @@ impl RequestView for HeadView<'_> {
         self.0.headers.get_all(name).iter().map(|value| value.as_bytes())
     }
 
-    fn has_open_body(&self) -> bool {
-        self.0.extensions.get::<OpenBody>().is_some()
+    fn has_open_body(&self) -> Option<bool> {
+        Some(self.0.extensions.get::<OpenBody>().is_some())
     }
 
     fn peer(&self) -> Option<IpAddr> {

@@ -1,10 +1,11 @@
 //! The cost of requests: `cost`.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::ManualClock;
-use tollgate_rules::{Held, Request, Rules, RulesLimiter};
+use tollgate_rules::{Held, Request, RequestView, Rules, RulesLimiter};
 
 fn gate(text: &str) -> (RulesLimiter<ManualClock>, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new());
@@ -106,6 +107,46 @@ fn the_length_of_a_request_body_is_a_cost() {
         assert!(ask(&gate, method, headers).is_ok());
         assert_eq!(before - left(&gate), cost, "{method} {headers:?}");
     }
+}
+
+/// A request without headers, whose server says whether a body follows.
+struct Seen(&'static str, Option<bool>);
+
+impl RequestView for Seen {
+    const PATH_HAS_QUERY: bool = false;
+    fn method(&self) -> &str {
+        self.0
+    }
+    fn path(&self) -> &str {
+        "/"
+    }
+    fn query(&self) -> Option<&str> {
+        None
+    }
+    fn host(&self) -> Option<&str> {
+        None
+    }
+    fn header_values(&self, _: &str) -> impl Iterator<Item = &[u8]> {
+        std::iter::empty()
+    }
+    fn has_open_body(&self) -> Option<bool> {
+        self.1
+    }
+    fn peer(&self) -> Option<IpAddr> {
+        None
+    }
+}
+
+#[test]
+fn a_server_that_sees_no_body_makes_a_request_cost_one_cell_whatever_its_method() {
+    let text = rule("{ bytes = \"request\", max = 5000 }", "\"1000000/h\"");
+    let rules = Rules::parse("r.toml", &text).expect("rules");
+    let costs = |has_open_body| {
+        ["GET", "POST"].map(|method| rules.rules()[0].cost_of(&Seen(method, has_open_body)))
+    };
+    assert_eq!(costs(Some(false)), [1, 1]);
+    assert_eq!(costs(Some(true)), [5_000, 5_000]);
+    assert_eq!(costs(None), [1, 5_000]);
 }
 
 #[test]
