@@ -15,11 +15,33 @@ use crate::request::whole_body::BoxError;
 /// The result of polling a body.
 type Polled<B> = Poll<Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>>;
 
+/// When bytes last moved.
+#[derive(Debug)]
+pub(super) struct LastMove {
+    began: Instant,
+    micros: AtomicU64,
+}
+
+impl LastMove {
+    /// Now.
+    pub(super) fn new() -> Self {
+        Self { began: Instant::now(), micros: AtomicU64::new(0) }
+    }
+
+    pub(super) fn note(&self) {
+        let micros = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.micros.store(micros, Ordering::Relaxed);
+    }
+
+    pub(super) fn at(&self) -> Instant {
+        self.began + Duration::from_micros(self.micros.load(Ordering::Relaxed))
+    }
+}
+
 /// When a frame last moved in either direction. One idle direction does not make the exchange idle.
 #[derive(Debug)]
 pub(super) struct Activity {
-    began: Instant,
-    last_micros: AtomicU64,
+    last: LastMove,
     /// Whether the client, or the pace of its response, has not taken the response's last frame yet. That may take
     /// longer than the timeout, and other timeouts bound it.
     is_response_unread: AtomicBool,
@@ -31,8 +53,7 @@ pub(super) struct Activity {
 impl Activity {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
-            began: Instant::now(),
-            last_micros: AtomicU64::new(0),
+            last: LastMove::new(),
             is_response_unread: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             has_upload_ended: AtomicBool::new(false),
@@ -48,7 +69,7 @@ impl Activity {
     /// Notes that the response's last frame was taken, or that its body is gone.
     pub(super) fn taken(&self) {
         if self.is_response_unread.swap(false, Ordering::Relaxed) {
-            self.note();
+            self.last.note();
         }
     }
 
@@ -56,15 +77,6 @@ impl Activity {
     pub(super) fn is_only_upload(&self) -> bool {
         self.has_response_ended.load(Ordering::Relaxed)
             && !self.has_upload_ended.load(Ordering::Relaxed)
-    }
-
-    fn note(&self) {
-        let micros = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.last_micros.store(micros, Ordering::Relaxed);
-    }
-
-    fn last(&self) -> Instant {
-        self.began + Duration::from_micros(self.last_micros.load(Ordering::Relaxed))
     }
 }
 
@@ -102,7 +114,7 @@ impl IdleTimeout {
         let is_waiting = polled.is_pending();
         // Time in which no frame was requested does not count.
         if !is_waiting || !self.is_waiting {
-            self.activity.note();
+            self.activity.last.note();
         }
         self.is_waiting = is_waiting;
         (!is_waiting || !self.is_over(context)).then_some(polled)
@@ -112,7 +124,7 @@ impl IdleTimeout {
         let Self { activity, span, timer, .. } = self;
         let due = || match activity.is_response_unread.load(Ordering::Relaxed) {
             true => Instant::now() + *span,
-            false => activity.last() + *span,
+            false => activity.last.at() + *span,
         };
         let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due())));
         while timer.as_mut().poll(context).is_ready() {
