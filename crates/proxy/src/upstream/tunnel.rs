@@ -3,13 +3,14 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::Instant;
 
+use super::idle::LastMove;
 use crate::connection::open::OpenConnection;
 use crate::metrics::{Direction, Metrics, Stall};
 
@@ -71,28 +72,25 @@ async fn copy(
 /// Counts a tunnel as open until this is dropped, and counts its bytes.
 struct TunnelGuard {
     metrics: Arc<Metrics>,
-    reads: AtomicU64,
+    last: LastMove,
 }
 
 impl TunnelGuard {
     fn begin(metrics: Arc<Metrics>) -> Self {
         metrics.tunnel_opened();
-        Self { metrics, reads: AtomicU64::new(0) }
+        Self { metrics, last: LastMove::new() }
     }
 
     fn add(&self, direction: Direction, bytes: usize) {
         self.metrics.count_tunnelled(direction, bytes);
-        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.last.note();
     }
 
-    /// Completes when the tunnel has been idle for `span`, at most one more `span` later.
+    /// Completes when the tunnel has been idle for `span`.
     async fn idle_for(&self, span: Duration) {
-        loop {
-            let before = self.reads.load(Ordering::Relaxed);
-            tokio::time::sleep(span).await;
-            if self.reads.load(Ordering::Relaxed) == before {
-                return;
-            }
+        let due = || self.last.at() + span;
+        while Instant::now() < due() {
+            tokio::time::sleep_until(due()).await;
         }
     }
 }
@@ -100,5 +98,25 @@ impl TunnelGuard {
 impl Drop for TunnelGuard {
     fn drop(&mut self) {
         self.metrics.tunnel_closed();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tunnel_is_idle_a_span_after_it_last_moved_a_byte() {
+        let guard = TunnelGuard::begin(Arc::new(Metrics::new(1)));
+        let began = Instant::now();
+        let moves = async {
+            for direction in [Direction::ToUpstream, Direction::ToClient] {
+                tokio::time::sleep(Duration::from_secs(6)).await;
+                guard.add(direction, 1);
+            }
+        };
+        tokio::join!(guard.idle_for(Duration::from_secs(10)), moves);
+        let (idle_at, took) = (Duration::from_secs(6 + 6 + 10), began.elapsed());
+        assert!(took >= idle_at && took - idle_at < Duration::from_millis(10), "{took:?}");
     }
 }
