@@ -11,13 +11,14 @@ use arc_swap::ArcSwap;
 use tollgate::Clock;
 use tollgate::clock::QuantaClock;
 
-use crate::error::{ReloadError, RulesBuildError};
+use crate::error::{Mistakes, ReloadError, RulesBuildError, RulesError};
 use crate::limiter::RulesLimiter;
 use crate::reload::{self, ReloadSummary};
 use crate::rule::Rules;
 
 /// A longer file is an error.
 const BYTES_MAX: u64 = 1 << 20;
+const NOT_UTF8: &str = "this is not UTF-8: save the file in that encoding";
 
 /// The rules in force. Any thread decides requests by them, without a lock.
 ///
@@ -150,8 +151,8 @@ impl<C: Clock + std::fmt::Debug> std::fmt::Debug for RulesGuard<C> {
 #[derive(Debug)]
 pub struct RulesFile<C: Clock = QuantaClock> {
     path: PathBuf,
-    /// The text that was read last, with or without mistakes; `None` if it could not be read.
-    last_text: Option<String>,
+    /// What was read last, with or without mistakes; `None` if it could not be read.
+    last_content: Option<Vec<u8>>,
     live: Arc<LiveRules<C>>,
 }
 
@@ -195,14 +196,14 @@ impl<C: Clock> RulesFile<C> {
         build: impl FnOnce(Rules) -> Result<RulesLimiter<C>, RulesBuildError>,
     ) -> Result<Self, ReloadError> {
         let path = path.to_owned();
-        let text = read(&path)?;
-        let rules = Rules::parse(&path.to_string_lossy(), &text)?;
+        let content = read(&path)?;
+        let rules = parse(&path, &content)?;
         let live = LiveRules {
             gate: ArcSwap::from_pointee(build(rules)?),
             reloads: AtomicU64::new(0),
             failures: AtomicU64::new(0),
         };
-        Ok(Self { path, last_text: Some(text), live: Arc::new(live) })
+        Ok(Self { path, last_content: Some(content), live: Arc::new(live) })
     }
 
     /// The rules in force, now and after each change.
@@ -301,7 +302,7 @@ impl<C: Clock> RulesFile<C> {
         accept: impl FnOnce(&Rules) -> Result<(), String>,
     ) -> Result<Option<ReloadSummary>, ReloadError> {
         let read = read_again(&self.path);
-        if read.as_ref().ok() == self.last_text.as_ref() {
+        if read.as_ref().ok() == self.last_content.as_ref() {
             return Ok(None);
         }
         self.put_in_force(read, accept).map(Some)
@@ -309,7 +310,7 @@ impl<C: Clock> RulesFile<C> {
 
     fn put_in_force(
         &mut self,
-        read: Result<String, ReloadError>,
+        read: Result<Vec<u8>, ReloadError>,
         accept: impl FnOnce(&Rules) -> Result<(), String>,
     ) -> Result<ReloadSummary, ReloadError> {
         let summary = self.try_put_in_force(read, accept);
@@ -320,13 +321,13 @@ impl<C: Clock> RulesFile<C> {
 
     fn try_put_in_force(
         &mut self,
-        read: Result<String, ReloadError>,
+        read: Result<Vec<u8>, ReloadError>,
         accept: impl FnOnce(&Rules) -> Result<(), String>,
     ) -> Result<ReloadSummary, ReloadError> {
         // A file with mistakes is remembered too, so that `poll` reports it once.
-        self.last_text = None;
-        let text = self.last_text.insert(read?);
-        let rules = Rules::parse(&self.path.to_string_lossy(), text)?;
+        self.last_content = None;
+        let content = self.last_content.insert(read?);
+        let rules = parse(&self.path, content)?;
         accept(&rules).map_err(ReloadError::Rejected)?;
         let (gate, summary) = reload::carry_over(&self.live.gate.load(), rules)?;
         self.live.gate.store(Arc::new(gate));
@@ -351,20 +352,20 @@ impl Rules {
     /// ```
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ReloadError> {
         let path = path.as_ref();
-        Ok(Self::parse(&path.to_string_lossy(), &read(path)?)?)
+        Ok(parse(path, &read(path)?)?)
     }
 }
 
 /// Reads a file that was read before. A pipe is read once: another read would wait for a writer, for ever if there is
 /// none.
-fn read_again(path: &Path) -> Result<String, ReloadError> {
+fn read_again(path: &Path) -> Result<Vec<u8>, ReloadError> {
     match is_pipe(path) {
         true => Err(unreadable(path, "it is a pipe, which is read once")),
         false => read(path),
     }
 }
 
-fn read(path: &Path) -> Result<String, ReloadError> {
+fn read(path: &Path) -> Result<Vec<u8>, ReloadError> {
     let failed = |error| ReloadError::Unreadable { path: path.to_owned(), error };
     let file = File::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
@@ -372,7 +373,22 @@ fn read(path: &Path) -> Result<String, ReloadError> {
     if bytes.len() as u64 > BYTES_MAX {
         return Err(unreadable(path, "it is longer than a mebibyte, which no rules file needs"));
     }
-    String::from_utf8(bytes).map_err(|_| unreadable(path, "it is not UTF-8"))
+    Ok(bytes)
+}
+
+/// Parses what a file contains. The path is the name in errors.
+fn parse(path: &Path, content: &[u8]) -> Result<Rules, RulesError> {
+    let file = path.to_string_lossy();
+    match std::str::from_utf8(content) {
+        Ok(text) => Rules::parse(&file, text),
+        Err(error) => {
+            // Up to the wrong byte, the text that stands for the content is the same.
+            let (at, text) = (error.valid_up_to(), String::from_utf8_lossy(content));
+            let mut mistakes = Mistakes::default();
+            mistakes.add(at..at + char::REPLACEMENT_CHARACTER.len_utf8(), NOT_UTF8);
+            Err(RulesError::new(&file, &text, mistakes))
+        }
+    }
 }
 
 fn unreadable(path: &Path, why: &str) -> ReloadError {

@@ -141,6 +141,15 @@ fn a_rule_that_no_request_reaches_is_warned_about() {
 }
 
 #[test]
+fn a_file_that_is_not_utf8_has_a_mistake() {
+    let file = scratch("latin.toml", "");
+    std::fs::write(&file, b"# caf\xe9\n").expect("the file is ours");
+    let (code, out, err) = check(&file);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(err.ends_with(&format!("{file}: 1 mistake\n")), "{err}");
+}
+
+#[test]
 fn a_missing_file_is_an_error() {
     let (code, out, err) = check("no/such/file.toml");
     assert_eq!((code, out.as_str()), (2, ""));

@@ -111,7 +111,7 @@ impl std::error::Error for RulesBuildError {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ReloadError {
-    /// The file cannot be read, is not UTF-8, or is longer than a mebibyte.
+    /// The file cannot be read, or is longer than a mebibyte.
     Unreadable {
         /// The file.
         path: PathBuf,

@@ -143,7 +143,8 @@ fn a_file_with_mistakes_leaves_the_old_rules_in_force() {
         assert_eq!(rules.live.failures(), number as u64 + 1);
     }
     std::fs::write(&rules.path, b"\xff\xfe").unwrap();
-    assert!(matches!(rules.file.poll(), Err(ReloadError::Unreadable { .. })));
+    assert!(matches!(rules.file.poll(), Err(ReloadError::Rules(_))));
+    assert!(matches!(rules.file.poll(), Ok(None)), "it is reported once");
     std::fs::remove_file(&rules.path).unwrap();
     assert!(matches!(rules.file.reload(), Err(ReloadError::Unreadable { .. })));
     assert_eq!(rules.live.failures(), 6);
@@ -203,9 +204,18 @@ fn a_file_of_a_mebibyte_is_read_and_a_longer_one_is_not() {
     std::fs::write(&rules.path, "é".repeat((1 << 19) + 1)).expect("the file is ours");
     let said = rules.file.reload().expect_err("it is too long").to_string();
     assert!(said.ends_with("it is longer than a mebibyte, which no rules file needs"), "{said}");
-    std::fs::write(&rules.path, b"# \xe9").expect("the file is ours");
-    let said = rules.file.reload().expect_err("it is Latin-1").to_string();
-    assert!(said.ends_with("cannot be read: it is not UTF-8"), "{said}");
+}
+
+#[test]
+fn a_file_that_is_not_utf8_has_a_mistake_at_the_first_wrong_byte() {
+    let mut rules = Fixture::new("latin.toml", FIVE);
+    std::fs::write(&rules.path, b"# \xc3\xa9\n# \xc3\xa9t\xe9 x\xe9\n").expect("the file is ours");
+    let Err(ReloadError::Rules(wrong)) = rules.file.reload() else { panic!("it is Latin-1") };
+    let shown = wrong.with_source();
+    let expected = "error: this is not UTF-8: save the file in that encoding\n --> ";
+    assert!(shown.starts_with(expected), "{shown}");
+    let expected = ":2:5\n  |\n2 | # \u{e9}t\u{fffd} x\u{fffd}\n  |     ^\n";
+    assert!(shown.ends_with(expected), "{shown}");
 }
 
 #[test]
