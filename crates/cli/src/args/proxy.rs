@@ -24,9 +24,9 @@ Responses of the proxy itself, all of type application/problem+json:
   503 too many requests wait for their turn; a store does not answer and its fallback is \"deny\"; the
       address of the client has too many requests in flight (see Bounds)
   400 the target or the host is malformed, or the host missing or repeated; the body is malformed, or
-      has another transfer coding than chunked; the path goes above the root by `..` although
-      --upstream has a path; a rule needs a key that the request does not have, or depends on how its
-      path is read (see tollgate check --explain)
+      has another transfer coding than chunked; a value of HTTP/2 begins or ends with white space; the
+      path goes above the root by `..` although --upstream has a path; a rule needs a key that the
+      request does not have, or depends on how its path is read (see tollgate check --explain)
   408 the client stops sending its body, or sends it too slowly
   502 the upstream cannot be reached, is not trusted (https), or answers with something that is not
       HTTP, or that states its length twice (Content-Length and Transfer-Encoding), in an unknown way

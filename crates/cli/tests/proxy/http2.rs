@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, Version};
+use http::{HeaderMap, HeaderValue, Request, Response, Version};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::{Frame, Incoming};
 use hyper_util::client::legacy::Client;
@@ -76,6 +76,25 @@ fn a_call_with_trailers_is_forwarded_completely() {
     for (name, value) in TRAILERS {
         assert_eq!(trailers[name], value);
     }
+}
+
+#[test]
+fn a_value_with_white_space_around_it_is_not_forwarded() {
+    let proxy = Proxy::before("outer-space", serve(None, describe), &["--upstream-http2"]);
+    for value in [" a", "a\t"] {
+        let mut request = call(&proxy, text(""));
+        request.headers_mut().insert("x-user", HeaderValue::from_static(value));
+        let response = runtime().block_on(client().request(request)).expect("an answer");
+        assert_eq!(response.status(), 400, "{value:?}");
+    }
+    assert_eq!(failures(&proxy, "header_value"), 2);
+    let body = with_trailers("message", &[("x-sum", "7 "), ("x-end", "8")]);
+    let said = runtime().block_on(async {
+        let response = client().request(call(&proxy, body)).await.expect("an answer");
+        response.into_body().collect().await.expect("a body").to_bytes()
+    });
+    let said = std::str::from_utf8(&said).expect("UTF-8");
+    assert!(said.contains("x-end: 8\n") && !said.contains("x-sum: "), "{said}");
 }
 
 #[test]

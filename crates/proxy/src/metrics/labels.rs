@@ -76,11 +76,13 @@ pub(crate) enum Failure {
     Target,
     /// The client has too many requests in flight.
     ClientRequests,
+    /// A value of an HTTP/2 request begins or ends with white space.
+    HeaderValue,
 }
 
 impl Failure {
     /// All values, in the order of their discriminants.
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::NotPassedOn,
         Self::ClientBody,
         Self::ClientTimeout,
@@ -97,6 +99,7 @@ impl Failure {
         Self::UpgradeRequired,
         Self::Target,
         Self::ClientRequests,
+        Self::HeaderValue,
     ];
 
     /// The label in metrics.
@@ -118,6 +121,7 @@ impl Failure {
             Self::UpgradeRequired => "upgrade_required",
             Self::Target => "target",
             Self::ClientRequests => "client_requests",
+            Self::HeaderValue => "header_value",
         }
     }
 }

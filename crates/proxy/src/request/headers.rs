@@ -10,6 +10,7 @@ use http::header::{
 use http::{Uri, Version};
 
 use super::client::Client;
+use super::values::has_outer_space;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -58,10 +59,12 @@ pub(crate) fn remove_named_by_connection(headers: &mut HeaderMap) {
     }
 }
 
-/// Removes what trailers must not have (RFC 9110, 6.5.1): the fields of the connection, the length, and the host. In
-/// HTTP/2, a recipient takes a message with such a field for malformed.
+/// Removes what trailers must not have (RFC 9110, 6.5.1): the fields of the connection, the length, and the host; and
+/// fields whose values are malformed. In HTTP/2, a recipient takes a message with such a field for malformed.
 pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
-    for name in HOP_BY_HOP.iter().chain(&[CONTENT_LENGTH, HOST, TRAILER]) {
+    let malformed = trailers.iter().filter(|(_, value)| has_outer_space(value));
+    let malformed: Vec<HeaderName> = malformed.map(|(name, _)| name.clone()).collect();
+    for name in HOP_BY_HOP.iter().chain(&[CONTENT_LENGTH, HOST, TRAILER]).chain(&malformed) {
         trailers.remove(name);
     }
 }

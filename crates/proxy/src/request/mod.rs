@@ -7,4 +7,5 @@ pub(crate) mod headers;
 pub(crate) mod host;
 pub(crate) mod max_forwards;
 pub(crate) mod target;
+pub(crate) mod values;
 pub(crate) mod whole_body;

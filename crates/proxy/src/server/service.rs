@@ -30,7 +30,7 @@ use crate::metrics::Failure;
 use crate::metrics::Metrics;
 use crate::request::body::{OpenBody, RequestBody};
 use crate::request::client::ClientFinder;
-use crate::request::{framing, headers, host, target};
+use crate::request::{framing, headers, host, target, values};
 use crate::rules::{PaceSlot, RulesGate};
 use crate::upstream::answer::ResponseBody;
 use crate::upstream::forward::Forward;
@@ -128,9 +128,10 @@ fn make_room<B>(response: &mut Response<B>, version: Version, open: &OpenConnect
     headers.insert(CONNECTION, HeaderValue::from_static(options));
 }
 
-/// Checks that a request states its host, the end of its body and its path clearly.
+/// Checks that a request states its host, the end of its body and its path clearly, and that its values are well formed.
 fn check(head: &mut Parts) -> Result<(), Failure> {
     host::check(head).map_err(|_| Failure::Host)?;
+    values::check(head).map_err(|_| Failure::HeaderValue)?;
     framing::check(&mut head.headers).map_err(|_| Failure::ClientFraming)?;
     target::check(head).map_err(|_| Failure::Target)
 }

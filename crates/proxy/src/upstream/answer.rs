@@ -17,7 +17,9 @@ impl Failure {
         match self {
             Self::NotPassedOn => StatusCode::NOT_IMPLEMENTED,
             Self::ClientBody | Self::ClientFraming => StatusCode::BAD_REQUEST,
-            Self::Host | Self::Target | Self::AboveRoot => StatusCode::BAD_REQUEST,
+            Self::Host | Self::Target | Self::AboveRoot | Self::HeaderValue => {
+                StatusCode::BAD_REQUEST
+            }
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::ClientRequests => StatusCode::SERVICE_UNAVAILABLE,
             Self::Connect | Self::Tls => StatusCode::BAD_GATEWAY,
@@ -50,6 +52,7 @@ impl Failure {
             }
             Self::Target => "the target of the request has no path that begins with a slash",
             Self::AboveRoot => "the path goes above the root by `..`",
+            Self::HeaderValue => "the value of a header field begins or ends with white space",
         }
     }
 
