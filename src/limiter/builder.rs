@@ -195,7 +195,8 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
         }
     }
 
-    /// How many keys may be live (have any debt) at one time; 100,000 unless called.
+    /// How many live keys (those with any debt) there is room for at least; 100,000 unless called. More find a slot,
+    /// until all 16 slots that a key could have are taken: see [`Occupancy`](crate::stats::Occupancy).
     ///
     /// It takes about 29 bytes a key (15 in [compact slots](SlotLayout)), and about 15 more for each word
     /// of a ring, where the algorithm has one. A table below 128 KiB has up to eight times as many slots,

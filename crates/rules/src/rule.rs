@@ -276,7 +276,7 @@ impl Rule {
         self.bytes
     }
 
-    /// How many keys may be live at a time, for each limit. It is 1 for `key = "none"` unless the
+    /// How many live keys there is room for at least, for each limit. It is 1 for `key = "none"` unless the
     /// file gives another number, and for a rule without limits.
     #[must_use]
     pub fn capacity(&self) -> u64 {

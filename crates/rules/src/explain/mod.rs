@@ -77,7 +77,7 @@ impl Rule {
     /// matches  path /api/**
     /// key      ip (IPv6 by /64); requests without it share one bucket
     /// limit    100/s burst 20 (gcra): at most 20 at once and 100 a second; in any second at most 120
-    /// keys     100000 at one time; when full, the key with the least debt is forgotten
+    /// keys     room for 100000 at least; when full, the key with the least debt is forgotten
     /// ");
     /// # Ok::<(), tollgate_rules::RulesError>(())
     /// ```
@@ -155,7 +155,7 @@ impl Rule {
             OnFull::SharedOverflow(quota) => format!("new keys share {quota}"),
             _ => "see the documentation of `OnFull`".to_owned(),
         };
-        format!("{} at one time; when full, {when_full}", self.capacity)
+        format!("room for {} at least; when full, {when_full}", self.capacity)
     }
 }
 

@@ -67,7 +67,7 @@ fn a_full_table_is_explained() {
         ("{ shared = \"9/s\" }", "new keys share 9/s"),
     ] {
         let lines = explained(&format!("capacity = 700\non_full = {on_full}"));
-        assert_eq!(lines[2], format!("keys     700 at one time; when full, {said}"));
+        assert_eq!(lines[2], format!("keys     room for 700 at least; when full, {said}"));
     }
 }
 
