@@ -50,6 +50,11 @@ impl Pattern {
         })
     }
 
+    /// Whether it is `/**`, which fits all segments, and none.
+    pub(crate) fn fits_all(&self) -> bool {
+        !self.pieces.is_empty() && self.pieces.iter().all(|piece| *piece == Piece::Any)
+    }
+
     /// `*.example.com`.
     pub(crate) fn of_host(text: &str) -> Result<Self, PatternMistake> {
         const A_HOST: &str = "a host is a name such as \"api.example.com\" or \"*.example.com\", \

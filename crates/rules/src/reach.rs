@@ -25,18 +25,21 @@ pub(crate) enum Unreached {
 pub(crate) fn unreached(apply: Apply, rules: &[Rule]) -> Vec<(usize, Unreached)> {
     let mut check = Check { comparisons_left: COMPARISONS_MAX };
     let mut found = Vec::new();
-    let mut last_rules: Vec<usize> = Vec::new();
+    let mut last_rules: Vec<LastRule> = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
         let its = &rule.matcher;
         if its.exceptions.iter().any(|exception| check.includes(exception, &its.conditions, its)) {
             found.push((index, Unreached::Excluded));
             continue;
         }
-        let covering = last_rules.iter().find(|last| check.covers(&rules[**last].matcher, its));
+        let covering = last_rules.iter().find(|last| check.covers(last, its));
         if let Some(last) = covering {
-            found.push((index, Unreached::Covered(*last)));
+            found.push((index, Unreached::Covered(last.index)));
         } else if ends_evaluation(apply, rule) {
-            last_rules.push(index);
+            // A rule that limits or denies also denies a path of which it is unclear how servers read it.
+            let has_all_paths = rule.action != Action::Exempt
+                && rule.matcher.conditions.paths.iter().any(Pattern::fits_all);
+            last_rules.push(LastRule { index, matcher: &rule.matcher, has_all_paths });
         }
     }
     found
@@ -53,19 +56,36 @@ fn ends_evaluation(apply: Apply, rule: &Rule) -> bool {
     }
 }
 
+/// A rule that ends the evaluation of what it matches.
+struct LastRule<'r> {
+    index: usize,
+    matcher: &'r Matcher,
+    /// Whether its paths exclude no request.
+    has_all_paths: bool,
+}
+
 struct Check {
     comparisons_left: usize,
 }
 
 impl Check {
-    /// Whether `all` matches every request that `some` matches.
-    fn covers(&mut self, all: &Matcher, some: &Matcher) -> bool {
+    /// Whether `last` ends the evaluation of every request that `some` matches.
+    fn covers(&mut self, last: &LastRule<'_>, some: &Matcher) -> bool {
+        let (all, keeps_case) = (last.matcher, some.spelling.keeps_case);
         all.exceptions.iter().all(|its| some.exceptions.contains(its))
-            && self.includes(&all.conditions, &some.conditions, some)
+            && self.includes_besides_path(&all.conditions, &some.conditions)
+            && (last.has_all_paths
+                || self.patterns(&all.conditions.paths, &some.conditions.paths, keeps_case))
     }
 
     /// Whether `all` holds for every request for which `some` holds.
     fn includes(&mut self, all: &Conditions, some: &Conditions, matcher: &Matcher) -> bool {
+        self.includes_besides_path(all, some)
+            && self.patterns(&all.paths, &some.paths, matcher.spelling.keeps_case)
+    }
+
+    /// [`includes`](Self::includes) without the paths.
+    fn includes_besides_path(&mut self, all: &Conditions, some: &Conditions) -> bool {
         let methods = all.methods.len().saturating_mul(some.methods.len());
         let values = all.values.len().saturating_mul(some.values.len());
         if !self.spend(methods.saturating_add(values)) {
@@ -77,7 +97,6 @@ impl Check {
             && all.networks.includes(&some.networks)
             && all.values.iter().all(|its| some.values.iter().any(|other| implies(other, its)))
             && self.patterns(&all.hosts, &some.hosts, false)
-            && self.patterns(&all.paths, &some.paths, matcher.spelling.keeps_case)
     }
 
     /// Whether one of `all` fits all that any of `some` fits. No pattern at all fits everything.
@@ -187,6 +206,32 @@ mod tests {
             ("limits = \"1/s\", key = \"header:a\", on_no_key = \"deny\"", 0, 1),
         ] {
             assert_eq!((after("all", first), after("first", first)), (all, by_first), "{first}");
+        }
+    }
+
+    /// An odd path may be read in too many ways: then a rule that exempts `/**` does not apply, and one that limits or
+    /// denies it denies the request.
+    #[test]
+    fn a_rule_for_all_paths_that_limits_or_denies_covers_rules_without_a_path() {
+        let after = |apply: &str, first: &str, second: &str| {
+            let text = format!(
+                "apply = \"{apply}\"
+                 rule = [{{ name = \"a\", match = {{ {first} }}, NEXT }},
+                         {{ name = \"b\", {second}, limits = \"1/s\" }}]"
+            );
+            let limits = ("limits = \"1/s\"", apply == "first");
+            [("action = \"exempt\"", false), ("action = \"deny\"", true), limits]
+                .map(|(does, covers)| (found(&text.replace("NEXT", does)).len() == 1) == covers)
+        };
+        let (key, all) = ("key = \"ip\"", "path = [\"/a\", \"/**\"]");
+        for apply in ["all", "first"] {
+            assert_eq!(after(apply, all, key), [true; 3], "{apply}");
+        }
+        let of_ip = format!("{all}, ip = \"10.0.0.0/8\"");
+        let second = "match = { ip = \"10.1.0.0/16\" }";
+        assert_eq!(after("first", &of_ip, second), [true; 3]);
+        for first in [&of_ip, "path = \"/**/a\"", "path = \"/*/**\""] {
+            assert_eq!(after("first", first, key), [true, false, false], "{first}");
         }
     }
 
