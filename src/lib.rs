@@ -115,10 +115,10 @@
 //! [tollgate-redis]: https://docs.rs/tollgate-redis
 //! [tollgate-rules]: https://docs.rs/tollgate-rules
 
-#![doc = ""]
-#![doc = concat!("[guide]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/HEAD/docs/guide.md")]
-#![doc = concat!("[guarantees]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/HEAD/docs/guarantees.md")]
-#![doc = concat!("[results]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/HEAD/benches/results/README.md")]
+#![cfg_attr(doc, doc = "")]
+#![cfg_attr(doc, doc = concat!("[guide]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/HEAD/docs/guide.md"))]
+#![cfg_attr(doc, doc = concat!("[guarantees]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/HEAD/docs/guarantees.md"))]
+#![cfg_attr(doc, doc = concat!("[results]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/HEAD/benches/results/README.md"))]
 #![cfg_attr(not(feature = "std"), no_std)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Every type that is exhaustive gives its reason.

@@ -3,7 +3,7 @@
 //! # Guarded by
 //!
 //! `loom-tests/tests/settle.rs`, run by `ci/check.sh loom`, and the histories of `ci/check.sh shuttle`: a refund
-//! must not reach the next owner of a slot, nor go by a quota that was replaced.
+//! must not reach the next owner of a slot, nor overwrite a charge that was made meanwhile.
 
 use core::fmt;
 use core::ops::Deref;

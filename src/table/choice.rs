@@ -119,9 +119,9 @@ impl<K: SlotKind> SlotTable<K> {
 
     /// Chooses where no slot was vacant or idle, and one may be the key's own, or none may be taken.
     ///
-    /// It reads each slot once more, in a single pass. Two passes, one for the key's own slot and one for the
-    /// least debt, could both miss a slot of the key that is reset between them: the first pass would find it
-    /// without its key, and the second one no debt in it. The key would then be denied for lack of a place.
+    /// It reads each slot once more, in a single pass. Two passes, one for the least debt and then one for the key's
+    /// own slot, could both miss a slot of the key that is reset between them: the first pass would take it for
+    /// another key's live slot, and the second one would not find it. The key would then be denied for lack of a place.
     #[cold]
     #[inline(never)]
     fn choose_with_care<M: StateMachine>(

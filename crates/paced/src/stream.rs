@@ -34,7 +34,8 @@ pin_project! {
     ///
     /// - Of streams that share a bucket, each may pass one chunk more in a span if it is late for its turn by more
     ///   than half the time that the burst takes to come back. It is late if its task runs late, or if it waits in
-    ///   another bucket. A stream that is dropped while it waits for the bucket lets another one pass its chunk.
+    ///   another bucket. For each stream that is dropped while it waits for the bucket, its chunk more may pass in
+    ///   a span.
     /// - A task that runs so late may also lose the chunk that it had charged. So may a stream with several
     ///   buckets that waits longer in one than the burst of another takes to come back.
     /// - Tokens are lost while a bucket is full. If the burst comes back in less time than timers and tasks are

@@ -176,7 +176,7 @@ mod tests {
             client.write_all(request.as_bytes()).await.expect("written");
             client.shutdown().await.expect("open");
             let mut answer = String::new();
-            let read = tokio::time::timeout(HEADER_TIMEOUT, client.read_to_string(&mut answer));
+            let read = tokio::time::timeout(6 * HEADER_TIMEOUT, client.read_to_string(&mut answer));
             read.await.expect("in time").expect("closed");
             assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{path}: {answer:?}");
         }

@@ -147,7 +147,7 @@ where
 
 type Slot = Rc<RefCell<Held>>;
 
-/// The parts of a request that stay with actix while the layer holds the others.
+/// The state of a request on the side of actix, while the layer holds its head.
 #[derive(Default)]
 enum Held {
     /// It has not been admitted yet.

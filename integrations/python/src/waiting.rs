@@ -34,7 +34,7 @@ const SLEEP_MIN: Duration = Duration::from_micros(50);
 
 pub(crate) type Outcome = Result<Waited, WaitError>;
 
-/// The event that a caller waits for.
+/// A caller's request: cells of a key, and the longest wait for them.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) key: Box<[u8]>,

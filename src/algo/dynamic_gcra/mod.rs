@@ -44,9 +44,9 @@
 //!
 //! # Guarded by
 //!
-//! `loom-tests/tests/dynamic_quota.rs`, run by `ci/check.sh loom`, and the histories of `ci/check.sh shuttle`, with
-//! models of a torn quota and of a refund by a quota that was replaced. `ci/check.sh proofs dynamic_gcra` proves the
-//! step.
+//! `loom-tests/tests/dynamic_quota.rs`, run by `ci/check.sh loom`, with models of a torn quota, of a version's number
+//! that is loaded late, and of a renewal that overwrites a charge; and the histories of `ci/check.sh shuttle`.
+//! `ci/check.sh proofs dynamic_gcra` proves the step.
 
 use core::num::NonZeroU64;
 use core::time::Duration;

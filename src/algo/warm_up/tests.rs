@@ -80,7 +80,7 @@ fn units_are_the_finest_whose_ring_has_a_year() {
     assert!(!has_a_year(&short) && short.cell == UNITS_IN_CELL_MIN);
 }
 
-/// The origins of the two clocks differ by a fraction of a unit.
+/// The origins of the two clocks are not a whole number of units apart.
 #[test]
 fn rebasing_keeps_the_turn_of_a_cold_key_and_drops_an_expired_one() {
     use crate::algo::{Moment, Restart};

@@ -96,7 +96,7 @@ impl Content<DynamicGcraParams> for Changing {
         config
     }
 
-    /// Two quotas: the creator's, which sets the time unit, and the one in force.
+    /// Two quotas: the creator's, which sets how many units a cell has, and the one in force.
     fn block_bytes(_: &mut DynamicGcraParams) -> usize {
         2 * PlacedQuota::BLOCK_BYTES
     }

@@ -32,7 +32,7 @@ impl<'a> WideCandidate<'a> {
         (!candidate.has_no_owner_yet() || slot.head.load() == head).then_some(candidate)
     }
 
-    /// The rank of a slot without an owner. `rank` is the rank of its state alone.
+    /// The rank of a slot that is not a key's yet: vacant, taken, or claimed. `rank` is the rank of its state alone.
     #[cold]
     fn rank_without_key(self, rank: Rank, claims: Rank) -> Rank {
         if self.is_vacant() { Rank::VACANT } else { rank.min(claims) }

@@ -1,6 +1,7 @@
 //! The time units of token buckets, and the slots of the limiters that the pages show.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use tollgate::limiter::SlotLayout;
 use tollgate::{Limiter, Quota};
@@ -32,6 +33,13 @@ fn a_unit_is_less_than_twice_its_usual_length_and_at_most_a_thousandth_of_the_bu
         }
         assert!(longest > 1.9 * usual, "{slots:?}: {longest} ns");
     }
+}
+
+#[test]
+fn a_unit_of_compact_slots_is_longer_if_the_burst_takes_weeks() {
+    let month = Quota::new(1_000, Duration::from_secs(30 * 86_400));
+    let (units, nanos) = time_unit(month, SlotLayout::Compact);
+    assert!((1_200_000..1_210_000).contains(&(nanos / units)), "{nanos} / {units}");
 }
 
 #[test]
