@@ -112,25 +112,56 @@ fn every_package_that_is_published_has_complete_metadata() {
     }
 }
 
-#[test]
-fn every_other_package_is_private() {
+/// The folders that have a file of this name.
+fn folders_with(wanted: &str) -> Vec<PathBuf> {
     let mut folders = vec![PathBuf::new()];
-    let mut private = 0;
+    let mut found = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(root().join(&folder)).expect("a folder") {
             let entry = entry.expect("an entry");
             let name = entry.file_name().into_string().expect("a name in UTF-8");
             if entry.path().is_dir() && !name.starts_with('.') && name != "target" {
                 folders.push(folder.join(name));
-            } else if name == "Cargo.toml" && !published().contains(&folder) {
-                let package = section(&file(&folder, &name), "package");
-                let is_private = value(&package, "publish") == Some("false");
-                assert!(is_private, "{}: say publish = false", folder.display());
-                private += 1;
+            } else if name == wanted {
+                found.push(folder.clone());
             }
         }
     }
+    found
+}
+
+#[test]
+fn every_other_package_is_private() {
+    let mut private = 0;
+    for folder in folders_with("Cargo.toml") {
+        if !published().contains(&folder) {
+            let package = section(&file(&folder, "Cargo.toml"), "package");
+            let is_private = value(&package, "publish") == Some("false");
+            assert!(is_private, "{}: say publish = false", folder.display());
+            private += 1;
+        }
+    }
     assert!(private > 5, "only {private} other packages were found");
+}
+
+/// A version that a file pins is raised by nobody unless this says where the file is.
+#[test]
+fn every_file_that_pins_versions_is_kept_up_to_date() {
+    let updates = read(".github/dependabot.yml");
+    for (ecosystem, pins) in [("cargo", "Cargo.lock"), ("pip", "requirements.txt")] {
+        let start = format!("- package-ecosystem: {ecosystem}\n");
+        let (_, rest) = updates.split_once(&start).unwrap_or_else(|| panic!("no {ecosystem}"));
+        let listed: Vec<&str> = rest
+            .lines()
+            .take_while(|line| !line.contains("package-ecosystem"))
+            .filter_map(|line| line.trim().trim_start_matches("directory:").rsplit([' ']).next())
+            .filter(|word| word.starts_with('/'))
+            .collect();
+        for folder in folders_with(pins) {
+            let folder = format!("/{}", folder.display());
+            assert!(listed.contains(&folder.as_str()), "dependabot.yml has no {folder} of {pins}");
+        }
+    }
 }
 
 /// The targets of the links in Markdown: in the text, and where they are defined below it.
