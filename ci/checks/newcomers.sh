@@ -6,7 +6,7 @@
 #   ci/check.sh newcomers             all
 #   ci/check.sh newcomers NAME ...    of these:
 #
-#   library   README.md                       the library, and its first example
+#   library   README.md                       the library, its first example, and a mistake whose error must help
 #   guide     docs/guide/getting-started.md   the first page of the guide
 #   http      crates/http/README.md           a server with axum
 #   redis     crates/redis/README.md          a quota on a Redis or Valkey server
@@ -214,6 +214,25 @@ library() {
     block "$page" rust 'fn main()' >"$room/src/main.rs"
     type_in 'cargo run'
     denied library '^429, Retry-After Some'
+    mistake
+}
+
+# A user of `HashMap` asks a `Limiter<String>` with a `&str`. The error has to name the type that takes it.
+mistake() {
+    cat >"$room/src/main.rs" <<'CODE'
+use tollgate::{Limiter, Quota};
+
+fn main() {
+    let gate: Limiter<String> = Limiter::builder(Quota::per_second(5)).build().unwrap();
+    let _ = gate.check("alice");
+}
+CODE
+    ! (typed 'cargo check') >"$room/out.log" 2>&1 || fail 'library: a Limiter<String> took a &str'
+    grep -q 'expected `&String`, found `&str`' "$room/out.log" \
+        || fail 'library: a Limiter<String> asked with a &str gave another error'
+    grep -q 'pub fn check.*text: Limiter<str>' "$room/out.log" \
+        || fail 'library: the error about a &str does not name Limiter<str>'
+    echo 'newcomers: library: the error about a &str names Limiter<str>'
 }
 
 guide() {

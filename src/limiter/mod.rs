@@ -103,8 +103,8 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 /// # Ok::<(), tollgate::BuildError>(())
 /// ```
 ///
-/// A `Limiter<String>` would have to allocate a `String` to be asked with a `&str`, so this does not compile. Write
-/// `Limiter<str>` instead:
+/// A `Limiter<String>` would have to allocate a `String` to be asked with a `&str`, so this does not compile. The
+/// compiler's error quotes the line of `check`, which says to write `Limiter<str>` instead:
 ///
 /// ```compile_fail,E0308
 /// # use tollgate::{Limiter, Quota};
@@ -183,6 +183,8 @@ impl<K: ?Sized> Limiter<K> {
     }
 }
 
+// The compiler's error about an argument quotes the line of the method. So this line says what to do if a
+// `Limiter<String>` is asked with a `&str`.
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// Begins a request for `key`: one cell, now, unless the [`Ask`] says otherwise.
     ///
@@ -194,7 +196,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     #[inline(always)]
-    pub fn ask<'g, 'k>(&'g self, key: &'k K) -> Ask<'g, 'k, Self> {
+    pub fn ask<'g, 'k>(&'g self, key: &'k K /* text: Limiter<str> */) -> Ask<'g, 'k, Self> {
         Ask::new(self, key)
     }
 
@@ -213,7 +215,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     #[inline(always)]
-    pub fn check(&self, key: &K) -> Decision {
+    pub fn check(&self, key: &K /* text: Limiter<str> */) -> Decision {
         self.ask(key).check()
     }
 
@@ -231,7 +233,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     #[inline(always)]
-    pub fn check_n(&self, key: &K, n: u64) -> Decision {
+    pub fn check_n(&self, key: &K /* text: Limiter<str> */, n: u64) -> Decision {
         self.ask(key).cells(n).check()
     }
 
@@ -248,7 +250,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     #[inline(always)]
-    pub fn allow(&self, key: &K) -> bool {
+    pub fn allow(&self, key: &K /* text: Limiter<str> */) -> bool {
         self.ask(key).allow()
     }
 
@@ -266,7 +268,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     #[inline]
-    pub fn peek(&self, key: &K) -> Decision {
+    pub fn peek(&self, key: &K /* text: Limiter<str> */) -> Decision {
         self.ask(key).peek()
     }
 
@@ -280,7 +282,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     /// assert!(gate.ask("a").at(Tick::ZERO).check().is_ok());
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
-    pub fn reset(&self, key: &K) {
+    pub fn reset(&self, key: &K /* text: Limiter<str> */) {
         self.table.forget(self.probe(key));
     }
 
