@@ -25,7 +25,8 @@
 //! ```
 //!
 //! [`Quota`] and [`Limiter`] come from `tollgate`, and so does all else that a limit may need: the whole crate
-//! is re-exported, so one dependency is enough.
+//! is re-exported, so one dependency is enough. Features of `tollgate` (`serde`, `shared-memory`, `tokio`) have no twin
+//! here: `cargo add tollgate --features serde` beside this crate switches one on for both.
 //!
 //! # Features
 //!
