@@ -14,8 +14,8 @@ use pingora_core::server::Server;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_http::ResponseHeader;
 use pingora_proxy::{ProxyHttp, Session, http_proxy_service};
-use tollgate_pingora::{Answer, ResponseFields, RulesFilter};
-use tollgate_rules::{ReloadError, Rule, RulesFile};
+use tollgate_pingora::tollgate_rules::{ReloadError, Rule, RulesFile};
+use tollgate_pingora::{ResponseFields, RulesFilter};
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -37,11 +37,7 @@ impl ProxyHttp for Proxy {
         session: &mut Session,
         ctx: &mut ResponseFields,
     ) -> Result<bool> {
-        match self.limits.ask(session).await? {
-            Answer::Admitted(fields) => *ctx = fields,
-            Answer::Denied => return Ok(true),
-        }
-        Ok(false)
+        self.limits.request_filter(session, ctx).await
     }
 
     async fn response_filter(

@@ -28,7 +28,7 @@ const WAITING_MAX: usize = 1_024;
 ///
 /// ```
 /// use tollgate_pingora::RulesFilter;
-/// use tollgate_rules::{RulesLimiter, Rules};
+/// use tollgate_pingora::tollgate_rules::{RulesLimiter, Rules};
 ///
 /// let text = r#"rule = [{ name = "per-client", key = "ip", limits = "10/s burst 20" }]"#;
 /// let filter = RulesFilter::new(RulesLimiter::new(Rules::parse("rules.toml", text)?)?);
@@ -51,17 +51,8 @@ enum Source {
     Live(Arc<LiveRules>),
 }
 
-/// The filter's answer to a request.
-#[derive(Debug)]
-#[must_use = "a request that was denied is already answered"]
-pub enum Answer {
-    /// The request is admitted. Its permit writes the fields of the response.
-    Admitted(ResponseFields),
-    /// The request was answered: `request_filter` returns `Ok(true)`.
-    Denied,
-}
-
-/// The fields of the response to an admitted request: `RateLimit-Policy` and `RateLimit`.
+/// The fields of the response to an admitted request: `RateLimit-Policy` and `RateLimit`. By default there are none,
+/// until [`RulesFilter::request_filter`] admits the request.
 ///
 /// Keep it in the context of the request: for rules with `concurrency`, the request is in flight until it is
 /// dropped.
@@ -124,7 +115,11 @@ impl RulesFilter {
         Self { client: Some(client.prefix(IpPrefix::new(32, 128))), ..self }
     }
 
-    /// Decides the request of a session. [`denial::by_protocol`] answers a denied request: with 429 and a
+    /// Decides the request of a session, and answers it if it is denied. The result is what
+    /// [`ProxyHttp::request_filter`](pingora_proxy::ProxyHttp::request_filter) returns: `true` for a request that is
+    /// answered. For one that is admitted, `fields` gets what its response says.
+    ///
+    /// [`denial::by_protocol`] answers a denied request: with 429 and a
     /// body of `application/problem+json`, or `RESOURCE_EXHAUSTED` for a gRPC call; with 403, or
     /// `PERMISSION_DENIED`, if a rule has `action = "deny"`. `Retry-After` and the
     /// `RateLimit` fields are added.
@@ -141,21 +136,28 @@ impl RulesFilter {
     /// # Errors
     ///
     /// The response could not be sent.
-    pub async fn ask(&self, session: &mut Session) -> Result<Answer> {
+    pub async fn request_filter(
+        &self,
+        session: &mut Session,
+        fields: &mut ResponseFields,
+    ) -> Result<bool> {
         if !has_path(session.req_header()) {
             self.denied.fetch_add(1, Ordering::Relaxed);
             session.respond_error(StatusCode::BAD_REQUEST.as_u16()).await?;
-            return Ok(Answer::Denied);
+            return Ok(true);
         }
         let (client, has_open_body) = (self.client(session), has_open_body(session));
         remove_named_by_connection(session.req_header_mut());
         let request = RequestHead::new(session.req_header(), client).open_body(has_open_body);
         let (report, reason) = match self.admit(&request).await {
-            Ok(fields) => return Ok(Answer::Admitted(fields)),
+            Ok(admitted) => {
+                *fields = admitted;
+                return Ok(false);
+            }
             Err(denied) => denied,
         };
         deny(session, &report, reason).await?;
-        Ok(Answer::Denied)
+        Ok(true)
     }
 
     /// Decides a request, and waits for its turn.

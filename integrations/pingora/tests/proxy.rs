@@ -17,7 +17,7 @@ use pingora_core::upstreams::peer::HttpPeer;
 use pingora_http::ResponseHeader;
 use pingora_proxy::{ProxyHttp, Session, http_proxy_service};
 use tollgate_http::key::{ClientIp, Trust};
-use tollgate_pingora::{Answer, ResponseFields, RulesFilter};
+use tollgate_pingora::{ResponseFields, RulesFilter};
 use tollgate_rules::{Rules, RulesLimiter};
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -40,11 +40,7 @@ impl ProxyHttp for Proxy {
         session: &mut Session,
         ctx: &mut ResponseFields,
     ) -> Result<bool> {
-        match self.limits.ask(session).await? {
-            Answer::Admitted(fields) => *ctx = fields,
-            Answer::Denied => return Ok(true),
-        }
-        Ok(false)
+        self.limits.request_filter(session, ctx).await
     }
 
     async fn response_filter(
