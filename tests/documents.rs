@@ -225,6 +225,7 @@ fn an_adapter_takes_at_most_eight_lines_of_its_user() {
         ("crates/paced/README.md", "`futures`"),
         ("crates/redis/README.md", "## HTTP"),
         ("integrations/actix/README.md", ""),
+        ("integrations/pingora/README.md", ""),
         ("integrations/reqwest/README.md", ""),
     ] {
         let text = read(file);
