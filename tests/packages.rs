@@ -144,6 +144,15 @@ fn every_other_package_is_private() {
     assert!(private > 5, "only {private} other packages were found");
 }
 
+#[test]
+fn the_python_package_has_the_version_of_the_crates() {
+    let version =
+        |manifest: &str, name| value(&section(&read(manifest), name), "version").map(str::to_owned);
+    let python = version("integrations/python/Cargo.toml", "package");
+    assert_eq!(python, version("Cargo.toml", "workspace.package"));
+    assert!(python.is_some());
+}
+
 /// A version that a file pins is raised by nobody unless this says where the file is.
 #[test]
 fn every_file_that_pins_versions_is_kept_up_to_date() {
