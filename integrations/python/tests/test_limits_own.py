@@ -18,6 +18,8 @@ HERE = Path(__file__).parent
 NOT_OURS = ["test_storage_string"]
 #: Has a million entries in one window, which is an error where processes share it: tests/test_limits_storage.py shows it.
 NOT_SHARED = ["test_moving_window_huge_cost"]
+#: How many tests may be late on a busy machine.
+MAX_LATE = 5
 FILES = ["test_strategy.py", "test_storage.py", "integration/test_concurrency.py", "aio/test_strategy.py",
          "aio/test_storage.py"]
 
@@ -34,14 +36,25 @@ def source(tmp_path_factory):
     return folder
 
 
-def run(source, left_out, memory_folder=None):
-    chosen = " and ".join(["in-memory", *(f"not {name}" for name in left_out)])
-    # They compare times with tolerances of 10 to 30 ms, and their authors repeat some of them. A busy machine is
-    # later than that, so all may be repeated.
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "-k", chosen,
-               "--force-flaky", "--max-runs=4", "--no-flaky-report", *(f"tests/{file}" for file in FILES)]
+def run_pytest(source, memory_folder, *arguments):
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "--no-flaky-report",
+               *arguments]
     environment = {**os.environ, "TOLLGATE_FOLDER": str(memory_folder or "")}
     return subprocess.run(command, cwd=source, env=environment, capture_output=True, text=True, timeout=600)
+
+
+def run(source, left_out, memory_folder=None):
+    """All tests, as often as their authors let them run. They compare times with tolerances of 10 to 30 ms, and a busy
+    machine is later than that. So a test that fails may show by itself that it passes in three of four runs; a storage
+    that is wrong more often does not.
+    """
+    chosen = " and ".join(["in-memory", *(f"not {name}" for name in left_out)])
+    done = run_pytest(source, memory_folder, "-k", chosen, *(f"tests/{file}" for file in FILES))
+    failed = re.findall(r"^FAILED (\S+)", done.stdout, re.MULTILINE)
+    if not 0 < len(failed) <= MAX_LATE or "skipped" in done.stdout:
+        return [done]
+    again = run_pytest(source, memory_folder, "--force-flaky", "--max-runs=4", "--min-passes=3", *failed)
+    return [done, again]
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +69,8 @@ def outcomes(source, memory_folder):
 @pytest.mark.parametrize(("memory", "at_least"), [("the memory of a process", 59), ("shared memory", 57)])
 def test_the_tests_of_limits_pass(outcomes, memory, at_least):
     done = outcomes[memory]
-    passed = re.search(r"(\d+) passed", done.stdout)
-    assert done.returncode == 0 and passed and "skipped" not in done.stdout, done.stdout[-8_000:] + done.stderr
-    assert int(passed[1]) >= at_least, done.stdout
-    print(f"limits: {passed[1]} of its own tests pass in {memory}")
+    said = "\n".join(run.stdout[-8_000:] + run.stderr for run in done)
+    passed = [int(count) for run in done for count in re.findall(r"(\d+) passed", run.stdout)]
+    assert done[-1].returncode == 0 and "skipped" not in said, said
+    assert sum(passed) >= at_least, said
+    print(f"limits: {sum(passed)} of its own tests pass in {memory}, {sum(passed[1:])} of them in a second run")
