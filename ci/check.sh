@@ -33,9 +33,9 @@
 #   mutants         whether tests notice changes in the code                    hours
 #   mutants core --lib                the core, with its unit tests only        10 min
 #   coherence       writes to shared cache lines, ours and the peers'          10 min
-#   pingora         the filter for Pingora, built and tested                    minutes
-#   actix           the middleware of actix-web, built and tested               minutes
-#   reqwest         the middleware of reqwest clients, built and tested         minutes
+#   pingora         the filter for Pingora: lints, tests, its package           minutes
+#   actix           the middleware of actix-web: lints, tests, its package      minutes
+#   reqwest         the middleware of reqwest clients: the same                 minutes
 #   python          the Python package: wheel, tests, servers of four workers   3 min
 #   repeat          the ordinary tests with 50 other seeds                      hours
 #   soak            the proxy under load                                        1 h
@@ -171,7 +171,7 @@ reqwest() {
     integration reqwest
 }
 
-# Builds and tests the package in this folder.
+# Builds and tests the package in this folder, then as its users get it.
 integration() {
     if ! cargo fetch --locked --quiet; then
         echo "$1: SKIPPED: its dependencies cannot be fetched here"
@@ -180,7 +180,8 @@ integration() {
     local begin="$SECONDS"
     cargo clippy --all-targets --locked -- -D warnings
     cargo test --locked
-    echo "$1: built and tested in $((SECONDS - begin)) s"
+    ../../ci/checks/adapter.sh "$1"
+    echo "$1: built, tested and packaged in $((SECONDS - begin)) s"
 }
 
 name="${1:---help}"

@@ -27,13 +27,24 @@ const CATEGORIES: [&str; 15] = [
     "web-programming::http-server",
 ];
 
-/// The folders of the packages that may be published: the root and those in `crates/`.
+/// The adapters with a workspace of their own, which inherits nothing from the root's.
+const ADAPTERS: [&str; 3] = ["integrations/actix", "integrations/pingora", "integrations/reqwest"];
+
+/// The line of an adapter's manifest that `ci/checks/packaged.sh` replaces with the root's `repository`.
+const REPOSITORY_GOES_HERE: &str = "# repository = ";
+
+fn is_adapter(folder: &Path) -> bool {
+    ADAPTERS.iter().any(|its| Path::new(its) == folder)
+}
+
+/// The folders of the packages that may be published: the root, those in `crates/`, and the adapters.
 fn published() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(root().join("crates")).expect("a folder");
     let names = entries.map(|entry| entry.expect("an entry").file_name());
     let mut folders: Vec<PathBuf> = names.map(|name| Path::new("crates").join(name)).collect();
     folders.sort();
     folders.insert(0, PathBuf::new());
+    folders.extend(ADAPTERS.map(PathBuf::from));
     folders
 }
 
@@ -61,7 +72,7 @@ fn every_package_that_is_published_has_complete_metadata() {
     for folder in published() {
         let manifest = file(&folder, "Cargo.toml");
         let package = section(&manifest, "package");
-        let of = |field| {
+        let of = |field: &str| {
             value(&package, field).unwrap_or_else(|| panic!("{}: no {field}", folder.display()))
         };
         let name = of("name").trim_matches('"');
@@ -73,21 +84,24 @@ fn every_package_that_is_published_has_complete_metadata() {
             documentation.starts_with("https://docs.rs/") && documentation.ends_with(name),
             "{name}: {documentation}"
         );
-        for inherited in [
-            "version.workspace",
-            "edition.workspace",
-            "rust-version.workspace",
-            "license.workspace",
-            "repository.workspace",
-        ] {
-            assert_eq!(of(inherited), "true", "{name}: {inherited}");
+        let shared = section(&read("Cargo.toml"), "workspace.package");
+        let shared = |field| value(&shared, field).unwrap_or_else(|| panic!("no {field}"));
+        if is_adapter(&folder) {
+            for repeated in ["version", "edition", "rust-version", "license", "include"] {
+                assert_eq!(of(repeated), shared(repeated), "{name}: {repeated} is not the root's");
+            }
+            // Its address is in the root's manifest only. A release adds it to this one.
+            assert_eq!(value(&package, "repository"), None, "{name}");
+            assert!(package.contains(REPOSITORY_GOES_HERE), "{name}: where does the address go?");
+        } else {
+            for inherited in ["version", "edition", "rust-version", "license", "repository"] {
+                assert_eq!(of(&format!("{inherited}.workspace")), "true", "{name}: {inherited}");
+            }
         }
         assert_eq!(of("readme"), "\"README.md\"", "{name}");
         assert!(package.contains("\ninclude"), "{name} does not say what its package holds");
 
-        let version =
-            value(&section(&read("Cargo.toml"), "workspace.package"), "version").map(str::to_owned);
-        let wanted = format!("version = {}", version.expect("a version"));
+        let wanted = format!("version = {}", shared("version"));
         for line in manifest.lines().filter(|line| line.contains("path = \"../")) {
             assert!(line.contains(&wanted), "{name}: {line}: {wanted}");
         }

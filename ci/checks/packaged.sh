@@ -7,6 +7,10 @@
 # The packages that are published, in the order of their dependencies.
 published=(tollgate tollgate-rules tollgate-http tollgate-client tollgate-observe tollgate-paced tollgate-redis tollgate-replay tollgate-proxy tollgate-cli)
 
+# The adapters in integrations/ that are published after them, as tollgate-NAME. Each has a workspace of its own.
+# shellcheck disable=SC2034 # a check uses it
+adapters=(actix reqwest pingora)
+
 # The most that a package may hold, compressed. The unit tests are a sixth of the core's.
 max_bytes() {
     case "$1" in
@@ -15,9 +19,9 @@ max_bytes() {
     esac
 }
 
-# cargo names each test that a manifest's `include` leaves out. That is no mistake.
+# cargo names each test that a manifest's `include` leaves out. That is no mistake. The arguments are for cargo.
 package() {
-    cargo package --locked --no-verify --allow-dirty --target-dir "$target" "${names[@]/#/--package=}" \
+    cargo package --locked --no-verify --allow-dirty --target-dir "$target" "$@" \
         >"$work/package.txt" 2>&1 || { cat "$work/package.txt" >&2; fail 'cargo package failed'; }
     if grep -E '^(warning|error)' "$work/package.txt" \
         | grep -vE '^warning: ignoring test `[a-z_]+` as `tests/[a-z_/.]+` is not included in the published package$'; then
@@ -48,9 +52,21 @@ unpack() {
 package_and_unpack() {
     version="$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)"
     mkdir "$work/unpacked"
-    package
+    package "${names[@]/#/--package=}"
     local name
     for name in "${names[@]}"; do
         unpack "$name"
+    done
+}
+
+# Copies the repository's files into a folder. There, the manifests of the adapters have the repository's address,
+# which only the root's has here: no manifest inherits from another workspace.
+copy_with_address() {
+    local name
+    mkdir -p "$1"
+    git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "$1"
+    for name in "${adapters[@]}"; do
+        sed "s|^# repository = .*|$(grep '^repository = ' Cargo.toml)|" "integrations/$name/Cargo.toml" \
+            >"$1/integrations/$name/Cargo.toml"
     done
 }
