@@ -31,22 +31,13 @@ fail() {
     exit 1
 }
 
-# The packages of this repository that it uses, and those that these name, some of them for their tests.
+# Those that the packages that it uses name for their tests are packaged too.
 # shellcheck disable=SC2207 # names have no spaces
-direct=($(sed -n 's/^\(tollgate-[a-z]*\) = { path = .*/\1/p' "$folder/Cargo.toml"))
+direct=($(crates_of "$1"))
 # shellcheck disable=SC2207
 names=(tollgate $(printf '%s\n' tollgate-http "${direct[@]}" | sort -u))
 package_and_unpack
-
-copy_with_address "$work/copy"
-beside=()
-for name in "${direct[@]}"; do
-    beside+=(--config "patch.crates-io.$name.path='$work/copy/crates/${name#tollgate-}'")
-done
-(cd "$work/copy/$folder" && package "${beside[@]}")
-unpack "$adapter"
-grep -qxF "$(grep '^repository = ' Cargo.toml)" "$work/unpacked/$adapter/Cargo.toml" \
-    || fail "its package does not say the repository's address"
+package_adapter "$1"
 
 # A workspace of the unpacked adapter, with the profiles and the versions of its own.
 {

@@ -9,6 +9,7 @@
 #   library   README.md                       the library, its first example, and a mistake whose error must help
 #   guide     docs/guide/getting-started.md   the first page of the guide
 #   http      crates/http/README.md           a server with axum
+#   actix     integrations/actix/README.md    a server with actix-web
 #   redis     crates/redis/README.md          a quota on a Redis or Valkey server
 #   python    integrations/python/README.md   four workers of gunicorn
 #   proxy     crates/cli/README.md            the tool: its demonstration, then a rules file before a server
@@ -245,17 +246,26 @@ guide() {
     denied guide '^429, Retry-After: '
 }
 
-http() {
-    local page="$packages/tollgate-http/README.md" port
+# A server whose page has its dependencies, its code, and the requests that it denies: name, page, port of the page.
+server() {
+    local page="$2" port
     port="$(free_port)"
-    enter http
+    enter "$1"
     type_in 'cargo init --name newcomer'
     sed -i.old '/^\[dependencies\]/d' "$room/Cargo.toml"
     block "$page" toml '[dependencies]' >>"$room/Cargo.toml"
-    block "$page" rust 'async fn main()' | sed "s/3000/$port/" >"$room/src/main.rs"
+    block "$page" rust 'async fn main()' | sed "s/$3/$port/" >"$room/src/main.rs"
     serve 'cargo run' "$port"
-    until_printed '^HTTP/1.1 429' type_command "$page" 'for i in' "s/3000/$port/"
-    denied http '^HTTP/1.1 429'
+    until_printed '^HTTP/1.1 429' type_command "$page" 'for i in' "s/$3/$port/"
+    denied "$1" '^HTTP/1.1 429'
+}
+
+http() {
+    server http "$packages/tollgate-http/README.md" 3000
+}
+
+actix() {
+    server actix "$packages/tollgate-actix/README.md" 8080
 }
 
 redis() {
@@ -311,7 +321,7 @@ proxy() {
     denied rules '^(200 ){10,}429'
 }
 
-all=(library guide http redis python proxy)
+all=(library guide http actix redis python proxy)
 wanted=("${@:-${all[@]}}")
 for name in "${wanted[@]}"; do
     if ! printf '%s\n' "${all[@]}" | grep -qx -- "$name"; then
@@ -323,6 +333,10 @@ for program in curl timeout python3; do
     command -v "$program" >/dev/null || { skip "there is no $program here"; exit 0; }
 done
 package_and_unpack
+if [[ " ${wanted[*]} " == *' actix '* ]]; then
+    package_adapter actix
+    names+=(tollgate-actix)
+fi
 prepare
 enter registry
 if ! (typed 'cargo init --quiet --name newcomer && cargo add --quiet cfg-if && cargo fetch --quiet') \

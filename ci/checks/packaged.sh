@@ -70,3 +70,21 @@ copy_with_address() {
             >"$1/integrations/$name/Cargo.toml"
     done
 }
+
+# The packages of this repository that an adapter uses, beside the core.
+crates_of() {
+    sed -n 's/^\(tollgate-[a-z]*\) = { path = .*/\1/p' "integrations/$1/Cargo.toml"
+}
+
+# Writes the package of an adapter, with the repository's address, and unpacks it beside those that it uses.
+package_adapter() {
+    local name adapter="tollgate-$1" beside=()
+    [ -e "$work/copy" ] || copy_with_address "$work/copy"
+    for name in $(crates_of "$1"); do
+        beside+=(--config "patch.crates-io.$name.path='$work/copy/crates/${name#tollgate-}'")
+    done
+    (cd "$work/copy/integrations/$1" && package "${beside[@]}")
+    unpack "$adapter"
+    grep -qxF "$(grep '^repository = ' Cargo.toml)" "$work/unpacked/$adapter/Cargo.toml" \
+        || fail "$adapter: its package does not say the repository's address"
+}
