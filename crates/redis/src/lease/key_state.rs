@@ -151,7 +151,7 @@ impl KeyState {
     #[cold]
     fn try_without_cells(&self, n: u64, now: Tick) -> Attempt {
         let state = self.lease_cell.call_state(now);
-        if let Some(until) = self.lease_cell.denied(n, now) {
+        if let Some(until) = self.denied_until(n, now) {
             let is_due = now >= Tick::from_nanos(self.recheck_at_nanos.read());
             let prefetch = match state {
                 CallState::Free if is_due => Prefetch::Cells(n),
@@ -168,6 +168,12 @@ impl KeyState {
                 None => Attempt::Answered(self.denied(n, Until::Then(until), now), Prefetch::No),
             },
         }
+    }
+
+    /// Until when `n` cells are denied. More cells than the limit never fit, whether or not that many were denied.
+    fn denied_until(&self, n: u64, now: Tick) -> Option<Until> {
+        let limit = self.last_reply.limit.read();
+        if limit > 0 && n > limit { Some(Until::Never) } else { self.lease_cell.denied(n, now) }
     }
 
     /// Tries to answer a request that no lease can serve. `None` means that the source must be

@@ -190,6 +190,25 @@ async fn more_than_the_limit_is_never_granted_though_less_is_denied_for_a_time()
     assert_eq!(leased.stats().calls, 1);
 }
 
+/// The source's limit is 50.
+#[tokio::test]
+async fn more_than_the_limit_costs_no_call_but_a_recheck_in_the_background() {
+    let (leased, clock) = scripted([Reply::Cells(1), Reply::Deny(None)]);
+    assert!(is_ok(&leased.check(b"a").await));
+    for calls in [1, 2] {
+        for n in [51, 60, 1_000] {
+            let denied = leased.check_n(b"a", n).await.expect("denied");
+            assert_eq!(denied.decision.unwrap_err().retry_after(), None, "{n} never fit");
+            assert_eq!(denied.origin, Origin::Memory);
+        }
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!((leased.stats().calls, leased.stats().prefetches), (calls + 1, calls));
+        clock.advance(Duration::from_millis(1_001));
+    }
+}
+
 #[tokio::test]
 async fn a_long_denial_is_rechecked_in_the_background() {
     let day = Duration::from_secs(86_400);
