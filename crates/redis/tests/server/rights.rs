@@ -32,7 +32,7 @@ fn each_command_of_a_script_is_documented() {
 }
 
 /// Granted: the quota, by every strategy, to a user that may do no more than the document says, by both versions
-/// of the protocol.
+/// of the protocol, and in a database of another number than 0.
 #[test]
 fn the_documented_rights_are_enough() {
     let Some(server) = Server::start() else { return };
@@ -42,16 +42,18 @@ fn the_documented_rights_are_enough() {
         println!("SKIPPED: the server has no users");
         return;
     }
-    for protocol in ["", "/?protocol=resp3"] {
-        let url = format!("redis://limits:secret@127.0.0.1:{}{protocol}", server.port());
+    for (path, database) in [("", 0), ("/?protocol=resp3", 0), ("/3", 3)] {
+        let url = format!("redis://limits:secret@127.0.0.1:{}{path}", server.port());
         let store = with_long_deadline(Store::builder(url)).build().expect("a store");
-        every_strategy_decides(&server, &store);
+        every_strategy_decides(&server, &store, database);
         assert_eq!((store.stats().failed, store.stats().disconnected), (0, 0));
         let _: () = redis::cmd("FLUSHALL").query(&mut server.admin()).expect("it");
     }
 }
 
-fn every_strategy_decides(server: &Server, store: &Store) {
+fn every_strategy_decides(server: &Server, store: &Store, database: u32) {
+    let mut admin = server.admin();
+    let _: () = redis::cmd("SELECT").arg(database).query(&mut admin).expect("it");
     block_on(async {
         store.ping().await.expect("an answer");
         for algorithm in Algorithm::NAMES {
@@ -62,8 +64,7 @@ fn every_strategy_decides(server: &Server, store: &Store) {
                 assert_eq!(gate.check("k").await.expect("an answer").is_ok(), nth < 3);
                 // A denial gives an end to a state without one.
                 let place = gate.redis_key("k");
-                let _: () =
-                    redis::cmd("PERSIST").arg(place).query(&mut server.admin()).expect("it");
+                let _: () = redis::cmd("PERSIST").arg(place).query(&mut admin).expect("it");
             }
             // Before and behind the time of the state.
             for now in [1, 1 << 50] {
