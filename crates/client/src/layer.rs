@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use http::header::HOST;
 use http::{Request, Response};
+use tollgate::Tick;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -28,8 +29,14 @@ use crate::settings::Settings;
 /// A response with 429 or 503 goes to the caller like any other. To send a request again, put a layer that
 /// retries around this one: each attempt then waits for its own turn.
 ///
-/// **Not guaranteed.** `poll_ready` does not wait for a turn, since the turn depends on the request. At most
-/// [`max_waiting`](Settings::max_waiting) requests wait for a pacer; one more fails at once.
+/// **Not guaranteed.**
+///
+/// - `poll_ready` does not wait for a turn, since the turn depends on the request. At most
+///   [`max_waiting`](Settings::max_waiting) requests wait for a pacer; one more fails at once.
+/// - After its turn, a request waits for the inner service for as long as that is not ready; no setting bounds that.
+///   Then it waits for a second turn, for at most [`max_wait`](Settings::max_wait) again. So requests that the service
+///   has held up go at the rate, too, and not all at once. One that the service holds up again waits for no third
+///   turn.
 ///
 /// ```
 /// use tollgate_client::{PaceLayer, Settings};
@@ -166,14 +173,32 @@ where
     let deadline = pacer.deadline();
     loop {
         let turn = pacer.turn_until(deadline).await.map_err(widened)?;
-        poll_fn(|context| service.poll_ready(context)).await.map_err(PacerError::Service)?;
+        let is_held_up = had_to_wait(service).await? || pacer.holds_up();
+        if is_held_up && pacer.wait_again(Tick::ZERO).await.is_err() {
+            // A clone holds no place under a limit of the service while it waits.
+            *service = service.clone();
+            pacer.wait_again(pacer.deadline()).await.map_err(widened)?;
+            had_to_wait(service).await?;
+        }
         // A pause may have begun meanwhile. The turn is then lost, and another one comes after it.
-        if pacer.paused_for().is_zero() {
+        if let Some(turn) = turn.sent_now() {
             return Ok(turn);
         }
-        // A clone holds no place under a limit of the service while it waits.
         *service = service.clone();
     }
+}
+
+/// Waits until the service is ready. Returns whether it was not ready at once.
+async fn had_to_wait<S: Service<Q>, Q>(service: &mut S) -> Result<bool, PacerError<S::Error>> {
+    let mut had_to_wait = false;
+    poll_fn(|context| {
+        let polled = service.poll_ready(context);
+        had_to_wait |= polled.is_pending();
+        polled
+    })
+    .await
+    .map_err(PacerError::Service)?;
+    Ok(had_to_wait)
 }
 
 fn host<B>(request: &Request<B>) -> Option<&str> {

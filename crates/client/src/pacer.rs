@@ -31,7 +31,7 @@ use crate::settings::Settings;
 const RATE_STEP: f64 = 0.002;
 
 /// Tokio's clock, by which requests sleep, too.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct TokioClock(Instant);
 
 impl Clock for TokioClock {
@@ -39,6 +39,8 @@ impl Clock for TokioClock {
         Tick::from_duration(self.0.elapsed())
     }
 }
+
+type Queue = WaitQueue<Direct<DynamicGcra, TokioClock>>;
 
 /// Lets requests go one after the other, at a rate that responses move.
 ///
@@ -77,7 +79,9 @@ impl Clock for TokioClock {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Pacer {
-    queue: WaitQueue<Direct<DynamicGcra, TokioClock>>,
+    queue: Queue,
+    /// A queue, at the same rate, of requests that were held up after their turn.
+    held_up: Queue,
     places: Places,
     rate: Mutex<Rate>,
     settings: Settings,
@@ -111,21 +115,12 @@ impl Pacer {
     /// ```
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         settings.check()?;
-        // The fastest first: no quota may be much faster than the one that the limiter is built with.
-        let limiter = Direct::builder(quota(settings.max))
-            .algorithm(DynamicGcra::new())
-            .clock(TokioClock(Instant::now()))
-            .build()
-            .expect("any rate in the range of the settings is a quota");
-        limiter
-            .set_quota(quota(settings.initial), Inherit::Reset)
-            .expect("a slower quota fits, and no other thread changes it");
-        let rate = Mutex::new(Rate::new(settings, limiter.clock().now()));
-        // Those that wait for the end of a pause are not in the queue, so the places count instead.
-        let queue = WaitQueue::new(limiter).max_waiters(usize::MAX);
+        let clock = TokioClock(Instant::now());
+        let [queue, held_up] = [(); 2].map(|()| queue(&settings, clock));
+        let rate = Mutex::new(Rate::new(settings, clock.now()));
         let places = Places::new(settings.max_waiting);
         let [sent, denied, failed] = [(); 3].map(|()| AtomicU64::new(0));
-        Ok(Self { queue, places, rate, settings, sent, denied, failed })
+        Ok(Self { queue, held_up, places, rate, settings, sent, denied, failed })
     }
 
     /// Waits until the next request may be sent.
@@ -171,27 +166,54 @@ impl Pacer {
                 tokio::time::sleep(pause).await;
                 continue;
             }
-            let ask = self.queue.ask(&()).deadline(deadline);
-            let mut turn = pin!(ask.wait_async(tokio::time::sleep));
-            let waited = match poll_fn(|context| Poll::Ready(turn.as_mut().poll(context))).await {
-                Poll::Ready(waited) => waited,
-                Poll::Pending => {
-                    self.keep_place(&mut place)?;
-                    turn.await
-                }
-            };
-            let waited = waited.map_err(|error| match error {
-                // The rate did not grow enough meanwhile. No request is outside the queue.
-                WaitError::Overtaken { wait } => PacerError::Wait(WaitError::TooLate { wait }),
-                error => PacerError::Wait(error),
-            })?;
-            had_to_wait |= !waited.waited().is_zero();
+            had_to_wait |= self.waited_in(&self.queue, deadline, &mut place).await?;
             // A pause may have begun meanwhile. The turn is then lost, and another one comes after it.
-            if self.paused_for().is_zero() {
-                let epoch = self.lock().epoch();
-                return Ok(Turn { pacer: self, epoch, had_to_wait });
+            if let Some(turn) = self.turn_now(had_to_wait) {
+                return Ok(turn);
             }
         }
+    }
+
+    /// Waits for a turn in a queue, and keeps a place meanwhile. Returns whether it had to wait.
+    async fn waited_in<'a>(
+        &'a self,
+        queue: &Queue,
+        deadline: Tick,
+        place: &mut Option<Place<'a>>,
+    ) -> Result<bool, PacerError<Infallible>> {
+        let ask = queue.ask(&()).deadline(deadline);
+        let mut turn = pin!(ask.wait_async(tokio::time::sleep));
+        let waited = match poll_fn(|context| Poll::Ready(turn.as_mut().poll(context))).await {
+            Poll::Ready(waited) => waited,
+            Poll::Pending => {
+                self.keep_place(place)?;
+                turn.await
+            }
+        };
+        let waited = waited.map_err(|error| match error {
+            // The rate did not grow enough meanwhile. No request is outside the queue.
+            WaitError::Overtaken { wait } => PacerError::Wait(WaitError::TooLate { wait }),
+            error => PacerError::Wait(error),
+        })?;
+        Ok(!waited.waited().is_zero())
+    }
+
+    /// Another wait for a request that was held up after its turn. It comes behind others that were held up, so that
+    /// they do not go all at once, and not behind those that have had no turn.
+    pub(crate) async fn wait_again(&self, deadline: Tick) -> Result<(), PacerError<Infallible>> {
+        self.waited_in(&self.held_up, deadline, &mut None).await.map(|_| ())
+    }
+
+    /// Whether requests that were held up after their turn wait for another.
+    pub(crate) fn holds_up(&self) -> bool {
+        self.held_up.waiting() > 0
+    }
+
+    /// The turn of a request that is sent now, unless a pause has begun.
+    fn turn_now(&self, had_to_wait: bool) -> Option<Turn<'_>> {
+        let (now, rate) = (self.now(), self.lock());
+        let epoch = rate.epoch();
+        (rate.paused_until() <= now).then_some(Turn { pacer: self, epoch, had_to_wait })
     }
 
     /// Takes a place for a request that waits, unless it has one.
@@ -260,18 +282,34 @@ impl Pacer {
         drop(rate);
         if is_faster {
             self.queue.wake_all();
+            self.held_up.wake_all();
         }
     }
 
     /// Returns whether the rate in force has become faster.
     fn put_in_force(&self, per_second: f64) -> bool {
-        let limiter = self.queue.limiter();
-        let (next, in_force) = (quota(per_second).period(), limiter.quota().period());
+        let (next, in_force) = (quota(per_second).period(), self.queue.limiter().quota().period());
         // A lower rate is put in force at once: a policy bounds it.
         let changes = next > in_force || next.mul_f64(1.0 + RATE_STEP) < in_force;
         // Of two that replace a quota at once, one gives up; the next response tries again.
-        changes && limiter.set_quota(quota(per_second), Inherit::AsIs).is_ok() && next < in_force
+        let is_replaced =
+            |queue: &Queue| queue.limiter().set_quota(quota(per_second), Inherit::AsIs).is_ok();
+        changes && is_replaced(&self.queue) && is_replaced(&self.held_up) && next < in_force
     }
+}
+
+fn queue(settings: &Settings, clock: TokioClock) -> Queue {
+    // The fastest first: no quota may be much faster than the one that the limiter is built with.
+    let limiter = Direct::builder(quota(settings.max))
+        .algorithm(DynamicGcra::new())
+        .clock(clock)
+        .build()
+        .expect("any rate in the range of the settings is a quota");
+    limiter
+        .set_quota(quota(settings.initial), Inherit::Reset)
+        .expect("a slower quota fits, and no other thread changes it");
+    // Those that wait for the end of a pause are not in the queue, so the places count instead.
+    WaitQueue::new(limiter).max_waiters(usize::MAX)
 }
 
 /// The burst is one request and those of 10 ms: a timer is late by a millisecond, which would otherwise be lost
@@ -299,6 +337,11 @@ pub struct Turn<'a> {
 }
 
 impl Turn<'_> {
+    /// The same turn, of a request that is sent only now, unless a pause has begun.
+    pub(crate) fn sent_now(self) -> Option<Self> {
+        self.pacer.turn_now(self.had_to_wait)
+    }
+
     /// Moves the rate by the head of the response.
     pub fn answered(self, head: &response::Parts) {
         let advice = Advice::from_headers(&head.headers, SystemTime::now());

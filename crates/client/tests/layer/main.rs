@@ -1,5 +1,6 @@
 //! The layer: pauses, order, hosts, errors, and a real server on loopback.
 
+mod held_up;
 mod one_at_a_time;
 mod pauses;
 

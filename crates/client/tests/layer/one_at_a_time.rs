@@ -8,31 +8,46 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Request, Response, response};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 use tower::Service;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// A service of one request at a time, as tower's `ConcurrencyLimit` makes it. It denies each after half a second,
-/// for 30 seconds.
+/// How long the service takes for the request of a number, counted from 0, and its response.
+type Answers = fn(u64) -> (Duration, response::Builder);
+
+/// A service of one request at a time, as tower's `ConcurrencyLimit` makes it.
 pub(crate) struct OneAtATime {
     place: Arc<Semaphore>,
     sent: Arc<AtomicU64>,
+    answers: Answers,
     coming: Option<Boxed<OwnedSemaphorePermit>>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
 impl OneAtATime {
-    pub(crate) fn new(place: Arc<Semaphore>, sent: Arc<AtomicU64>) -> Self {
-        Self { place, sent, coming: None, permit: None }
+    pub(crate) fn new(answers: Answers) -> Self {
+        Self {
+            place: Arc::new(Semaphore::new(1)),
+            sent: Arc::default(),
+            answers,
+            coming: None,
+            permit: None,
+        }
+    }
+
+    /// How many requests it has had.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
     }
 }
 
 impl Clone for OneAtATime {
     fn clone(&self) -> Self {
-        Self::new(Arc::clone(&self.place), Arc::clone(&self.sent))
+        let (place, sent) = (Arc::clone(&self.place), Arc::clone(&self.sent));
+        Self { place, sent, answers: self.answers, coming: None, permit: None }
     }
 }
 
@@ -52,12 +67,11 @@ impl Service<Request<()>> for OneAtATime {
 
     fn call(&mut self, _: Request<()>) -> Self::Future {
         let permit = self.permit.take();
-        self.sent.fetch_add(1, Ordering::Relaxed);
+        let (takes, response) = (self.answers)(self.sent.fetch_add(1, Ordering::Relaxed));
         Box::pin(async move {
-            sleep(Duration::from_millis(500)).await;
+            sleep(takes).await;
             drop(permit);
-            let denied = Response::builder().status(429).header("retry-after", "30");
-            Ok(denied.body(()).expect("a response"))
+            Ok(response.body(()).expect("a response"))
         })
     }
 }

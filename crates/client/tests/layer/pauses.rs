@@ -1,11 +1,9 @@
 //! During a pause no request is sent, and no more wait than the settings say. A pause is as long as the server says.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use http::Request;
-use tokio::sync::Semaphore;
+use http::{Request, Response};
 use tokio::time::{Instant, sleep};
 use tollgate::wait::WaitError;
 use tollgate_client::{PaceLayer, Pacer, PacerError, Settings};
@@ -20,15 +18,17 @@ fn pacer(settings: Settings) -> Arc<Pacer> {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_waited_for_the_service_is_not_sent_in_a_pause() {
-    let sent = Arc::new(AtomicU64::new(0));
-    let service = OneAtATime::new(Arc::new(Semaphore::new(1)), Arc::clone(&sent));
+    let service = OneAtATime::new(|_| {
+        let denied = Response::builder().status(429).header("retry-after", "30");
+        (Duration::from_millis(500), denied)
+    });
     let layer = PaceLayer::new(Pacer::new(Settings::new(100.0)).expect("in range"));
     let call = || tokio::spawn(layer.layer(service.clone()).oneshot(Request::new(())));
     let calls: Vec<_> = (0..3).map(|_| call()).collect();
     sleep(Duration::from_secs(29)).await;
-    assert_eq!(sent.load(Ordering::Relaxed), 1, "the others wait for the end of the pause");
+    assert_eq!(service.sent(), 1, "the others wait for the end of the pause");
     sleep(Duration::from_secs(3)).await;
-    assert_eq!(sent.load(Ordering::Relaxed), 2);
+    assert_eq!(service.sent(), 2);
     // The third would have its turn 61 seconds after it came, and may wait for 60.
     let mut paused = 0;
     for call in calls {
