@@ -51,14 +51,14 @@ pub(super) mod sealed {
             now: Tick,
         ) -> Result<RefundableCharge, Denied>;
         /// Charges cells that are spent already, and returns how long until no more is owed than the
-        /// burst.
+        /// burst. `None`: the key finds no slot, and nothing is charged.
         fn charge_spent(
             &self,
             algo: &Self::Params,
             spot: Self::Spot,
             n: u64,
             now: Tick,
-        ) -> Duration;
+        ) -> Option<Duration>;
         /// Gives the key `n` cells more.
         fn add(&self, algo: &Self::Params, spot: Self::Spot, n: u64, now: Tick);
         /// Refunds `n` cells of a charge. If no time is given, the clock is read after the state is loaded
@@ -99,10 +99,11 @@ where
         taken.map(|(taken, _)| taken)
     }
 
-    fn charge_spent(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) -> Duration {
+    fn charge_spent(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) -> Option<Duration> {
         let algo = self.still(algo, now);
         let taken = self.charge_anyway(&algo, probe, n, now);
-        self.turn_of(&algo, &taken, now)
+        let is_charged = n == 0 || !matches!(taken, RefundableCharge::Nothing);
+        is_charged.then(|| self.turn_of(&algo, &taken, now))
     }
 
     fn add(&self, algo: &A::Params, probe: Probe, n: u64, now: Tick) {
@@ -132,8 +133,8 @@ impl<A: Algorithm<Params: Refund>, C: Clock> sealed::Charge for Direct<A, C> {
         self.take(n, now).map(|(taken, _)| taken)
     }
 
-    fn charge_spent(&self, _: &A::Params, (): (), n: u64, now: Tick) -> Duration {
-        self.charge_anyway(&self.still(now), n, now)
+    fn charge_spent(&self, _: &A::Params, (): (), n: u64, now: Tick) -> Option<Duration> {
+        Some(self.charge_anyway(&self.still(now), n, now))
     }
 
     fn add(&self, _: &A::Params, (): (), n: u64, now: Tick) {

@@ -29,7 +29,8 @@ impl<G: Chargeable> Ask<'_, '_, G> {
     /// than the next power of two above `limit + 1`. Debt beyond the bound is forgiven; the returned
     /// time is then that of the largest debt.
     ///
-    /// **Not guaranteed.** A key that [finds no slot](crate::OnFull) is not charged. (With
+    /// **Not guaranteed.** A key that [finds no slot](crate::OnFull) is not charged, and the time is zero;
+    /// [`try_charge`](Self::try_charge) tells the two apart. (With
     /// [`OnFull::SharedOverflow`](crate::OnFull::SharedOverflow) the shared limiter is charged.)
     ///
     /// ```
@@ -42,6 +43,22 @@ impl<G: Chargeable> Ask<'_, '_, G> {
     /// # Ok::<(), tollgate::BuildError>(())
     /// ```
     pub fn charge(self) -> Duration {
+        self.try_charge().unwrap_or_default()
+    }
+
+    /// As [`charge`](Self::charge), and `None` if the key finds no slot, so that nothing is charged.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{Limiter, OnFull, Quota};
+    /// let gate: Limiter<u32> =
+    ///     Limiter::builder(Quota::per_hour(1)).capacity(1).on_full(OnFull::Deny).build()?;
+    /// let charged = (0..1_000).filter(|key| gate.ask(key).try_charge() == Some(Duration::ZERO));
+    /// assert_eq!(charged.count(), gate.len());
+    /// assert_eq!(gate.ask(&999).try_charge(), None);
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn try_charge(self) -> Option<Duration> {
         let Self { gate, key, cells, at, plan, .. } = self;
         gate.charge_spent(gate.or_own(plan), gate.spot(key), cells, gate.or_now(at))
     }

@@ -69,6 +69,39 @@ fn a_denial_for_want_of_a_slot_waits_for_the_first_slot_that_becomes_free() {
     assert!(waited > 1_000, "{waited}");
 }
 
+#[test]
+fn a_charge_says_whether_its_key_found_a_slot_or_a_shared_limiter() {
+    let quota = Quota::new(1, 60 * MINUTE);
+    let policies = [
+        (OnFull::EvictNearestIdle, true),
+        (OnFull::Deny, false),
+        (OnFull::Admit, false),
+        (OnFull::SharedOverflow(quota), true),
+    ];
+    for (on_full, charges_without_a_slot) in policies {
+        let gate: Gate<Gcra> = Limiter::builder(quota)
+            .algorithm(Gcra::new())
+            .clock(ManualClock::new())
+            .capacity(1)
+            .on_full(on_full)
+            .build()
+            .expect("in range");
+        let first = gate.ask(&0).try_charge();
+        assert_eq!(first, Some(Duration::ZERO), "{on_full:?}");
+        let key = (1..1_000).find(|key| {
+            let finds_slot = gate.ask(key).finds_slot();
+            assert!(!finds_slot || gate.ask(key).try_charge().is_some(), "{on_full:?}");
+            !finds_slot
+        });
+        let key = key.expect("few slots");
+        let ask = gate.ask(&key);
+        assert_eq!(ask.cells(0).try_charge(), Some(Duration::ZERO), "{on_full:?}");
+        let charged = ask.cells(2).try_charge();
+        assert_eq!(charged.is_some(), charges_without_a_slot, "{on_full:?}");
+        assert_eq!(ask.check().is_err(), on_full != OnFull::Admit, "{on_full:?}");
+    }
+}
+
 /// The key's own state could hold less. The shared limiter decides how much is charged, and counts it once.
 #[test]
 fn a_charge_to_the_shared_limiter_takes_all_that_it_can_hold() {
