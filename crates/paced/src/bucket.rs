@@ -110,18 +110,8 @@ where
 
     fn charge(&self, bytes: u64, now: Tick) -> Option<Duration> {
         let ask = self.gate.ask(self.key.borrow()).cells(bytes).at(now);
-        if ask.finds_slot() {
-            return Some(ask.charge());
-        }
-        // The limiter makes room for the key, admits it without a state, lets such keys share a bucket, or denies it.
-        // Only the last charges nothing and has no wait. Neither has a charge of a key that has found a slot meanwhile,
-        // but then the key owes what was charged.
-        if ask.check().is_ok() {
-            return Some(Duration::ZERO);
-        }
-        let wait = ask.charge();
-        let owes = || ask.cells(0).peek().map_or(true, |permit| !permit.reset_after().is_zero());
-        (!wait.is_zero() || ask.finds_slot() && owes()).then_some(wait)
+        // A key without a slot is charged nothing. The limiter then admits it without a state, or denies it.
+        ask.try_charge().or_else(|| ask.check().is_ok().then_some(Duration::ZERO))
     }
 
     fn refund(&self, bytes: u64, now: Tick) {
