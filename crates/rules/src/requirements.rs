@@ -1,6 +1,5 @@
 //! The parts of a request that rules require. A replay checks that its log has them.
 
-use crate::key::Part;
 use crate::path::Fit;
 use crate::request_view::RequestView;
 use crate::rule::{Action, Rule, Rules};
@@ -39,7 +38,8 @@ impl Rule {
         let matched = values.filter_map(|its| its.of.header_name());
         let plan = self.plan.iter().filter_map(|plan| plan.by.header_name());
         let cost = self.cost.iter().flat_map(|cost| cost.estimate.header_names());
-        matched.chain(plan).chain(cost).chain(self.key.parts.iter().filter_map(Part::header_name))
+        let key = self.key.parts.iter().filter_map(|part| part.reads().header);
+        matched.chain(plan).chain(cost).chain(key)
     }
 
     /// Whether the rule's `match` holds for a request, by any reading of its path, or by every reading
@@ -105,7 +105,7 @@ impl Rule {
     #[must_use]
     pub fn uses_host(&self) -> bool {
         self.matcher.uses_host()
-            || self.key.parts.contains(&Part::Host)
+            || self.key.parts.iter().any(|part| part.reads().host)
             || self.header_names().any(|name| name == HOST)
     }
 }

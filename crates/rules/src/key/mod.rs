@@ -61,9 +61,9 @@ const A_KEY: u8 = 1;
 const NO_KEY: u8 = 0;
 
 impl Key {
-    /// Whether the path is a part of it.
+    /// Whether a part of it reads the path.
     pub(crate) fn has_path(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::Path(_)))
+        self.parts.iter().any(|part| part.reads().path)
     }
 
     /// The line of a rules file whose change made this key of another one: `key` itself, or else a setting of one of

@@ -1,13 +1,12 @@
 //! The parts of a key: the one list of them, and what each part reads from a request.
 //!
-//! A new part takes a variant of [`Part`], a row of [`FORMS`], and an arm each in [`Part::value`],
-//! [`Part::header_name`] and `Display`. The parser, the messages, the key's bytes and its text follow
-//! from these.
+//! A new part takes a variant of [`Part`], a row of [`FORMS`], and the arms that the compiler then names in
+//! this file. The parser, the messages, the key's bytes and its text follow from these.
 
 use std::fmt;
 
 use super::value::Value;
-use crate::named;
+use crate::named::{self, Named};
 use crate::path::{self, Spelling};
 use crate::request_view::{RequestView, header_values};
 
@@ -33,6 +32,16 @@ pub(crate) enum Part {
 pub(crate) struct PartSettings {
     pub(crate) ipv6_prefix: u8,
     pub(crate) spelling: Spelling,
+}
+
+/// What a part reads from a request, as far as rules must know it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reads<'p> {
+    /// A header, in lower case.
+    pub(crate) header: Option<&'p str>,
+    pub(crate) address: bool,
+    pub(crate) path: bool,
+    pub(crate) host: bool,
 }
 
 /// How a rules file writes a part.
@@ -113,21 +122,41 @@ impl Part {
 
     /// The line of a rules file whose change made another part of this one; `None` if both count the same.
     pub(super) fn changed(&self, before: &Self) -> Option<&'static str> {
-        match (before, self) {
-            (Self::Ip { ipv6_prefix: before }, Self::Ip { ipv6_prefix }) => {
+        match self {
+            Self::Ip { ipv6_prefix } => {
+                let Self::Ip { ipv6_prefix: before } = before else { return Some("key") };
                 (before != ipv6_prefix).then_some("ipv6_prefix")
             }
-            (Self::Path(before), Self::Path(spelling)) => spelling.changed(*before),
-            (before, part) => (before != part).then_some("key"),
+            Self::Path(spelling) => {
+                let Self::Path(before) = before else { return Some("key") };
+                spelling.changed(*before)
+            }
+            Self::Header(_) | Self::Cookie(_) | Self::Query(_) | Self::Method | Self::Host => {
+                (before != self).then_some("key")
+            }
         }
     }
 
-    /// The header that the part reads, in lower case.
-    pub(crate) fn header_name(&self) -> Option<&str> {
+    /// What the part reads.
+    pub(crate) fn reads(&self) -> Reads<'_> {
+        let nothing = Reads::default();
         match self {
-            Self::Header(name) => Some(name),
-            Self::Cookie(_) => Some("cookie"),
-            Self::Ip { .. } | Self::Query(_) | Self::Path(_) | Self::Method | Self::Host => None,
+            Self::Ip { .. } => Reads { address: true, ..nothing },
+            Self::Header(name) => Reads { header: Some(name), ..nothing },
+            Self::Cookie(_) => Reads { header: Some("cookie"), ..nothing },
+            Self::Path(_) => Reads { path: true, ..nothing },
+            Self::Host => Reads { host: true, ..nothing },
+            Self::Query(_) | Self::Method => nothing,
+        }
+    }
+
+    /// The header, cookie or parameter of this name, if the part is one.
+    pub(crate) fn into_named(self) -> Option<Named> {
+        match self {
+            Self::Header(name) => Some(Named::Header(name)),
+            Self::Cookie(name) => Some(Named::Cookie(name)),
+            Self::Query(name) => Some(Named::Query(name)),
+            Self::Ip { .. } | Self::Path(_) | Self::Method | Self::Host => None,
         }
     }
 }

@@ -89,12 +89,7 @@ fn by<'s>(reader: &mut Reader<'s>, plan: &Value<'s>, table: &DeTable<'s>) -> Opt
             _ => None,
         })
     });
-    let named = match named {
-        Some(Part::Header(name)) => Some(Named::Header(name)),
-        Some(Part::Cookie(name)) => Some(Named::Cookie(name)),
-        Some(Part::Query(name)) => Some(Named::Query(name)),
-        _ => None,
-    };
+    let named = named.and_then(Part::into_named);
     if named.is_none() {
         reader.error_in(value, format!("a plan cannot be chosen by \"{text}\": write {BY_NEEDED}"));
     }

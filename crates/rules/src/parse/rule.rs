@@ -283,7 +283,7 @@ fn read_key<'s>(reader: &mut Reader<'s>, table: &DeTable<'s>, spelling: Spelling
         None => Some(Key { parts: vec![Part::Ip { ipv6_prefix }] }),
     };
     if let (Some(value), Some(key)) = (table.get("ipv6_prefix"), &key)
-        && !key.parts.iter().any(|part| matches!(part, Part::Ip { .. }))
+        && !key.parts.iter().any(|part| part.reads().address)
     {
         let message = "the key has no address: add \"ip\" to it, or leave this out".to_owned();
         reader.error(value.span(), message);
