@@ -88,11 +88,11 @@ impl<'v> CookieValue<'v> {
     /// The bytes with all escapes decoded once that one server or another decodes: `%61`, and within quotes `\141` and
     /// `\a`, each of which is an `a`. A `+` that is not escaped is a space in Rack and a `+` in others, so both are a `+`
     /// here, however they are written.
-    pub(crate) fn decoded(self) -> impl Iterator<Item = u8> {
+    pub(crate) fn decoded(self) -> impl Iterator<Item = u8> + Clone {
         self.unescaped_bytes().map(|byte| if byte == b' ' { b'+' } else { byte })
     }
 
-    fn unescaped_bytes(self) -> impl Iterator<Item = u8> {
+    fn unescaped_bytes(self) -> impl Iterator<Item = u8> + Clone {
         let mut rest = self.counted;
         std::iter::from_fn(move || {
             let (byte, after) = self.unescaped(rest)?;
@@ -151,7 +151,7 @@ pub(crate) fn parameters<'v>(
 }
 
 /// The bytes of a name or a value of the query: `+` is a space, and escapes are decoded once.
-pub(crate) fn decoded(text: &str) -> impl Iterator<Item = u8> + '_ {
+pub(crate) fn decoded(text: &str) -> impl Iterator<Item = u8> + Clone + '_ {
     path::decoded_with(text, |plain| if plain == b'+' { b' ' } else { plain })
 }
 

@@ -1,7 +1,7 @@
 //! The value that a key part reads from a request, as bytes and as text.
 //!
-//! Both forms of a kind of value are in this file, side by side. Two values have the same bytes
-//! if and only if they have the same text. A property in `tests.rs` checks this.
+//! [`Value::pass`] normalises a value once, for both forms: [`AsBytes`] and [`AsText`]. Two values have the same
+//! bytes if and only if they have the same text. A property in `tests.rs` checks this.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -78,66 +78,134 @@ impl<'v> Value<'v> {
     /// Appends the value. Each piece has its length before it, and a host its kind, so that no two lists of values
     /// have the same bytes.
     pub(super) fn write(self, out: &mut KeyBytes) {
-        match self {
-            Self::Address(IpAddr::V4(four)) => write_sized(&four.octets(), out),
-            Self::Address(IpAddr::V6(six)) => write_sized(&six.octets(), out),
-            Self::Bytes(bytes) => write_sized(bytes, out),
-            Self::Cookie(value) => {
-                write_count(value.decoded().count(), out);
-                value.decoded().for_each(|byte| out.push(byte));
-            }
-            Self::Parameter(text) => {
-                write_count(named::decoded(text).count(), out);
-                named::decoded(text).for_each(|byte| out.push(byte));
-            }
-            Self::Method(method) => {
-                write_count(method.len(), out);
-                method.bytes().for_each(|byte| out.push(byte.to_ascii_uppercase()));
-            }
-            Self::HostName(name) => {
-                out.push(HOST_NAME);
-                write_count(name.len(), out);
-                name.bytes().for_each(|byte| out.push(byte.to_ascii_lowercase()));
-            }
-            Self::HostAddress(six) => {
-                out.push(HOST_ADDRESS);
-                out.extend(&six.octets());
-            }
-            Self::Path(path, spelling) => {
-                let mut segments = Segments::new("");
-                path::split_for_keys(path, spelling, &mut segments);
-                write_count(segments.as_slice().len(), out);
-                for segment in segments.as_slice() {
-                    write_count(path::decoded(segment).count(), out);
-                    path::decoded(segment).for_each(|byte| out.push(spelling.folded(byte)));
-                }
-            }
-        }
+        self.pass(&mut AsBytes(out));
     }
 
     /// The value for people. `address` formats the client's address. Where a client chooses the bytes, those
     /// that are no UTF-8 are written as `%XX`, and so is `%`.
     pub(super) fn text(self, address: &impl Fn(IpAddr) -> String) -> String {
+        let mut text = AsText { out: String::new(), address };
+        self.pass(&mut text);
+        text.out
+    }
+
+    /// Passes what counts of the value to one of its forms.
+    fn pass(self, out: &mut impl Output) {
         match self {
-            Self::Address(its) => address(its),
-            Self::Bytes(bytes) => escape(bytes, &['%']),
-            Self::Cookie(value) => escape(&value.decoded().collect::<Vec<_>>(), &['%']),
-            Self::Parameter(text) => escape(&named::decoded(text).collect::<Vec<_>>(), &['%']),
-            Self::Method(method) => escape(method.to_ascii_uppercase().as_bytes(), &['%']),
-            Self::HostName(name) => name.to_ascii_lowercase(),
-            Self::HostAddress(six) => format!("[{six}]"),
+            Self::Address(its) => out.address(its),
+            Self::Bytes(bytes) => out.sent(bytes),
+            Self::Cookie(value) => out.decoded(value.decoded()),
+            Self::Parameter(text) => out.decoded(named::decoded(text)),
+            Self::Method(method) => {
+                out.decoded(method.bytes().map(|byte| byte.to_ascii_uppercase()))
+            }
+            Self::HostName(name) => {
+                out.host_name(name.bytes().map(|byte| byte.to_ascii_lowercase()))
+            }
+            Self::HostAddress(six) => out.host_address(six),
             Self::Path(path, spelling) => {
                 let mut segments = Segments::new("");
                 path::split_for_keys(path, spelling, &mut segments);
-                let decoded = |segment: &&str| {
-                    let bytes = path::decoded(segment).map(|byte| spelling.folded(byte));
-                    let bytes: Vec<u8> = bytes.collect();
-                    format!("/{}", escape(&bytes, &['%', '/', '\0']))
-                };
-                let whole: String = segments.as_slice().iter().map(decoded).collect();
-                if whole.is_empty() { "/".to_owned() } else { whole }
+                out.begin_path(segments.as_slice().len());
+                for segment in segments.as_slice() {
+                    out.segment(path::decoded(segment).map(|byte| spelling.folded(byte)));
+                }
             }
         }
+    }
+}
+
+/// One of the forms of a value, as it is written piece by piece.
+trait Output {
+    fn address(&mut self, address: IpAddr);
+    /// Bytes as the client sent them.
+    fn sent(&mut self, bytes: &[u8]);
+    /// Bytes that the client chose, normalised.
+    fn decoded(&mut self, bytes: impl Iterator<Item = u8> + Clone);
+    /// A name in lower case.
+    fn host_name(&mut self, bytes: impl Iterator<Item = u8> + Clone);
+    fn host_address(&mut self, address: Ipv6Addr);
+    /// A path of so many segments.
+    fn begin_path(&mut self, segments: usize);
+    fn segment(&mut self, bytes: impl Iterator<Item = u8> + Clone);
+}
+
+/// The bytes of a key.
+struct AsBytes<'o>(&'o mut KeyBytes);
+
+impl Output for AsBytes<'_> {
+    fn address(&mut self, address: IpAddr) {
+        match address {
+            IpAddr::V4(four) => self.sent(&four.octets()),
+            IpAddr::V6(six) => self.sent(&six.octets()),
+        }
+    }
+
+    fn sent(&mut self, bytes: &[u8]) {
+        write_count(bytes.len(), self.0);
+        self.0.extend(bytes);
+    }
+
+    fn decoded(&mut self, bytes: impl Iterator<Item = u8> + Clone) {
+        write_count(bytes.clone().count(), self.0);
+        bytes.for_each(|byte| self.0.push(byte));
+    }
+
+    fn host_name(&mut self, bytes: impl Iterator<Item = u8> + Clone) {
+        self.0.push(HOST_NAME);
+        self.decoded(bytes);
+    }
+
+    fn host_address(&mut self, address: Ipv6Addr) {
+        self.0.push(HOST_ADDRESS);
+        self.0.extend(&address.octets());
+    }
+
+    fn begin_path(&mut self, segments: usize) {
+        write_count(segments, self.0);
+    }
+
+    fn segment(&mut self, bytes: impl Iterator<Item = u8> + Clone) {
+        self.decoded(bytes);
+    }
+}
+
+/// A value for people.
+struct AsText<'a, A> {
+    out: String,
+    address: &'a A,
+}
+
+impl<A: Fn(IpAddr) -> String> Output for AsText<'_, A> {
+    fn address(&mut self, address: IpAddr) {
+        self.out += &(self.address)(address);
+    }
+
+    fn sent(&mut self, bytes: &[u8]) {
+        self.out += &escape(bytes, &['%']);
+    }
+
+    fn decoded(&mut self, bytes: impl Iterator<Item = u8> + Clone) {
+        self.sent(&bytes.collect::<Vec<_>>());
+    }
+
+    fn host_name(&mut self, bytes: impl Iterator<Item = u8> + Clone) {
+        self.out += &escape(&bytes.collect::<Vec<_>>(), &[]);
+    }
+
+    fn host_address(&mut self, address: Ipv6Addr) {
+        self.out += &format!("[{address}]");
+    }
+
+    fn begin_path(&mut self, segments: usize) {
+        if segments == 0 {
+            self.out.push('/');
+        }
+    }
+
+    fn segment(&mut self, bytes: impl Iterator<Item = u8> + Clone) {
+        self.out.push('/');
+        self.out += &escape(&bytes.collect::<Vec<_>>(), &['%', '/', '\0']);
     }
 }
 
@@ -160,9 +228,4 @@ fn escape(bytes: &[u8], ascii: &[char]) -> String {
 fn write_count(count: usize, out: &mut KeyBytes) {
     // No value in memory is longer. If one were, its bytes would still tell it apart.
     out.extend(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
-}
-
-fn write_sized(bytes: &[u8], out: &mut KeyBytes) {
-    write_count(bytes.len(), out);
-    out.extend(bytes);
 }

@@ -106,15 +106,15 @@ pub(crate) fn holds(segment: &str, byte: u8) -> bool {
 }
 
 /// The bytes of a segment, with escapes decoded once.
-pub(crate) fn decoded(segment: &str) -> impl Iterator<Item = u8> + '_ {
+pub(crate) fn decoded(segment: &str) -> impl Iterator<Item = u8> + Clone + '_ {
     decoded_with(segment, |plain| plain)
 }
 
 /// The bytes of a text, with escapes decoded once. `plain` maps the bytes that are not escaped.
 pub(crate) fn decoded_with<'t>(
     text: &'t str,
-    plain: impl Fn(u8) -> u8 + 't,
-) -> impl Iterator<Item = u8> + 't {
+    plain: impl Fn(u8) -> u8 + Clone + 't,
+) -> impl Iterator<Item = u8> + Clone + 't {
     let mut rest = text.as_bytes();
     std::iter::from_fn(move || {
         let (&first, after) = rest.split_first()?;
