@@ -13,13 +13,49 @@ use crate::words::span;
 pub(crate) struct RuleAlgorithm {
     /// The name in rules files.
     pub(crate) name: &'static str,
-    pub(crate) algorithm: AnyAlgorithm,
-    /// Whether a store can count by it.
-    pub(crate) in_stores: bool,
+    /// What counts by it in this process.
+    pub(crate) limiters: Limiters,
+    /// How a store counts by it; `None`: a store cannot.
+    pub(crate) in_stores: Option<InStores>,
     /// The most cells that a key can spend at once.
     pub(crate) at_once: fn(&Quota) -> u64,
     bound: fn(&Bound) -> String,
 }
+
+/// The limiters of the core that count by an algorithm.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Limiters {
+    /// A token bucket. It can refund, settle and have plans, and its quota can be replaced.
+    Gcra,
+    /// Windows that can refund, settle and have plans, all of one period.
+    Window(FixedWindow),
+    /// Any algorithm that keeps one quota and takes nothing back.
+    Other(AnyAlgorithm),
+}
+
+/// How a store counts by an algorithm.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InStores {
+    /// Whether a process may lease cells ahead.
+    pub(crate) may_lease: bool,
+    /// Whether keys with another period are other keys of the store.
+    pub(crate) by_period: bool,
+    pub(crate) max: Option<CellsMax>,
+}
+
+/// The most cells of a limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CellsMax {
+    pub(crate) cells: u64,
+    /// The error of a larger limit.
+    pub(crate) message: &'static str,
+}
+
+/// The most cells of a sliding log on a server, which is `Algorithm::MAX_LOG_LIMIT` of `tollgate-redis`.
+const LOG_MAX: CellsMax = CellsMax {
+    cells: 10_000,
+    message: "a store keeps a \"sliding-log\" of 10,000 cells at most: lower the limit, or write \"sliding-counter\"",
+};
 
 /// The numbers and words for the sentence about the most that an algorithm admits.
 struct Bound {
@@ -38,8 +74,8 @@ struct Bound {
 pub(crate) static ALGORITHMS: [RuleAlgorithm; AnyAlgorithm::NAMES.len()] = [
     RuleAlgorithm {
         name: "gcra",
-        algorithm: AnyAlgorithm::Gcra(Gcra::new()),
-        in_stores: true,
+        limiters: Limiters::Gcra,
+        in_stores: Some(InStores { may_lease: true, by_period: false, max: None }),
         at_once: Quota::burst_cells,
         bound: |Bound { burst, rate, any, burst_and_limit, .. }| {
             format!("at most {burst} at once and {rate}; in any {any} at most {burst_and_limit}")
@@ -47,8 +83,8 @@ pub(crate) static ALGORITHMS: [RuleAlgorithm; AnyAlgorithm::NAMES.len()] = [
     },
     RuleAlgorithm {
         name: "fixed-window",
-        algorithm: AnyAlgorithm::FixedWindow(FixedWindow::anchored()),
-        in_stores: true,
+        limiters: Limiters::Window(FixedWindow::anchored()),
+        in_stores: Some(InStores { may_lease: true, by_period: true, max: None }),
         at_once: Quota::limit,
         bound: |Bound { limit, any, twice, .. }| {
             format!(
@@ -59,8 +95,8 @@ pub(crate) static ALGORITHMS: [RuleAlgorithm; AnyAlgorithm::NAMES.len()] = [
     },
     RuleAlgorithm {
         name: "fixed-window-aligned",
-        algorithm: AnyAlgorithm::FixedWindow(FixedWindow::aligned()),
-        in_stores: true,
+        limiters: Limiters::Window(FixedWindow::aligned()),
+        in_stores: Some(InStores { may_lease: true, by_period: true, max: None }),
         at_once: Quota::limit,
         bound: |Bound { limit, any, twice, .. }| {
             format!(
@@ -71,8 +107,8 @@ pub(crate) static ALGORITHMS: [RuleAlgorithm; AnyAlgorithm::NAMES.len()] = [
     },
     RuleAlgorithm {
         name: "leaky-queue",
-        algorithm: AnyAlgorithm::LeakyQueue(LeakyQueue::new()),
-        in_stores: false,
+        limiters: Limiters::Other(AnyAlgorithm::LeakyQueue(LeakyQueue::new())),
+        in_stores: None,
         at_once: Quota::burst_cells,
         bound: |Bound { quota, limit, burst, rate, .. }| {
             let last = quota.period().mul_f64((burst - 1) as f64 / *limit as f64);
@@ -96,8 +132,8 @@ pub(crate) static ALGORITHMS: [RuleAlgorithm; AnyAlgorithm::NAMES.len()] = [
     },
     RuleAlgorithm {
         name: "sub-windows",
-        algorithm: AnyAlgorithm::SubWindows(SubWindows::new()),
-        in_stores: false,
+        limiters: Limiters::Other(AnyAlgorithm::SubWindows(SubWindows::new())),
+        in_stores: None,
         at_once: Quota::limit,
         bound: |Bound { limit, any, twice, .. }| {
             format!(
@@ -108,8 +144,8 @@ pub(crate) static ALGORITHMS: [RuleAlgorithm; AnyAlgorithm::NAMES.len()] = [
     },
     RuleAlgorithm {
         name: "sliding-counter",
-        algorithm: AnyAlgorithm::SlidingCounter(SlidingCounter::new()),
-        in_stores: true,
+        limiters: Limiters::Other(AnyAlgorithm::SlidingCounter(SlidingCounter::new())),
+        in_stores: Some(InStores { may_lease: false, by_period: true, max: None }),
         at_once: Quota::limit,
         bound: |Bound { limit, any, twice, .. }| {
             format!("about {limit} in any {any}, by an estimate; at most {twice}")
@@ -117,8 +153,8 @@ pub(crate) static ALGORITHMS: [RuleAlgorithm; AnyAlgorithm::NAMES.len()] = [
     },
     RuleAlgorithm {
         name: "sliding-log",
-        algorithm: AnyAlgorithm::SlidingLog(SlidingLog::new()),
-        in_stores: true,
+        limiters: Limiters::Other(AnyAlgorithm::SlidingLog(SlidingLog::new())),
+        in_stores: Some(InStores { may_lease: false, by_period: false, max: Some(LOG_MAX) }),
         at_once: Quota::limit,
         bound: |Bound { limit, any, .. }| format!("at most {limit} in any {any}"),
     },
@@ -129,9 +165,33 @@ impl RuleAlgorithm {
         ALGORITHMS.iter().find(|known| known.name == name)
     }
 
+    pub(crate) fn algorithm(&self) -> AnyAlgorithm {
+        match self.limiters {
+            Limiters::Gcra => Gcra::new().into(),
+            Limiters::Window(windows) => windows.into(),
+            Limiters::Other(algorithm) => algorithm,
+        }
+    }
+
     /// Whether a charge can be settled by the response, and refunded.
     pub(crate) fn can_settle(&self) -> bool {
-        matches!(self.algorithm, AnyAlgorithm::Gcra(_) | AnyAlgorithm::FixedWindow(_))
+        match self.limiters {
+            Limiters::Gcra | Limiters::Window(_) => true,
+            Limiters::Other(_) => false,
+        }
+    }
+
+    /// Whether one limiter can keep several quotas. These are the algorithms that can settle.
+    pub(crate) fn can_plan(&self) -> bool {
+        self.can_settle()
+    }
+
+    /// Whether the quota of a limiter can be replaced while keys keep their spent cells.
+    pub(crate) fn can_replace_quota(&self) -> bool {
+        match self.limiters {
+            Limiters::Gcra => true,
+            Limiters::Window(_) | Limiters::Other(_) => false,
+        }
     }
 
     /// The most that the algorithm admits to a key, in plain words.
@@ -241,7 +301,7 @@ mod tests {
     fn the_names_and_algorithms_are_those_of_the_library() {
         assert_eq!(ALGORITHMS.each_ref().map(|known| known.name), AnyAlgorithm::NAMES);
         for known in &ALGORITHMS {
-            assert_eq!(known.name.parse(), Ok(known.algorithm));
+            assert_eq!(known.name.parse(), Ok(known.algorithm()));
         }
     }
 }

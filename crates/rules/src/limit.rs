@@ -61,7 +61,7 @@ impl RuleLimit {
     /// The algorithm that keeps the quota.
     #[must_use]
     pub fn algorithm(&self) -> AnyAlgorithm {
-        self.algorithm.algorithm
+        self.algorithm.algorithm()
     }
 
     /// The name of the algorithm in rules files.

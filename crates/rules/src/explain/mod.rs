@@ -4,7 +4,7 @@ mod request;
 
 use std::fmt::Write;
 
-use tollgate::{AnyAlgorithm, OnFull};
+use tollgate::OnFull;
 
 use crate::concurrency::Concurrency;
 use crate::key::OnNoKey;
@@ -166,9 +166,8 @@ fn explain_concurrency(Concurrency { limit, max_hold }: Concurrency) -> String {
 }
 
 fn explain_store(store: &Store, limits: &[RuleLimit]) -> String {
-    let may_lease = |limit: &RuleLimit| {
-        !matches!(limit.algorithm(), AnyAlgorithm::SlidingCounter(_) | AnyAlgorithm::SlidingLog(_))
-    };
+    let may_lease =
+        |limit: &RuleLimit| limit.algorithm.in_stores.is_some_and(|stored| stored.may_lease);
     let mode = match !store.asks_always && limits.iter().any(may_lease) {
         true => {
             "from which each process may lease cells ahead (a tenth of a burst may be withheld)"

@@ -15,6 +15,7 @@ use tollgate::{
 };
 
 use super::held::Held;
+use crate::algorithm::Limiters;
 use crate::clock::RulesClock;
 use crate::cost::SettleBy;
 use crate::error::LimiterError;
@@ -135,15 +136,17 @@ impl<C: Clock> Bucket<C> {
         place: &Place<'_, C>,
     ) -> Result<Self, LimiterError> {
         let builder = Limiter::<[u8]>::builder(limit.quota).capacity(capacity).on_full(on_full);
-        Ok(match limit.algorithm() {
-            AnyAlgorithm::Gcra(_) => {
+        Ok(match limit.algorithm.limiters {
+            Limiters::Gcra => {
                 let gate = build_at!(builder.algorithm(DynamicGcra::new()), place)?;
                 Self::Gcra(Arc::new(gate), place.path.clone())
             }
-            AnyAlgorithm::FixedWindow(window) => {
+            Limiters::Window(window) => {
                 Self::Window(Arc::new(build_at!(builder.algorithm(window), place)?))
             }
-            other => Self::Other(Box::new(build_at!(builder.algorithm(other), place)?)),
+            Limiters::Other(algorithm) => {
+                Self::Other(Box::new(build_at!(builder.algorithm(algorithm), place)?))
+            }
         })
     }
 
@@ -160,12 +163,13 @@ impl<C: Clock> Bucket<C> {
         let builder = Limiter::<[u8]>::builder(quota).capacity(capacity).on_full(on_full);
         let failed = |error| (fastest, error);
         let of_plan = |(at, error): (usize, BuildError)| (at, error.into());
-        Ok(match limits[fastest].algorithm() {
-            AnyAlgorithm::FixedWindow(window) => {
+        Ok(match limits[fastest].algorithm.limiters {
+            Limiters::Window(window) => {
                 let gate = build_at!(builder.algorithm(window), place).map_err(failed)?;
                 Self::WindowPlans(Planned::new(Arc::new(gate), limits).map_err(of_plan)?)
             }
-            _ => {
+            // The parser rejects plans by any other.
+            Limiters::Gcra | Limiters::Other(_) => {
                 let gate = build_at!(builder.algorithm(Gcra::new().for_plans()), place);
                 let gate = gate.map_err(failed)?;
                 Self::GcraPlans(Planned::new(Arc::new(gate), limits).map_err(of_plan)?)

@@ -1,11 +1,11 @@
 //! `plan`: a quota for each value of a header, a cookie or a parameter of the query.
 
-use tollgate::{AnyAlgorithm, BuildError, OnFull, QuotaError};
+use tollgate::{BuildError, OnFull, QuotaError};
 use toml::de::{DeTable, DeValue};
 
 use super::fields::{Reader, Value, quoted_list};
 use super::limits::buildable_plans;
-use crate::algorithm::{ALGORITHMS, RuleAlgorithm};
+use crate::algorithm::{ALGORITHMS, Limiters, RuleAlgorithm};
 use crate::key::{FORMS, Form, Part, PartSettings};
 use crate::limit::RuleLimit;
 use crate::named::Named;
@@ -29,10 +29,10 @@ pub(super) fn read<'s>(
         return None;
     };
     let by = by(reader, value, table);
-    let by_plans = usual.filter(|usual| can_plan(usual));
+    let by_plans = usual.filter(|usual| usual.can_plan());
     if let (Some(usual), None) = (usual, by_plans) {
         let can: Vec<_> =
-            ALGORITHMS.iter().filter(|its| can_plan(its)).map(|known| known.name).collect();
+            ALGORITHMS.iter().filter(|its| its.can_plan()).map(|known| known.name).collect();
         let (name, can) = (usual.name, quoted_list(&can));
         reader.error(value.span(), format!("\"{name}\" keeps one quota for all keys: write {can}"));
     }
@@ -42,36 +42,28 @@ pub(super) fn read<'s>(
     let limits: Vec<RuleLimit> = quotas.iter().map(|(limit, _)| limit.clone()).collect();
     by_plans?;
     if let Err((at, error)) = buildable_plans(&limits, on_full) {
-        let name = algorithm.name;
-        let message = match (&error, algorithm.algorithm) {
-            (BuildError::Quota(QuotaError::PlanTooLong), AnyAlgorithm::FixedWindow(_)) => {
-                format!(
-                    "{name} keeps plans of one period: write this as so many in the period of the fastest"
-                )
-            }
-            (
-                BuildError::Quota(
-                    QuotaError::PlanTooFast
-                    | QuotaError::PlanLimitTooLarge
-                    | QuotaError::PlanTooLong,
-                ),
-                _,
-            ) => format!(
-                "{name} cannot keep this beside the fastest plan: write a rule of its own for these keys"
-            ),
-            (BuildError::Quota(error), _) => format!("{name} cannot keep this: {error}"),
-            _ => error.to_string(),
-        };
         let (_, given) = &quotas[at];
-        reader.error_in(given, message);
+        reader.error_in(given, unkept(algorithm, &error));
         return None;
     }
     Some((PlanChoice { by: by? }, limits))
 }
 
-/// Whether a limiter of this algorithm can have several plans. These are the algorithms that can settle.
-fn can_plan(algorithm: &RuleAlgorithm) -> bool {
-    algorithm.can_settle()
+/// The error of a plan that a limiter cannot have beside the fastest.
+fn unkept(algorithm: &RuleAlgorithm, error: &BuildError) -> String {
+    let name = algorithm.name;
+    let BuildError::Quota(error) = error else { return error.to_string() };
+    let apart = format!(
+        "{name} cannot keep this beside the fastest plan: write a rule of its own for these keys"
+    );
+    match (error, algorithm.limiters) {
+        (QuotaError::PlanTooLong, Limiters::Window(_)) => format!(
+            "{name} keeps plans of one period: write this as so many in the period of the fastest"
+        ),
+        (QuotaError::PlanTooLong, Limiters::Gcra | Limiters::Other(_))
+        | (QuotaError::PlanTooFast | QuotaError::PlanLimitTooLarge, _) => apart,
+        (error, _) => format!("{name} cannot keep this: {error}"),
+    }
 }
 
 fn by<'s>(reader: &mut Reader<'s>, plan: &Value<'s>, table: &DeTable<'s>) -> Option<Named> {

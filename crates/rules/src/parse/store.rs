@@ -4,7 +4,6 @@ use std::net::Ipv6Addr;
 use std::ops::Range;
 use std::time::Duration;
 
-use tollgate::AnyAlgorithm;
 use toml::de::{DeTable, DeValue};
 
 use super::fields::{Reader, Value, optional, or_default, quoted_list};
@@ -26,8 +25,6 @@ const NODES_MAX: u64 = 1_000_000;
 const DEADLINES: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(60);
 const PREFIX_BYTES_MAX: usize = 64;
-/// The most cells of a sliding log on a server, which is `Algorithm::MAX_LOG_LIMIT` of `tollgate-redis`.
-const LOG_CELLS_MAX: u64 = 10_000;
 const SINGLE: &str = "redis://";
 const CLUSTER: &str = "redis+cluster://";
 const NEEDED: &str = "a server such as \"redis://10.0.0.5:6379\"";
@@ -201,15 +198,14 @@ pub(super) fn check<'s>(
 /// Reports an algorithm or a size that no store has.
 fn check_limit<'s>(reader: &mut Reader<'s>, store: &Value<'s>, limit: &RuleLimit) {
     let by = limit.algorithm;
-    if !by.in_stores {
-        let names: Vec<_> =
-            ALGORITHMS.iter().filter(|known| known.in_stores).map(|known| known.name).collect();
+    let Some(stored) = by.in_stores else {
+        let can = ALGORITHMS.iter().filter(|known| known.in_stores.is_some());
+        let names: Vec<_> = can.map(|known| known.name).collect();
         let (by, names) = (by.name, quoted_list(&names));
         reader.error(store.span(), format!("a store cannot count by \"{by}\": write {names}"));
-    }
-    if matches!(by.algorithm, AnyAlgorithm::SlidingLog(_)) && limit.quota.limit() > LOG_CELLS_MAX {
-        let message = "a store keeps a \"sliding-log\" of 10,000 cells at most: lower the limit, or write \
-                       \"sliding-counter\"";
-        reader.error(store.span(), message.to_owned());
+        return;
+    };
+    if let Some(max) = stored.max.filter(|max| limit.quota.limit() > max.cells) {
+        reader.error(store.span(), max.message.to_owned());
     }
 }

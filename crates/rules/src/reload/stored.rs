@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use tollgate::AnyAlgorithm;
-
 use super::pair::{is_renumbered, is_same};
 use super::warning::ReloadWarning;
 use crate::limit::RuleLimit;
@@ -41,9 +39,9 @@ fn is_same_place(one: &Store, other: &Store) -> bool {
 }
 
 fn known_by(rule: &Rule) -> Vec<KnownBy<'_>> {
-    let windows = |limit: &RuleLimit| match limit.algorithm() {
-        AnyAlgorithm::Gcra(_) | AnyAlgorithm::SlidingLog(_) => None,
-        _ => Some(limit.quota.period()),
+    let windows = |limit: &RuleLimit| {
+        let stored = limit.algorithm.in_stores.filter(|stored| stored.by_period);
+        stored.map(|_| limit.quota.period())
     };
     let ids = rule.limit_ids().into_iter().zip(&rule.limits);
     ids.map(|(id, limit)| (id, limit.algorithm.name, windows(limit))).collect()

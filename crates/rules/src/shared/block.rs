@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use tollgate::{AnyAlgorithm, Quota};
+use tollgate::Quota;
 
 use crate::limit::{Penalty, RuleLimit};
 use crate::rule::Rule;
@@ -81,7 +81,7 @@ fn known_by(limit: &RuleLimit) -> (&str, Option<&str>, Option<Duration>) {
 /// The data that identify a limit within its rule.
 fn limit_text(limits: &[RuleLimit], index: usize) -> String {
     let limit = &limits[index];
-    if !matches!(limit.algorithm(), AnyAlgorithm::Gcra(_)) {
+    if !limit.algorithm.can_replace_quota() {
         return format!("{} {:?}", quota(limit.quota), limit.given_name());
     }
     let its = known_by(limit);

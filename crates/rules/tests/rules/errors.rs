@@ -1,5 +1,6 @@
 //! Every error: its place and its message.
 
+use tollgate::AnyAlgorithm;
 use tollgate_rules::Rules;
 
 /// A correct rule, except that the fourth line of the file is `line`.
@@ -14,6 +15,13 @@ fn with(line: &str) -> String {
 
 /// The text that replaces `{KEY PARTS}` in errors.txt.
 const KEY_PARTS: &str = "\"ip\", \"header:NAME\", \"cookie:NAME\", \"query:NAME\", \"path\", \"method\", \"host\" or \"none\"";
+
+/// The text that replaces `{ALGORITHMS}` in errors.txt.
+fn algorithms() -> String {
+    let names: Vec<String> = AnyAlgorithm::NAMES.iter().map(|name| format!("\"{name}\"")).collect();
+    let (last, others) = names.split_last().expect("names");
+    format!("{} or {last}", others.join(", "))
+}
 
 fn said(text: &str) -> String {
     Rules::parse("r.toml", text).expect_err(text).to_string()
@@ -33,7 +41,8 @@ fn each_mistake_in_one_line_has_its_place_and_message() {
         .collect();
     assert!(cases.len() > 50);
     for (line, expected) in cases {
-        check(&with(line), &expected.trim().replace("{KEY PARTS}", KEY_PARTS));
+        let expected = expected.trim().replace("{KEY PARTS}", KEY_PARTS);
+        check(&with(line), &expected.replace("{ALGORITHMS}", &algorithms()));
     }
 }
 
