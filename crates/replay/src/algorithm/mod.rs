@@ -1,4 +1,4 @@
-//! The algorithms that a replay offers. A new algorithm is one entry in [`ALGORITHMS`].
+//! The algorithms that a replay offers. A new algorithm is a row of [`TABLE`].
 
 #[cfg(test)]
 mod tests;
@@ -60,7 +60,10 @@ impl Algorithm {
 }
 
 /// All algorithms, the default first.
-pub const ALGORITHMS: &[Algorithm] = &[
+pub const ALGORITHMS: &[Algorithm] = &TABLE;
+
+/// One row for each name of the library.
+const TABLE: [Algorithm; AnyAlgorithm::NAMES.len()] = [
     Algorithm {
         name: "gcra",
         summary: "token bucket",
