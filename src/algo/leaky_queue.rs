@@ -20,14 +20,17 @@
 //! Source: the leaky bucket of ITU-T I.371 read as a shaper; nginx `ngx_http_limit_req_module`
 //! for the cells that pass without delay.
 
+use core::fmt::{self, Formatter};
 use core::time::Duration;
 
+use super::gcra::write_bucket;
 use super::gcra::{Gcra, GcraParams};
 use super::grid::Grid;
+use super::numbered::Config;
 #[cfg(feature = "std")]
 use super::oracle::Queue;
 use super::{
-    Algorithm, CONFIG_WORDS, ClockChange, Liveness, Rebase, Ring, StateMachine, Step,
+    Algorithm, CONFIG_WORDS, ClockChange, Liveness, Numbered, Rebase, Ring, StateMachine, Step,
     sealed::Sealed,
 };
 use crate::decision::{Denied, Permit};
@@ -179,9 +182,17 @@ impl LeakyQueueParams {
     }
 }
 
+impl Numbered for LeakyQueueParams {
+    const NUMBER: u64 = 2;
+
+    fn write_quota(config: &Config, f: &mut Formatter<'_>) -> fmt::Result {
+        write_bucket(config, "may wait", f)
+    }
+}
+
 impl Rebase for LeakyQueueParams {
     fn algorithm(&self) -> u64 {
-        2
+        Self::NUMBER
     }
 
     fn config_words(&self, unix_origin_nanos: u64) -> [u64; CONFIG_WORDS] {

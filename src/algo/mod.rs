@@ -41,6 +41,7 @@ pub mod grid;
 #[cfg(feature = "std")]
 pub mod in_flight;
 pub mod leaky_queue;
+pub(crate) mod numbered;
 #[cfg(feature = "std")]
 pub mod oracle;
 mod rebase;
@@ -56,6 +57,7 @@ pub mod warm_up;
 mod within_delay;
 
 pub use grid::Grid;
+pub(crate) use numbered::Numbered;
 pub use rebase::{CONFIG_WORDS, ClockChange, Moment, Rebase, Restart};
 pub use refund::{Ahead, PerKey, PlanParams, Receipt, Refund, RefundVisitor};
 pub use ring::{NoRing, Ring};

@@ -4,13 +4,10 @@ use crate::algo::in_flight::InFlight;
 use crate::algo::{CONFIG_WORDS, StateMachine};
 use crate::concurrency::builder::{ConcurrencyBuilder, DirectConcurrencyBuilder};
 use crate::concurrency::{ConcurrencyError, ConcurrencyLimiter, DirectConcurrency};
-use crate::limiter::shared::{Form, Kind, Shared, SharedError, Site, build_at};
+use crate::limiter::shared::{Form, IN_FLIGHT, Kind, Shared, SharedError, Site, build_at};
 use crate::sync::SharedValue;
 use crate::table::{OneBucket, Placed, RingLayout, Source, Table, Tally};
 use crate::time::monotonic_clock::MonotonicClock;
-
-/// The number of the algorithm in a block.
-const IN_FLIGHT: u64 = 9;
 
 impl<K: ?Sized> ConcurrencyBuilder<K> {
     /// Checks everything, and takes the memory from a block that other processes share: it is created, or

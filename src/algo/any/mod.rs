@@ -3,14 +3,15 @@
 //! A limiter of [`AnyAlgorithm`] is one type whatever a rules file says. It decides as the
 //! algorithm itself does, at the price of a branch on which one it is.
 //!
-//! A new algorithm is a row in each of the three tables below: its names, its type, and its
-//! machine.
+//! A new algorithm is a row in the table below.
 
 use core::str::FromStr;
 
 use super::fixed_window::{FixedWindow, FixedWindowParams};
 use super::gcra::{Gcra, GcraParams};
 use super::leaky_queue::{LeakyQueue, LeakyQueueParams};
+#[cfg(feature = "shared-memory")]
+use super::numbered::NumberedAlgorithm;
 #[cfg(feature = "std")]
 use super::oracle;
 use super::sliding_counter::SlidingCounter;
@@ -25,19 +26,9 @@ use crate::time::Tick;
 #[macro_use]
 mod rows;
 
-/// The names that parse, each with the algorithm as it is without options. A warm-up has no name,
-/// since it has no period without options.
-const NAMED: [(&str, AnyAlgorithm); 7] = [
-    ("gcra", AnyAlgorithm::Gcra(Gcra::new())),
-    ("fixed-window", AnyAlgorithm::FixedWindow(FixedWindow::anchored())),
-    ("fixed-window-aligned", AnyAlgorithm::FixedWindow(FixedWindow::aligned())),
-    ("leaky-queue", AnyAlgorithm::LeakyQueue(LeakyQueue::new())),
-    ("sub-windows", AnyAlgorithm::SubWindows(SubWindows::new())),
-    ("sliding-counter", AnyAlgorithm::SlidingCounter(SlidingCounter::new())),
-    ("sliding-log", AnyAlgorithm::SlidingLog(SlidingLog::new())),
-];
-
-algorithms! {
+// A row: parameters, the view that a decision is made from, the oracle, and the names, each with the algorithm of
+// that name. A name without an algorithm does not parse: a warm-up has no period without options.
+algorithms! { $
     /// Any of the algorithms.
     ///
     /// ```
@@ -55,26 +46,7 @@ algorithms! {
     /// ```
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[non_exhaustive]
-    AnyAlgorithm => AnyParams {
-        /// A token bucket.
-        Gcra,
-        /// Fixed windows.
-        FixedWindow,
-        /// A leaky bucket as a queue.
-        LeakyQueue,
-        /// An even rate that a key reaches only as it is used.
-        WarmUp,
-        /// A sliding window of sub-windows.
-        SubWindows,
-        /// The two-window weighted estimate.
-        SlidingCounter,
-        /// The exact log.
-        SlidingLog,
-    }
-}
-
-// A row: parameters, the view that a decision is made from, and the oracle.
-machines! { $
+    AnyAlgorithm,
     /// [`AnyAlgorithm`] with a quota worked in.
     ///
     /// ```
@@ -94,24 +66,26 @@ machines! { $
     #[derive(Clone, Debug)]
     #[non_exhaustive]
     AnyOracle {
-        /// Of a token bucket.
-        Gcra(GcraParams), Word, Level;
-        /// Of fixed windows.
-        FixedWindow(FixedWindowParams), Word, Window;
-        /// Of a queue.
-        LeakyQueue(LeakyQueueParams), Word, Queue;
-        /// Of a rate that warms up.
-        WarmUp(WarmUpParams), Word, Ramp;
-        /// Of sub-windows.
-        SubWindows(SubWindowParams<false>), SubWindows, SubWindowCounts;
-        /// Of sub-windows of which the oldest is weighed.
-        SlidingCounter(SubWindowParams<true>), SubWindows, SubWindowCounts;
-        /// Of the log.
-        SlidingLog(SlidingLogParams), SlidingLog, EventLog;
+        /// A token bucket.
+        Gcra(GcraParams), Word, Level, "gcra" = Gcra::new();
+        /// Fixed windows.
+        FixedWindow(FixedWindowParams), Word, Window, "fixed-window" = FixedWindow::anchored(),
+            "fixed-window-aligned" = FixedWindow::aligned();
+        /// A leaky bucket as a queue.
+        LeakyQueue(LeakyQueueParams), Word, Queue, "leaky-queue" = LeakyQueue::new();
+        /// An even rate that a key reaches only as it is used.
+        WarmUp(WarmUpParams), Word, Ramp, "warm-up";
+        /// A sliding window of sub-windows.
+        SubWindows(SubWindowParams<false>), SubWindows, SubWindowCounts, "sub-windows" = SubWindows::new();
+        /// The two-window weighted estimate.
+        SlidingCounter(SubWindowParams<true>), SubWindows, SubWindowCounts,
+            "sliding-counter" = SlidingCounter::new();
+        /// The exact log.
+        SlidingLog(SlidingLogParams), SlidingLog, EventLog, "sliding-log" = SlidingLog::new();
     }
 }
 
-// Below the tables, since it uses what they define.
+// Below the table, since it uses what that defines.
 mod machine;
 
 /// The data of a decision.

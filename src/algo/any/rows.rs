@@ -1,13 +1,40 @@
-//! The macros that expand the rows of the tables in the [parent](super).
+//! The macro that expands the rows of the table in the [parent](super).
 
-/// The enum of algorithms, a conversion from each, and the conversion to parameters.
+/// The enums of algorithms, of parameters and of oracles, the conversions between them, the names, and the macros
+/// `each_machine!` and `each_view!`, which call the same method of whichever machine it is. (`$d` is a dollar sign,
+/// for the macros within the macro.)
 macro_rules! algorithms {
-    ($(#[$meta:meta])* $any:ident => $any_params:ident {
-        $($(#[$doc:meta])* $name:ident,)*
+    ($d:tt $(#[$meta:meta])* $any:ident, $(#[$params_meta:meta])* $any_params:ident,
+        $any_view:ident, $(#[$oracle_meta:meta])* $any_oracle:ident {
+        $($(#[$doc:meta])* $name:ident($params:ty), $view:ident, $oracle:ident,
+            $($text:literal $(= $value:expr)?),+;)*
     }) => {
         $(#[$meta])*
         pub enum $any {
             $($(#[$doc])* $name($name),)*
+        }
+
+        /// The names that parse, each with the algorithm as it is without options.
+        const NAMED: &[(&str, $any)] = &[$($($(($text, $any::$name($value)),)?)+)*];
+
+        /// The algorithms by their numbers.
+        #[cfg(feature = "shared-memory")]
+        pub(crate) static NUMBERED: &[NumberedAlgorithm] = &[$(NumberedAlgorithm {
+            number: <$params as super::Numbered>::NUMBER,
+            names: &[$($text),+],
+            name_index: <$params as super::Numbered>::name_index,
+            write_quota: <$params as super::Numbered>::write_quota,
+        },)*];
+
+        /// Evaluates an expression for the algorithm of each name, of its own type.
+        #[cfg(all(test, feature = "std"))]
+        macro_rules! each_named {
+            ($d algorithm:ident => $d call:expr) => {
+                $($($({
+                    let $d algorithm = $value;
+                    $d call;
+                })?)+)*
+            };
         }
 
         $(impl From<$name> for $any {
@@ -40,23 +67,13 @@ macro_rules! algorithms {
                 }
             }
         }
-    };
-}
 
-/// The enums of parameters and of oracles, a conversion from each, and the macros `each_machine!`
-/// and `each_view!`, which call the same method of whichever machine it is. (`$d` is a dollar sign,
-/// for the macros within the macro.)
-macro_rules! machines {
-    ($d:tt $(#[$meta:meta])* $any:ident, $any_view:ident,
-        $(#[$oracle_meta:meta])* $any_oracle:ident {
-        $($(#[$doc:meta])* $name:ident($params:ty), $view:ident, $oracle:ident;)*
-    }) => {
-        $(#[$meta])*
-        pub enum $any {
+        $(#[$params_meta])*
+        pub enum $any_params {
             $($(#[$doc])* $name($params),)*
         }
 
-        $(impl From<$params> for $any {
+        $(impl From<$params> for $any_params {
             #[inline]
             fn from(params: $params) -> Self {
                 Self::$name(params)
@@ -67,7 +84,7 @@ macro_rules! machines {
         macro_rules! each_machine {
             ($d any:expr, $d each:ident => $d call:expr) => {
                 match $d any {
-                    $($any::$name($d each) => $d call,)*
+                    $($any_params::$name($d each) => $d call,)*
                 }
             };
         }
@@ -78,7 +95,7 @@ macro_rules! machines {
             ($d any:expr, $d view:expr, $d each:ident, $d its:ident => $d call:expr,
                 else $d other:expr) => {
                 match ($d any, $d view) {
-                    $(($any::$name($d each), $any_view::$view($d its)) => $d call,)*
+                    $(($any_params::$name($d each), $any_view::$view($d its)) => $d call,)*
                     _ => $d other,
                 }
             };
@@ -91,9 +108,9 @@ macro_rules! machines {
         }
 
         #[cfg(feature = "std")]
-        fn oracle_of(params: &$any) -> $any_oracle {
+        fn oracle_of(params: &$any_params) -> $any_oracle {
             match params {
-                $($any::$name(params) => $any_oracle::$name(super::StateMachine::oracle(params)),)*
+                $($any_params::$name(params) => $any_oracle::$name(super::StateMachine::oracle(params)),)*
             }
         }
 

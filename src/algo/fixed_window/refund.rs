@@ -1,12 +1,14 @@
 //! Operations on a window other than a check: refund, charge beyond the limit, change the quota,
 //! rebase to another clock.
 
+use core::fmt::{self, Formatter};
 use core::num::NonZeroU64;
 use core::time::Duration;
 
 use super::params::{FixedWindowParams, View};
+use crate::algo::numbered::Config;
 use crate::algo::{
-    CONFIG_WORDS, ClockChange, PerKey, PlanParams, Rebase, Receipt, Refund, Restart,
+    CONFIG_WORDS, ClockChange, Numbered, PerKey, PlanParams, Rebase, Receipt, Refund, Restart,
 };
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
@@ -84,9 +86,27 @@ impl FixedWindowParams {
     }
 }
 
+/// The length of windows of the wall clock, in units.
+const WALL_LENGTH: u64 = 1;
+
+impl Numbered for FixedWindowParams {
+    const NUMBER: u64 = 3;
+
+    /// The second name is that of windows of the wall clock.
+    fn name_index(config: &Config) -> usize {
+        usize::from(config.0[3] == WALL_LENGTH)
+    }
+
+    fn write_quota(config: &Config, f: &mut Formatter<'_>) -> fmt::Result {
+        let Config([_, _, limit, length, ..]) = *config;
+        let by = if length == WALL_LENGTH { " by the wall clock" } else { "" };
+        write!(f, "{limit} in each window of {:?}{by}", config.span(length))
+    }
+}
+
 impl Rebase for FixedWindowParams {
     fn algorithm(&self) -> u64 {
-        3
+        Self::NUMBER
     }
 
     fn config_words(&self, unix_origin_nanos: u64) -> [u64; CONFIG_WORDS] {

@@ -44,6 +44,8 @@
 
 mod refund;
 
+pub(super) use refund::write_bucket;
+
 use core::num::NonZeroU64;
 use core::time::Duration;
 

@@ -1,11 +1,15 @@
 //! Operations on a bucket other than a check: refund, charge ahead of time or beyond the burst,
 //! change the quota, rebase to another clock.
 
+use core::fmt::{self, Formatter};
 use core::num::NonZeroU64;
 use core::time::Duration;
 
 use super::{GcraParams, PLAN_PRECISION, TAT};
-use crate::algo::{Ahead, CONFIG_WORDS, ClockChange, PerKey, PlanParams, Rebase, Receipt, Refund};
+use crate::algo::numbered::Config;
+use crate::algo::{
+    Ahead, CONFIG_WORDS, ClockChange, Numbered, PerKey, PlanParams, Rebase, Receipt, Refund,
+};
 use crate::quota::{Quota, QuotaError};
 use crate::time::Tick;
 
@@ -153,9 +157,28 @@ impl Ahead for GcraParams {
     }
 }
 
+/// The rate and the burst of a bucket's configuration; `burst_is` says what the burst may do.
+pub(in crate::algo) fn write_bucket(
+    config: &Config,
+    burst_is: &str,
+    f: &mut Formatter<'_>,
+) -> fmt::Result {
+    let Config([_, _, cell, burst, _, leased, ..]) = *config;
+    let burst = burst.saturating_add(leased);
+    write!(f, "1 every {:?}, {burst} {burst_is}", config.span(cell))
+}
+
+impl Numbered for GcraParams {
+    const NUMBER: u64 = 1;
+
+    fn write_quota(config: &Config, f: &mut Formatter<'_>) -> fmt::Result {
+        write_bucket(config, "at once", f)
+    }
+}
+
 impl Rebase for GcraParams {
     fn algorithm(&self) -> u64 {
-        1
+        Self::NUMBER
     }
 
     fn config_words(&self, _: u64) -> [u64; CONFIG_WORDS] {

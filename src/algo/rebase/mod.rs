@@ -115,8 +115,7 @@ pub struct ClockChange {
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 pub trait Rebase: StateMachine {
-    /// The number of the algorithm: the same in every version of this crate, and used by no other
-    /// algorithm.
+    /// The number of the algorithm, which no other algorithm has.
     fn algorithm(&self) -> u64;
 
     /// The number of ring cells that are part of a state: all but the note, which is a hint.

@@ -1,14 +1,33 @@
 //! Rebasing a log.
 
+use core::fmt::{self, Formatter};
+
 use super::events::{Entry, View};
 use super::{FIRST, SlidingLogParams, TIME, cell, cell_at, has_unwritten};
-use crate::algo::{CONFIG_WORDS, ClockChange, Rebase, Restart};
+use crate::algo::numbered::Config;
+use crate::algo::{CONFIG_WORDS, ClockChange, Numbered, Rebase, Restart};
+
+impl Numbered for SlidingLogParams {
+    const NUMBER: u64 = 7;
+
+    fn write_quota(config: &Config, f: &mut Formatter<'_>) -> fmt::Result {
+        let Config([_, _, limits, form, windows @ ..]) = *config;
+        // The latest limit has the lowest bits.
+        let count =
+            usize::try_from(form >> 1).map_or(windows.len(), |count| count.min(windows.len()));
+        windows[..count].iter().enumerate().try_for_each(|(index, window)| {
+            let limit = (limits >> (16 * (count - 1 - index)) & 0xffff) + 1;
+            let between = if index == 0 { "" } else { ", " };
+            write!(f, "{between}{limit} in any {:?}", config.span(*window))
+        })
+    }
+}
 
 /// Places and laps stay; all times move by the same number of units. An event that has left every
 /// window counts as one that has just left.
 impl Rebase for SlidingLogParams {
     fn algorithm(&self) -> u64 {
-        7
+        Self::NUMBER
     }
 
     fn config_words(&self, _: u64) -> [u64; CONFIG_WORDS] {

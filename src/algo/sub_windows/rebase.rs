@@ -1,8 +1,11 @@
 //! Rebasing sub-windows and their ring.
 
+use core::fmt::{self, Formatter};
+
 use super::SubWindowParams;
 use super::scan::View;
-use crate::algo::{CONFIG_WORDS, ClockChange, Rebase, Restart, StateMachine};
+use crate::algo::numbered::Config;
+use crate::algo::{CONFIG_WORDS, ClockChange, Numbered, Rebase, Restart, StateMachine};
 
 impl<const WEIGHED: bool> SubWindowParams<WEIGHED> {
     fn period_nanos(&self) -> u64 {
@@ -13,10 +16,23 @@ impl<const WEIGHED: bool> SubWindowParams<WEIGHED> {
     }
 }
 
+impl<const WEIGHED: bool> Numbered for SubWindowParams<WEIGHED> {
+    const NUMBER: u64 = if WEIGHED { 6 } else { 5 };
+
+    fn write_quota(config: &Config, f: &mut Formatter<'_>) -> fmt::Result {
+        let Config([_, _, limit, older, ..]) = *config;
+        if WEIGHED {
+            return write!(f, "about {limit} in any {:?}", config.span(older));
+        }
+        let count = older.saturating_add(1);
+        write!(f, "{limit} in {:?}, by {count} sub-windows", config.span(count))
+    }
+}
+
 /// The sub-windows of the wall clock are the same by any clock; only their numbers differ.
 impl<const WEIGHED: bool> Rebase for SubWindowParams<WEIGHED> {
     fn algorithm(&self) -> u64 {
-        if WEIGHED { 6 } else { 5 }
+        Self::NUMBER
     }
 
     fn config_words(&self, unix_origin_nanos: u64) -> [u64; CONFIG_WORDS] {

@@ -42,15 +42,17 @@
 #[cfg(test)]
 mod tests;
 
+use core::fmt::{self, Formatter};
 use core::num::NonZeroU64;
 use core::time::Duration;
 
 use crate::algo::grid::{Grid, YEAR_NANOS, gcd};
+use crate::algo::numbered::Config;
 #[cfg(feature = "std")]
 use crate::algo::oracle::{Ramp, Slope};
 use crate::algo::{
-    Algorithm, CONFIG_WORDS, ClockChange, Liveness, PAYLOAD_BITS, Rebase, Ring, StateMachine, Step,
-    sealed::Sealed,
+    Algorithm, CONFIG_WORDS, ClockChange, Liveness, Numbered, PAYLOAD_BITS, Rebase, Ring,
+    StateMachine, Step, sealed::Sealed,
 };
 use crate::decision::{Denied, Measurements, NEVER, Permit};
 use crate::quota::{Quota, QuotaError};
@@ -346,9 +348,17 @@ impl WarmUpParams {
     }
 }
 
+impl Numbered for WarmUpParams {
+    const NUMBER: u64 = 4;
+
+    fn write_quota(config: &Config, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "1 every {:?} when warm", config.span(config.0[3]))
+    }
+}
+
 impl Rebase for WarmUpParams {
     fn algorithm(&self) -> u64 {
-        4
+        Self::NUMBER
     }
 
     fn config_words(&self, _: u64) -> [u64; CONFIG_WORDS] {

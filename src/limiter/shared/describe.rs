@@ -15,7 +15,8 @@ use super::file::check_kind;
 use super::header::{
     ALGORITHM, BUCKETS, CONFIG, KIND, RING_WORDS, choices, identity_in, stated_bytes,
 };
-use super::quota_text::{QuotaSource, algorithm};
+use super::quota_text::{CountedBy, QuotaSource};
+use crate::algo::numbered::Config;
 use crate::limiter::stats::Stats;
 use crate::sync::LockableFile;
 use crate::table::block::{HEADER_BYTES, HEADER_WORDS};
@@ -119,9 +120,9 @@ pub fn describe(path: impl AsRef<Path>) -> Result<Description, SharedError> {
     };
     let choices = choices(load(&header));
     let choice = |index: usize| choices[index].1;
-    let algorithm = algorithm(choice(ALGORITHM));
+    let counted_by = CountedBy::number(choice(ALGORITHM));
     let quota = QuotaSource {
-        config: core::array::from_fn(|word| choice(CONFIG + word)),
+        config: Config(core::array::from_fn(|word| choice(CONFIG + word))),
         bytes: stated_bytes(load(&header)),
         read: &|place, count| words_at(&file, place, count).unwrap_or_default(),
     };
@@ -135,7 +136,7 @@ pub fn describe(path: impl AsRef<Path>) -> Result<Description, SharedError> {
         is_compact: slots == Slots::Compact,
         stated_buckets,
         ring_words: choice(RING_WORDS),
-        begins_at: HEADER_BYTES as u64 + algorithm.map_or(0, |known| known.before_table),
+        begins_at: HEADER_BYTES as u64 + counted_by.map_or(0, CountedBy::bytes_before_table),
     };
     let view = BlockView::new(form);
     let counters = match slots {
@@ -144,8 +145,8 @@ pub fn describe(path: impl AsRef<Path>) -> Result<Description, SharedError> {
     };
     Ok(Description {
         kind: kind.map(|(name, _)| *name),
-        algorithm: algorithm.map(|known| known.name(&quota.config)),
-        quota: algorithm.map(|known| (known.quota)(&quota)),
+        algorithm: counted_by.map(|known| known.name(&quota.config)),
+        quota: counted_by.map(|known| known.quota(&quota)),
         capacity: view.capacity(),
         slots: view.slots(),
         keys: count_keys(&file, &view)?,

@@ -17,7 +17,8 @@
 //! compares it once, and then relies on its own values only.
 
 use super::SharedError;
-use crate::algo::CONFIG_WORDS;
+use crate::algo::fixed_window::FixedWindowParams;
+use crate::algo::{CONFIG_WORDS, Numbered};
 use crate::limiter::builder::BuildError;
 use crate::limiter::hash_seeds::Seeds;
 use crate::table::block::{Block, HEADER_BYTES};
@@ -79,7 +80,7 @@ const OVERFLOW: usize = COUNTS + 1;
 /// The place of the instant at which aligned windows begin, if the algorithm is a [`FIXED_WINDOW`].
 const BEGINNING: usize = CONFIG + 4;
 /// The number of the algorithm.
-const FIXED_WINDOW: u64 = 3;
+const FIXED_WINDOW: u64 = FixedWindowParams::NUMBER;
 
 /// The names of the choices, in the order in which they explain each other.
 const FIELDS: [&str; OVERFLOW + CONFIG_WORDS] = {

@@ -78,6 +78,7 @@ use std::sync::Arc;
 
 pub(crate) use build::{Content, build_bucket, build_table};
 pub(crate) use header::{Form, Kind};
+pub(crate) use quota_text::{DYNAMIC_GCRA, IN_FLIGHT};
 pub(crate) use site::{Site, build_at};
 
 use crate::sync::LockableFile;

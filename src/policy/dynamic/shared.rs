@@ -20,14 +20,13 @@ use crate::limiter::DirectBuilder;
 use crate::limiter::Limiter;
 use crate::limiter::builder::{BuildError, Builder};
 use crate::limiter::direct::Direct;
-use crate::limiter::shared::{Content, Shared, SharedError, build_bucket, build_table};
+use crate::limiter::shared::{
+    Content, DYNAMIC_GCRA, Shared, SharedError, build_bucket, build_table,
+};
 use crate::quota::{Quota, QuotaError};
 use crate::sync::{DerivedCell, VersionedCell};
 use crate::table::{Placed, Source};
 use crate::time::monotonic_clock::MonotonicClock;
-
-/// The number of the algorithm in a block.
-const DYNAMIC_GCRA: u64 = 8;
 
 /// How long a change waits for that of another process.
 const WAIT_MAX: Duration = Duration::from_millis(100);
