@@ -11,8 +11,8 @@ use tollgate::internals::Rebase;
 use tollgate::limiter::SlotLayout;
 use tollgate::shared::Shared;
 use tollgate::{
-    Builder, FixedWindow, Gcra, LeakyQueue, Limiter, OnFull, Quota, SlidingCounter, SlidingLog,
-    SubWindows,
+    AnyAlgorithm, Builder, FixedWindow, Gcra, LeakyQueue, Limiter, OnFull, Quota, SlidingCounter,
+    SlidingLog, SubWindows,
 };
 
 /// Bytes of the header, before the table's words.
@@ -42,14 +42,22 @@ pub(crate) fn block(path: &Path, data: &[u8]) {
     let capacity = u64::from(input.byte() % 48) + 1;
     // Fixed seeds, so that a case can be repeated.
     let begun = || Limiter::<u64>::builder(quota).capacity(capacity).on_full(on_full).hash_seed(7);
-    match input.byte() % 7 {
-        0 => run(|| begun().algorithm(Gcra::new()), path, input),
-        1 => run(|| begun().slots(SlotLayout::Compact), path, input),
-        2 => run(|| begun().algorithm(FixedWindow::anchored()), path, input),
-        3 => run(|| begun().algorithm(SlidingCounter::new()), path, input),
-        4 => run(|| begun().algorithm(SubWindows::new()), path, input),
-        5 => run(|| begun().algorithm(SlidingLog::new()), path, input),
-        _ => run(|| begun().algorithm(LeakyQueue::new()), path, input),
+    match input.byte() {
+        // Any of the names. The other bytes have the meaning that older seeds gave them.
+        252.. => {
+            let name = AnyAlgorithm::NAMES[usize::from(input.byte()) % AnyAlgorithm::NAMES.len()];
+            let named: AnyAlgorithm = name.parse().expect("one of the names");
+            run(|| begun().algorithm(named), path, input);
+        }
+        byte => match byte % 7 {
+            0 => run(|| begun().algorithm(Gcra::new()), path, input),
+            1 => run(|| begun().slots(SlotLayout::Compact), path, input),
+            2 => run(|| begun().algorithm(FixedWindow::anchored()), path, input),
+            3 => run(|| begun().algorithm(SlidingCounter::new()), path, input),
+            4 => run(|| begun().algorithm(SubWindows::new()), path, input),
+            5 => run(|| begun().algorithm(SlidingLog::new()), path, input),
+            _ => run(|| begun().algorithm(LeakyQueue::new()), path, input),
+        },
     }
 }
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 use tollgate::limiter::SlotLayout;
 use tollgate::{FixedWindow, Gcra, LeakyQueue, OnFull, Quota, SlidingCounter, SubWindows, Tick};
 
-use super::choice::{Choice, Cost, LogRates, Pace};
+use super::choice::{Choice, Cost, Kind, LogRates, Pace};
 use super::keyed::{Operation, Setup};
+use super::numbers::Numbers;
 
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
@@ -33,9 +34,18 @@ const QUOTAS: [(u64, u64, u64); 16] = [
     (2, 24 * 3_600 * SECOND, 0),
     (1, 1, 0),
 ];
-/// Choices of algorithms with a ring. All other bytes have the meaning that older seeds gave them.
+/// Kinds of one word that [`Cursor::choice`] lists.
+const LISTED: usize = 4;
+/// Choices of algorithms with a ring. The bytes after them are for further kinds of one word, if there are any. All
+/// other bytes have the meaning that older seeds gave them.
 pub(crate) const FIRST_RING: u8 = 240;
 pub(crate) const LAST_RING: u8 = 251;
+
+impl Numbers for Cursor<'_> {
+    fn any(&mut self) -> u64 {
+        self.long()
+    }
+}
 
 impl<'a> Cursor<'a> {
     pub(crate) fn new(data: &'a [u8]) -> Self {
@@ -85,7 +95,14 @@ impl<'a> Cursor<'a> {
 
     /// The algorithm; a log's further rates are read by [`for_log`](Self::for_log).
     pub(crate) fn choice(&mut self) -> Choice {
-        match self.byte() {
+        let byte = self.byte();
+        let later = byte.checked_sub(LAST_RING + 1).and_then(|place| {
+            Kind::all().filter(|kind| !kind.has_ring()).nth(LISTED + usize::from(place))
+        });
+        if let Some(kind) = later {
+            return kind.draw(self);
+        }
+        match byte {
             kind @ FIRST_RING..=LAST_RING => self.ring_choice(kind - FIRST_RING),
             kind => match kind % 10 {
                 0 | 1 => Choice::Bucket(Gcra::new()),

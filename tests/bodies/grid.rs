@@ -70,30 +70,17 @@ pub(crate) fn ring_horizon<P: StateMachine>(
     first: u64,
 ) -> u64 {
     let told_apart = units_told_apart(params, choice.reach(params, quota));
-    let units = match choice {
-        Choice::Bucket(_) | Choice::Queue(_) | Choice::Window(_) | Choice::WarmUp(_) => None,
-        // 52 bits of time, half of them before and half of them after the beginning of a life.
-        Choice::Log(_) => Some(told_apart.unwrap_or(u128::MAX).min((1 << 51) - 2)),
-        Choice::SubWindows(_) | Choice::Counter(_) => told_apart,
-    };
+    let units = choice.ring_units(told_apart);
     units.map_or(u64::MAX, |units| first.saturating_add(nanos_in(params, units)))
 }
 
 /// The last instant at which waits from `now` can be tried: while the word is distinguished, and
-/// while the time of windows aligned to the wall clock runs, which ends less than a period before
-/// ours (for sub-windows, two). (The empty ring of a log began at the origin; an event half of its
-/// range later seems to be before it.)
+/// while the choice allows them.
 pub(crate) fn waits_end<P: StateMachine>(
     params: &P,
     choice: Choice,
     quota: &Quota,
     now: u64,
 ) -> u64 {
-    let latest = match choice {
-        Choice::Bucket(_) | Choice::Queue(_) | Choice::WarmUp(_) => u64::MAX,
-        Choice::Log(_) => ring_horizon(params, choice, quota, 0),
-        Choice::SubWindows(_) | Choice::Counter(_) => u64::MAX - 2 * nanos(quota.period()),
-        _ => u64::MAX - nanos(quota.period()),
-    };
-    latest.min(horizon(params, now).1)
+    choice.waits_end(params, quota).min(horizon(params, now).1)
 }

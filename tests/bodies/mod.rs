@@ -9,18 +9,21 @@ mod accounts;
 pub(crate) mod back;
 mod changes;
 pub(crate) mod choice;
+mod cost;
 mod cursor;
 pub(crate) mod grid;
 pub(crate) mod keyed;
+mod log_rates;
 pub(crate) mod mistake;
 pub(crate) mod moves;
+pub(crate) mod numbers;
 pub(crate) mod refund_model;
 pub(crate) mod snapshot;
 pub(crate) mod span;
 pub(crate) mod total;
 
 use back::{charges_ahead_are_total, refunds_are_total};
-use choice::{Choice, Cost, ORIGIN_2025, with_algorithm};
+use choice::{Choice, Cost, Kind, ORIGIN_2025, Refunding, with_algorithm};
 use cursor::Cursor;
 use keyed::{Keyed, Operation, Setup};
 use tollgate::algorithm::Algorithm;
@@ -40,7 +43,7 @@ pub(crate) fn words(data: &[u8]) {
     let (choice, quota) = cursor.for_log(choice, quota, 300);
     let (near, word, now) = (cursor.byte() % 3, cursor.long(), cursor.tick());
     let (mut about, mut cells) = (0, Vec::new());
-    if choice.has_ring() {
+    if choice.kind().has_ring() {
         about = cursor.byte() % 3;
         cells.extend((0..cursor.byte() % 24).map(|_| cursor.long()));
     }
@@ -76,8 +79,8 @@ fn refunds(
     let (cells, at, wait) = (cursor.cost().cells(fits, 1), cursor.tick(), cursor.long() >> 1);
     let next = cursor.long();
     for n in asked.iter().map(|cost| cost.cells(fits, 1)) {
-        match choice {
-            Choice::Bucket(bucket) => {
+        match choice.refunding() {
+            Refunding::Bucket(bucket) => {
                 let Ok(params) = bucket.params(quota, ORIGIN_2025) else { return };
                 let word = near_or_any(near, word, params.fresh(now));
                 let receipt =
@@ -86,7 +89,7 @@ fn refunds(
                 refunds_are_total(&params, word, &receipt, (now, fits, latest), n);
                 charges_ahead_are_total(&params, word, (now, fits), n, wait >> (kind * 20));
             }
-            Choice::Window(window) => {
+            Refunding::Window(window) => {
                 let Ok(params) = window.params(quota, ORIGIN_2025) else { return };
                 let word = near_or_any(near, word, params.fresh(now));
                 // A receipt of the same window, or any receipt.
@@ -95,7 +98,7 @@ fn refunds(
                 let latest = grid::waits_end(&params, choice, quota, now.as_nanos());
                 refunds_are_total(&params, word, &receipt, (now, fits, latest), n);
             }
-            _ => return,
+            Refunding::None => return,
         }
     }
 }
@@ -116,7 +119,7 @@ pub(crate) fn operations(data: &[u8]) {
     // The oracles' logs are copied for every check.
     let (choice, quota) = cursor.for_log(choice, setup.quota, 64);
     setup.quota = quota;
-    if let (Choice::Log(_), OnFull::SharedOverflow(shared)) = (choice, setup.on_full) {
+    if let (Kind::Log, OnFull::SharedOverflow(shared)) = (choice.kind(), setup.on_full) {
         let shared = Quota::new(shared.limit() % 64, quota.period());
         setup.on_full = OnFull::SharedOverflow(shared);
     }

@@ -3,27 +3,31 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
+use tollgate::algorithm::Algorithm;
 use tollgate::limiter::SlotLayout;
 use tollgate::stats::Stats;
-use tollgate::{FixedWindow, Gcra, LeakyQueue, OnFull, Quota, SlidingCounter, SubWindows, Tick};
+use tollgate::{Gcra, OnFull, Quota, SlidingCounter, SubWindows, Tick};
 
-use crate::bodies::choice::{Choice, Cost, LogRates, Pace};
+use crate::bodies::choice::{Choice, Cost, Kind, LogRates, ORIGIN_2025, with_algorithm};
 use crate::bodies::keyed::{Keyed, Operation, Setup};
+use crate::bodies::numbers::Listed;
 use crate::bodies::run;
 use crate::config;
 
+/// A kind whose state is one word, with any options.
 fn choices() -> impl Strategy<Value = Choice> {
-    prop_oneof![
-        3 => Just(Choice::Bucket(Gcra::new())),
-        2 => Just(Choice::Bucket(Gcra::start_empty())),
-        1 => (0_u64..6).prop_map(|cells| Choice::Queue(LeakyQueue::new().immediate(cells))),
-        1 => (0_u64..10, 1_u32..12, 0_u64..4).prop_map(|(period, cold_factor, max_wait)| {
-            let [period, max_wait] = [period, max_wait].map(Duration::from_secs);
-            Choice::WarmUp(Pace { period, cold_factor, max_wait })
-        }),
-        2 => Just(Choice::Window(FixedWindow::anchored())),
-        1 => Just(Choice::Window(FixedWindow::aligned().utc_offset_secs(-3_600))),
-    ]
+    any::<[u64; 13]>().prop_map(|numbers| {
+        let mut numbers = Listed(&numbers);
+        let kinds = Kind::all().filter(|kind| !kind.has_ring());
+        Kind::any_of(kinds, &mut numbers).draw(&mut numbers)
+    })
+}
+
+/// Options that suit a quota, with the others of the setup.
+fn choices_with_setups() -> impl Strategy<Value = (Choice, Setup)> {
+    (choices(), setups()).prop_filter("the algorithm keeps the quota", |(choice, setup)| {
+        with_algorithm!(*choice, algorithm => algorithm.params(&setup.quota, ORIGIN_2025).is_ok())
+    })
 }
 
 fn quotas() -> impl Strategy<Value = Quota> {
@@ -145,8 +149,7 @@ proptest! {
 
     #[test]
     fn every_key_with_a_slot_equals_its_oracle(
-        choice in choices(),
-        setup in setups(),
+        (choice, setup) in choices_with_setups(),
         operations in prop::collection::vec(operations(), 1..250),
     ) {
         run(choice, &setup, &operations);
@@ -160,10 +163,12 @@ proptest! {
     /// no two of the keys share a fingerprint.
     #[test]
     fn every_key_with_a_compact_slot_equals_its_oracle(
-        choice in choices().prop_filter("has compact states", |choice| {
-            matches!(choice, Choice::Bucket(_) | Choice::Queue(_) | Choice::Window(_))
+        (choice, setup) in choices_with_setups().prop_filter("has compact states", |(choice, _)| {
+            let small = Quota::per_second(10);
+            with_algorithm!(*choice, algorithm => {
+                algorithm.compact_params(&small, ORIGIN_2025).is_ok_and(|narrow| narrow.is_some())
+            })
         }),
-        setup in setups(),
         operations in prop::collection::vec(operations(), 1..250),
     ) {
         let setup = Setup { slots: SlotLayout::Auto, seed: setup.seed % 256, ..setup };

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::algorithm::Algorithm;
-use tollgate::{FixedWindow, Gcra, LeakyQueue, Quota, SlidingCounter, SubWindows};
+use tollgate::{Quota, SlidingCounter, SubWindows};
 
 use crate::bodies::choice::{
-    Choice, Cost, EXTREMES, LogRates, ORIGIN_2025, Pace, SECOND, YEAR, with_algorithm,
+    Choice, Cost, EXTREMES, Kind, LogRates, ORIGIN_2025, SECOND, YEAR, with_algorithm,
 };
 pub(crate) use crate::bodies::moves::{Last, Move};
+use crate::bodies::numbers::Listed;
 
 /// A configuration with `count` cases, unless `PROPTEST_CASES` asks for another number. No files of
 /// seeds are kept: a failure is printed in full and then becomes a test of its own.
@@ -25,61 +26,22 @@ pub(crate) fn cases(count: u32) -> ProptestConfig {
     ProptestConfig { cases: count, ..default }
 }
 
-/// Calls `$property!(name, choices)` for each algorithm whose state is one word.
-macro_rules! each_one_word_algorithm {
-    ($property:ident) => {
-        $property!(bucket, $crate::choice::buckets());
-        $property!(queue, $crate::choice::queues());
-        $property!(warm_up, $crate::choice::warm_ups());
-        $property!(window, $crate::choice::windows());
-    };
-}
-pub(crate) use each_one_word_algorithm;
-
 fn accepts(choice: Choice, quota: &Quota) -> bool {
     with_algorithm!(choice, algorithm => algorithm.params(quota, ORIGIN_2025).is_ok())
 }
 
-pub(crate) fn buckets() -> impl Strategy<Value = Choice> {
-    prop_oneof![
-        3 => Just(Choice::Bucket(Gcra::new())),
-        1 => Just(Choice::Bucket(Gcra::start_empty())),
-    ]
-}
-
-pub(crate) fn queues() -> impl Strategy<Value = Choice> {
-    let immediate = prop_oneof![0_u64..5, 0_u64..100, scales(34), Just(u64::MAX)];
-    prop_oneof![
-        1 => Just(Choice::Queue(LeakyQueue::new())),
-        1 => immediate.prop_map(|cells| Choice::Queue(LeakyQueue::new().immediate(cells))),
-    ]
-}
-
-pub(crate) fn warm_ups() -> impl Strategy<Value = Choice> {
-    let periods = prop_oneof![
-        1 => Just(Duration::ZERO),
-        2 => (1_u64..100).prop_map(Duration::from_secs),
-        3 => scales(50).prop_map(Duration::from_nanos),
-    ];
-    let factors = prop_oneof![3 => Just(3), 3 => 1_u32..12, 1 => 1_u32..=100];
-    let waits = prop_oneof![
-        2 => Just(Duration::ZERO),
-        1 => (1_u64..10).prop_map(Duration::from_secs),
-        2 => scales(50).prop_map(Duration::from_nanos),
-    ];
-    (periods, factors, waits).prop_map(|(period, cold_factor, max_wait)| {
-        Choice::WarmUp(Pace { period, cold_factor, max_wait })
+/// Any kind whose state is one word, with any options.
+pub(crate) fn one_word() -> impl Strategy<Value = Choice> {
+    any::<[u64; 13]>().prop_map(|numbers| {
+        let mut numbers = Listed(&numbers);
+        let kinds = Kind::all().filter(|kind| !kind.has_ring());
+        Kind::any_of(kinds, &mut numbers).draw(&mut numbers)
     })
 }
 
-pub(crate) fn windows() -> impl Strategy<Value = Choice> {
-    prop_oneof![
-        2 => Just(Choice::Window(FixedWindow::anchored())),
-        1 => Just(Choice::Window(FixedWindow::aligned())),
-        1 => (-86_399..86_400).prop_map(|secs| {
-            Choice::Window(FixedWindow::aligned().utc_offset_secs(secs))
-        }),
-    ]
+/// A kind with any options.
+pub(crate) fn choices(kind: Kind) -> impl Strategy<Value = Choice> {
+    any::<[u64; 12]>().prop_map(move |numbers| kind.draw(&mut Listed(&numbers)))
 }
 
 fn offsets() -> impl Strategy<Value = i32> {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tollgate::{BuildError, Direct, Limiter, ManualClock, Quota};
 
 use crate::bodies::choice::{Choice, LogRates, ORIGIN_2025, with_algorithm};
-use crate::choice::{buckets, cases, counters, scales, sub_windows, windows};
+use crate::choice::{cases, counters, one_word, scales, sub_windows};
 
 /// Arbitrary quotas, with 0 and values that overflow.
 fn any_quota_at_all() -> impl Strategy<Value = Quota> {
@@ -41,7 +41,7 @@ fn any_choice() -> impl Strategy<Value = Choice> {
             Just(Choice::Window(window)),
         ]
     });
-    prop_oneof![buckets(), windows(), sub_windows(), counters(), windows_of_anything, logs]
+    prop_oneof![2 => one_word(), 1 => sub_windows(), 1 => counters(), 1 => windows_of_anything, 1 => logs]
 }
 
 proptest! {

@@ -9,11 +9,10 @@ use tollgate::internals::StateMachine;
 use tollgate::internals::oracle::{Oracle, Verdict};
 use tollgate::{Direct, ManualClock, Quota, Tick};
 
-use crate::bodies::choice::{Choice, Cost, ORIGIN_2025, with_algorithm};
+use crate::bodies::choice::{Choice, Cost, ORIGIN_2025, each_one_word_kind, with_algorithm};
 use crate::bodies::grid::{horizon, ring_horizon};
 use crate::choice::{
-    Last, Move, cases, costs, counters, each_one_word_algorithm, logs, moves, quotas, starts,
-    sub_windows,
+    Last, Move, cases, choices, costs, counters, logs, moves, quotas, starts, sub_windows,
 };
 
 fn equals_its_oracle<A: Algorithm>(
@@ -79,13 +78,13 @@ fn one_equals_its_oracle(
 }
 
 macro_rules! one_word_equals_its_oracle {
-    ($name:ident, $choices:expr) => {
+    ($name:ident, $kind:expr) => {
         proptest! {
             #![proptest_config(cases(20_000))]
 
             #[test]
             fn $name(
-                chosen in quotas($choices),
+                chosen in quotas(choices($kind)),
                 start in starts(),
                 steps in prop::collection::vec((moves(), costs()), 1..60),
             ) {
@@ -98,7 +97,7 @@ macro_rules! one_word_equals_its_oracle {
 mod one_word_equals_its_oracle_wherever_time_goes {
     use super::*;
 
-    each_one_word_algorithm!(one_word_equals_its_oracle);
+    each_one_word_kind!(one_word_equals_its_oracle);
 }
 
 proptest! {

@@ -7,9 +7,9 @@ use tollgate::internals::StateMachine;
 use tollgate::internals::oracle::Verdict;
 use tollgate::{Direct, ManualClock, Quota, Tick};
 
-use crate::bodies::choice::{Choice, Cost};
+use crate::bodies::choice::{Choice, Cost, Kind};
 use crate::bodies::grid::{horizon, nanos, units_in_cell};
-use crate::choice::{Last, Move, buckets, cases, costs, forward, quotas, starts};
+use crate::choice::{Last, Move, cases, choices, costs, forward, quotas, starts};
 
 /// The level of a leaky bucket, in shares of a cell: a cell is `period * fineness` of them, and
 /// `limit * fineness` drain in a nanosecond, so that no division is ever needed. The fineness is
@@ -133,7 +133,7 @@ proptest! {
 
     #[test]
     fn a_bucket_is_never_over_and_never_denies_what_exactly_fits(
-        (choice, quota) in quotas(buckets()),
+        (choice, quota) in quotas(choices(Kind::Bucket)),
         start in starts(),
         steps in prop::collection::vec((forward(), costs()), 1..80),
     ) {

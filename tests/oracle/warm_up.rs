@@ -7,9 +7,9 @@ use tollgate::internals::StateMachine;
 use tollgate::internals::oracle::Verdict;
 use tollgate::{Direct, ManualClock, Quota, Tick, WarmUp};
 
-use crate::bodies::choice::{Choice, Pace};
+use crate::bodies::choice::{Choice, Kind, Pace};
 use crate::bodies::grid::horizon;
-use crate::choice::{Last, cases, costs, forward, quotas, starts, warm_ups};
+use crate::choice::{Last, cases, choices, costs, forward, quotas, starts};
 use crate::drift::Drift;
 
 /// `SmoothWarmingUp`, in seconds and with the names of its documentation.
@@ -194,7 +194,7 @@ proptest! {
     /// the span. A clock that is behind is granted nothing that the present one is denied.
     #[test]
     fn no_span_is_over_the_rate(
-        (choice, quota) in quotas(warm_ups()),
+        (choice, quota) in quotas(choices(Kind::WarmUp)),
         start in starts(),
         steps in prop::collection::vec((forward(), costs(), any::<u32>()), 1..60),
     ) {

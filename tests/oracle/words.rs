@@ -8,13 +8,10 @@ use tollgate::internals::{COMPACT_BITS, PAYLOAD_BITS, Receipt, Refund, StateMach
 use tollgate::{Direct, FixedWindow, Quota, SlidingLog, Tick};
 
 use crate::bodies::back::{charges_ahead_are_total, refunds_are_total};
-use crate::bodies::choice::{Choice, Cost, ORIGIN_2025, with_algorithm};
+use crate::bodies::choice::{Choice, Cost, Kind, ORIGIN_2025, each_one_word_kind, with_algorithm};
 use crate::bodies::grid::waits_end;
 use crate::bodies::total::{Cells, STATE, steps_are_total};
-use crate::choice::{
-    buckets, cases, costs, counters, each_one_word_algorithm, logs, quotas, scales, starts,
-    sub_windows, windows,
-};
+use crate::choice::{cases, choices, costs, counters, logs, quotas, scales, starts, sub_windows};
 
 /// Arbitrary words, and words near an instant, so that they are live.
 #[derive(Clone, Copy, Debug)]
@@ -109,13 +106,13 @@ fn refunds<A: Algorithm<Params: Refund>>(
 }
 
 macro_rules! one_word_is_total {
-    ($name:ident, $choices:expr) => {
+    ($name:ident, $kind:expr) => {
         proptest! {
             #![proptest_config(cases(40_000))]
 
             #[test]
             fn $name(
-                chosen in quotas($choices),
+                chosen in quotas(choices($kind)),
                 word in any_word(),
                 now in starts(),
                 asked in prop::collection::vec(costs(), 1..12),
@@ -129,7 +126,7 @@ macro_rules! one_word_is_total {
 mod any_word_is_decided_without_panic {
     use super::*;
 
-    each_one_word_algorithm!(one_word_is_total);
+    each_one_word_kind!(one_word_is_total);
 }
 
 proptest! {
@@ -157,7 +154,7 @@ proptest! {
 
     #[test]
     fn a_bucket_refunds_to_any_word(
-        (choice, quota) in quotas(buckets()),
+        (choice, quota) in quotas(choices(Kind::Bucket)),
         words in (any_word(), any_word()),
         (now, at) in (starts(), starts()),
         asked in prop::collection::vec((costs(), costs()), 1..6),
@@ -172,7 +169,7 @@ proptest! {
 
     #[test]
     fn a_window_refunds_to_any_word(
-        (choice, quota) in quotas(windows()),
+        (choice, quota) in quotas(choices(Kind::Window)),
         words in (any_word(), any_word()),
         (now, at) in (starts(), starts()),
         asked in prop::collection::vec((costs(), costs()), 1..6),

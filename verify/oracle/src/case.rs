@@ -7,11 +7,12 @@ use tollgate::internals::oracle::{Oracle, Verdict};
 use tollgate::internals::{NoRing, StateMachine, Step};
 use tollgate::{Direct, ManualClock, Quota, Tick};
 
-use crate::bodies::choice::{Choice, ORIGIN_2025, with_algorithm};
+use crate::bodies::choice::{Choice, Kind, ORIGIN_2025, with_algorithm};
 use crate::bodies::grid::{horizon, ring_horizon};
 use crate::bodies::moves::Last;
+use crate::bodies::numbers::Numbers;
 use crate::chance::Chance;
-use crate::draw::{self, Family};
+use crate::draw;
 use crate::fault::{Fault, Gate};
 
 /// Decisions of a case, unless an answer differs.
@@ -20,7 +21,7 @@ pub(crate) const STEPS: u64 = 256;
 /// A case: a function of a seed and the case's number.
 #[derive(Debug)]
 pub(crate) struct Case {
-    pub(crate) family: Family,
+    pub(crate) kind: Kind,
     choice: Choice,
     quota: Quota,
     start: u64,
@@ -30,13 +31,13 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    pub(crate) fn draw(seed: u64, number: u64, only: Option<Family>) -> Self {
+    pub(crate) fn draw(seed: u64, number: u64, only: Option<Kind>) -> Self {
         let mut chance = Chance::of_case(seed, number);
-        let drawn = Family::any(&mut chance);
-        let family = only.unwrap_or(drawn);
-        let (choice, quota) = family.draw(&mut chance);
+        let drawn = Kind::any_of(Kind::all(), &mut chance);
+        let kind = only.unwrap_or(drawn);
+        let (choice, quota) = draw::choice_with_quota(kind, &mut chance);
         let (start, compact) = (draw::start(&mut chance), chance.below(4) == 0);
-        Self { family, choice, quota, start, compact, chance }
+        Self { kind, choice, quota, start, compact, chance }
     }
 
     /// Compares every answer with the oracle's, in every field; the error describes the first that

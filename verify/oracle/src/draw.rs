@@ -3,154 +3,31 @@
 
 use std::time::Duration;
 
+use tollgate::Quota;
 use tollgate::algorithm::Algorithm;
-use tollgate::{FixedWindow, Gcra, LeakyQueue, Quota, SlidingCounter, SubWindows};
 
 use crate::bodies::choice::{
-    Choice, Cost, EXTREMES, LogRates, ORIGIN_2025, Pace, SECOND, YEAR, with_algorithm,
+    Choice, Cost, EXTREMES, Kind, LogRates, ORIGIN_2025, SECOND, YEAR, with_algorithm,
 };
 use crate::bodies::moves::Move;
+use crate::bodies::numbers::Numbers;
 use crate::chance::Chance;
 
-/// An algorithm, without its parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Family {
-    Bucket,
-    Queue,
-    WarmUp,
-    Window,
-    SubWindows,
-    Counter,
-    Log,
-}
-
-impl Family {
-    /// Each family, its name, and how many cases of 100 are drawn of it. Oracles with a ring take
-    /// ten times as long, so fewer cases are drawn of them.
-    const TABLE: [(Self, &str, u64); 7] = [
-        (Self::Bucket, "bucket", 35),
-        (Self::Queue, "queue", 15),
-        (Self::WarmUp, "warm-up", 12),
-        (Self::Window, "fixed window", 26),
-        (Self::SubWindows, "sub-windows", 4),
-        (Self::Counter, "counter", 4),
-        (Self::Log, "log", 4),
-    ];
-
-    pub(crate) const COUNT: usize = Self::TABLE.len();
-
-    pub(crate) fn all() -> impl Iterator<Item = Self> {
-        Self::TABLE.iter().map(|(family, ..)| *family)
-    }
-
-    pub(crate) fn any(chance: &mut Chance) -> Self {
-        let mut drawn = chance.below(Self::TABLE.iter().map(|(.., share)| share).sum());
-        for (family, _, share) in Self::TABLE {
-            match drawn.checked_sub(share) {
-                Some(rest) => drawn = rest,
-                None => return family,
-            }
-        }
-        unreachable!("the shares add up to more than what is drawn")
-    }
-
-    pub(crate) fn index(self) -> usize {
-        Self::all().position(|family| family == self).expect("the table lists every family")
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        Self::TABLE[self.index()].1
-    }
-
-    /// The algorithm, and a quota that it accepts.
-    pub(crate) fn draw(self, chance: &mut Chance) -> (Choice, Quota) {
-        loop {
-            let (choice, quota) = self.choice(chance);
-            let accepted = quota.validate().is_ok()
-                && with_algorithm!(choice, algorithm => {
-                    algorithm.params(&quota, ORIGIN_2025).is_ok()
-                });
-            if accepted {
-                return (choice, quota);
-            }
-        }
-    }
-
-    fn choice(self, chance: &mut Chance) -> (Choice, Quota) {
-        let choice = match self {
-            Self::Bucket if chance.below(4) == 0 => Choice::Bucket(Gcra::start_empty()),
-            Self::Bucket => Choice::Bucket(Gcra::new()),
-            Self::Queue => Choice::Queue(queue(chance)),
-            Self::WarmUp => Choice::WarmUp(pace(chance)),
-            Self::Window => Choice::Window(window(chance)),
-            Self::SubWindows => {
-                let windows = SubWindows::new().count(count(chance, 2));
-                Choice::SubWindows(windows.utc_offset_secs(offset_secs(chance)))
-            }
-            Self::Counter => {
-                let counter = SlidingCounter::new().older(count(chance, 1));
-                Choice::Counter(counter.utc_offset_secs(offset_secs(chance)))
-            }
+/// The algorithm of a kind, and a quota that it accepts.
+pub(crate) fn choice_with_quota(kind: Kind, chance: &mut Chance) -> (Choice, Quota) {
+    loop {
+        let (choice, quota) = match kind.draw(chance) {
             // A log's further rates depend on its quota.
-            Self::Log => return log(chance),
+            Choice::Log(_) => log(chance),
+            choice => (choice, quota(chance)),
         };
-        (choice, quota(chance))
-    }
-}
-
-fn queue(chance: &mut Chance) -> LeakyQueue {
-    match chance.below(8) {
-        0..=3 => LeakyQueue::new(),
-        4 | 5 => LeakyQueue::new().immediate(chance.below(100)),
-        6 => LeakyQueue::new().immediate(chance.scaled(34)),
-        _ => LeakyQueue::new().immediate(u64::MAX),
-    }
-}
-
-fn pace(chance: &mut Chance) -> Pace {
-    let period = match chance.below(6) {
-        0 => Duration::ZERO,
-        1 | 2 => Duration::from_secs(chance.within(1, 99)),
-        _ => Duration::from_nanos(chance.scaled(50)),
-    };
-    let max_wait = match chance.below(5) {
-        0 | 1 => Duration::ZERO,
-        2 => Duration::from_secs(chance.within(1, 9)),
-        _ => Duration::from_nanos(chance.scaled(50)),
-    };
-    let cold_factor = match chance.below(7) {
-        0..=2 => 3,
-        3..=5 => 1 + chance.few(11),
-        _ => 1 + chance.few(100),
-    };
-    Pace { period, cold_factor, max_wait }
-}
-
-fn window(chance: &mut Chance) -> FixedWindow {
-    match chance.below(4) {
-        0 | 1 => FixedWindow::anchored(),
-        2 => FixedWindow::aligned(),
-        _ => FixedWindow::aligned().utc_offset_secs(offset_secs(chance)),
-    }
-}
-
-fn offset_secs(chance: &mut Chance) -> i32 {
-    let day = 24 * 3_600 - 1;
-    match chance.below(4) {
-        0 => {
-            i32::try_from(chance.below(2 * day + 1)).expect("seconds of two days")
-                - i32::try_from(day).expect("seconds of a day")
+        let accepted = quota.validate().is_ok()
+            && with_algorithm!(choice, algorithm => {
+                algorithm.params(&quota, ORIGIN_2025).is_ok()
+            });
+        if accepted {
+            return (choice, quota);
         }
-        _ => 0,
-    }
-}
-
-/// A number of sub-windows. Many of them make an oracle slow.
-fn count(chance: &mut Chance, min: u32) -> u32 {
-    match chance.below(32) {
-        0 => min + chance.few(257 - min),
-        1 => 256,
-        _ => min + chance.few(9),
     }
 }
 

@@ -22,8 +22,8 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use bodies::choice::Kind;
 use case::{Case, STEPS};
-use draw::Family;
 use fault::Fault;
 
 /// Decisions between two progress lines.
@@ -93,7 +93,7 @@ fn number(word: &str) -> Result<u64, String> {
 struct Shared {
     cases: AtomicU64,
     decisions: AtomicU64,
-    by_family: [AtomicU64; Family::COUNT],
+    by_kind: [AtomicU64; Kind::COUNT],
     differs: AtomicBool,
 }
 
@@ -106,8 +106,8 @@ fn run(options: &Options) -> Result<(), ()> {
             scope.spawn(|| work(options, &shared, begun));
         }
     });
-    for (family, decisions) in Family::all().zip(&shared.by_family) {
-        println!("oracles: {:>13} {}", decisions.load(Relaxed), family.name());
+    for (kind, decisions) in Kind::all().zip(&shared.by_kind) {
+        println!("oracles: {:>13} {}", decisions.load(Relaxed), kind.name());
     }
     let differs = shared.differs.load(Relaxed);
     println!("{}, {}", progress(&shared, begun), if differs { "DIFFERENT" } else { "all equal" });
@@ -131,12 +131,12 @@ fn work(options: &Options, shared: &Shared, begun: Instant) {
         let number = shared.cases.fetch_add(1, Relaxed);
         let name = CaseName { seed: options.seed, number, shared };
         let case = Case::draw(options.seed, number, None);
-        let family = case.family.index();
+        let kind = case.kind.index();
         if let Err(difference) = case.play(options.fault) {
             shared.differs.store(true, Relaxed);
             println!("{difference}\n{}", name.again());
         }
-        shared.by_family[family].fetch_add(STEPS, Relaxed);
+        shared.by_kind[kind].fetch_add(STEPS, Relaxed);
         let before = shared.decisions.fetch_add(STEPS, Relaxed);
         if before / REPORTED_EACH < (before + STEPS) / REPORTED_EACH {
             println!("{}", progress(shared, begun));
@@ -173,23 +173,23 @@ mod tests {
     const SEED: u64 = 7;
 
     #[test]
-    fn every_family_equals_its_oracle() {
-        for family in Family::all() {
+    fn every_kind_equals_its_oracle() {
+        for kind in Kind::all() {
             for number in 0..600 {
-                let case = Case::draw(SEED, number, Some(family));
-                assert_eq!(case.play(None), Ok(()), "{family:?}, case {number}");
+                let case = Case::draw(SEED, number, Some(kind));
+                assert_eq!(case.play(None), Ok(()), "{kind:?}, case {number}");
             }
         }
     }
 
     /// If no comparison found a mistake, the run would compare nothing.
     #[test]
-    fn every_planted_mistake_is_found_in_every_family() {
-        for family in Family::all() {
+    fn every_planted_mistake_is_found_in_every_kind() {
+        for kind in Kind::all() {
             for fault in Fault::ALL {
                 let found =
-                    |number| Case::draw(SEED, number, Some(family)).play(Some(fault)).is_err();
-                assert!((0..600).any(found), "{fault:?} in {family:?}");
+                    |number| Case::draw(SEED, number, Some(kind)).play(Some(fault)).is_err();
+                assert!((0..600).any(found), "{fault:?} in {kind:?}");
             }
         }
     }
