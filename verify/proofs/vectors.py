@@ -409,6 +409,13 @@ class WarmVectors(GcraVectors):
 
 
 KINDS = {kind.name: kind for kind in [GcraVectors, LeakyVectors, DynamicVectors, WindowVectors, RingVectors, CounterVectors, LogVectors, WarmVectors]}
+# Models of no algorithm, which the models of algorithms use.
+SHARED = {"grid", "words"}
+
+
+def kind_of(name):
+    """How requests of a model's algorithm are made and answered: here, or in the model's own file as `VECTORS`."""
+    return KINDS.get(name) or importlib.import_module(name).VECTORS
 
 
 def valid(limit, period, burst, **_):
@@ -448,7 +455,7 @@ def line(name, request):
 
 
 def compare(program, name, count=EACH):
-    kind, chance = KINDS[name](importlib.import_module(name)), Chance(SEED)
+    kind, chance = kind_of(name)(importlib.import_module(name)), Chance(SEED)
     asked, source = [], requests(kind, chance)
     asked = [next(source) for _ in range(count)]
     text = "".join(line(name, request) + "\n" for request in asked)
@@ -473,7 +480,7 @@ def compare(program, name, count=EACH):
 
 def compare_all(program, names, report):
     good = True
-    for name in (name for name in names if name in KINDS):
+    for name in (name for name in names if name not in SHARED):
         begun = monotonic()
         differs, decided = compare(program, name)
         # A comparison with few admissions or few denials shows little.
