@@ -5,12 +5,10 @@ mod pages;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use pages::{code_spans, documents, prose, read, root};
-use tollgate::{
-    AnyAlgorithm, Direct, FixedWindow, Gcra, LeakyQueue, Limiter, Quota, SlidingCounter,
-    SlidingLog, SubWindows, WarmUp,
-};
+use tollgate::{AnyAlgorithm, Direct, Limiter, Quota, SlidingLog, WarmUp};
 
 /// The anchor that a heading has on a page.
 fn anchor(heading: &str) -> String {
@@ -309,6 +307,14 @@ fn sizes_and_defaults_are_those_of_the_code() {
     assert!(read("docs/design/measuring.md").contains("(`ci/instructions.sh`, 3 %)"));
 }
 
+/// The names of the types of all algorithms.
+fn algorithm_types() -> BTreeSet<String> {
+    let named = AnyAlgorithm::NAMES.iter().map(|name| name.parse().expect("a name"));
+    let warm_up = AnyAlgorithm::from(WarmUp::new(Duration::from_secs(1)));
+    let described = named.chain([warm_up]).map(|algorithm: AnyAlgorithm| format!("{algorithm:?}"));
+    described.map(|text| text.split('(').next().expect("a variant").to_owned()).collect()
+}
+
 #[test]
 fn the_front_page_of_the_documentation_has_rows_of_the_readme_and_links_that_lead_somewhere() {
     let (library, readme) = (read("src/lib.rs"), read("README.md"));
@@ -336,20 +342,29 @@ fn the_front_page_of_the_documentation_has_rows_of_the_readme_and_links_that_lea
 }
 
 #[test]
-fn the_readme_lists_every_algorithm() {
-    let readme = read("README.md");
-    let name = |path: &'static str| path.rsplit("::").next().expect("a name");
-    let names = [
-        std::any::type_name::<Gcra>(),
-        std::any::type_name::<LeakyQueue>(),
-        std::any::type_name::<WarmUp>(),
-        std::any::type_name::<FixedWindow>(),
-        std::any::type_name::<SlidingCounter>(),
-        std::any::type_name::<SubWindows>(),
-        std::any::type_name::<SlidingLog>(),
-        std::any::type_name::<AnyAlgorithm>(),
-    ];
-    for name in names.map(name) {
+fn the_pages_about_algorithms_list_every_one() {
+    let (readme, guide) = (read("README.md"), read("docs/guide/algorithms.md"));
+    let guarantees = read("docs/guarantees.md");
+    let types = algorithm_types();
+    assert!(types.len() > 6 && types.contains("Gcra"), "{types:?}");
+    assert!(readme.contains("| `AnyAlgorithm` |"));
+    for name in types {
         assert!(readme.contains(&format!("| `{name}` |")), "README.md has no row for {name}");
+        let is_named = |page: &str| {
+            code_spans(page).any(|code| code.split("::").next() == Some(name.as_str()))
+        };
+        assert!(is_named(&guide), "docs/guide/algorithms.md does not name {name}");
+        assert!(is_named(&guarantees), "docs/guarantees.md does not name {name}");
+    }
+}
+
+#[test]
+fn the_pages_that_list_the_names_of_algorithms_list_all() {
+    for file in ["docs/rules.md", "integrations/python/README.md"] {
+        let text = read(file);
+        let row = text.lines().find_map(|line| line.strip_prefix("| `algorithm` | "));
+        let cell = row.and_then(|row| row.split(" | ").next()).expect("a row");
+        let names: Vec<&str> = cell.split('"').skip(1).step_by(2).collect();
+        assert_eq!(names, AnyAlgorithm::NAMES, "{file}");
     }
 }

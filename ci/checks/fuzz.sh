@@ -92,13 +92,21 @@ done
 export RUST_LIB_BACKTRACE=0 MALLOC_TRIM_THRESHOLD_=100000000 MALLOC_MMAP_THRESHOLD_=100000000
 export ASAN_OPTIONS="${ASAN_OPTIONS:-malloc_context_size=4:detect_stack_use_after_return=0:quarantine_size_mb=32}"
 
+# The words of a target's dictionary. Those of a rules file that a list in its document has are written there.
+dictionary() {
+    [ ! -e "fuzz/dictionaries/$1.dict" ] || cat "fuzz/dictionaries/$1.dict"
+    [ "$1" != rules ] || grep -E '^\| `(key|algorithm)` \|' docs/rules.md | grep -oE '"[a-z-]+"' | sort -u |
+        sed 's/^"\(.*\)"$/"\\"\1\\""/'
+}
+
 one() {
     local name="$1" part="$2" longest="$3" sanitizer="$4" until words=()
     case "$amount" in
         *M) until="-runs=$((${amount%M} * 1000000 * part / parts + 1))" ;;
         *) until="-max_total_time=$amount" ;;
     esac
-    [ ! -e "fuzz/dictionaries/$name.dict" ] || words=("-dict=fuzz/dictionaries/$name.dict")
+    dictionary "$name" >"$base/$name.dict"
+    [ ! -s "$base/$name.dict" ] || words=("-dict=$base/$name.dict")
     # New inputs go beside the build: few of them are worth keeping in the repository.
     mkdir -p "$base/corpus/$name" "fuzz/artifacts/$name"
     "$base/$sanitizer/$(rustc -vV | sed -n 's/^host: //p')/release/$name" \

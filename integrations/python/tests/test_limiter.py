@@ -4,7 +4,12 @@ import pytest
 
 from tollgate import Decision, Limiter
 
-ALGORITHMS = ["gcra", "fixed-window", "leaky-queue", "sub-windows", "sliding-counter", "sliding-log"]
+
+def names():
+    """The names of the algorithms, as the error for any other lists them."""
+    with pytest.raises(ValueError) as unknown:
+        Limiter("1/s", algorithm="none")
+    return str(unknown.value).partition("use one of ")[2].split(", ")
 
 
 def test_a_decision_is_true_if_the_request_was_admitted():
@@ -81,7 +86,7 @@ def test_a_cost_out_of_range_is_an_error(cost):
         limiter.check("a", "1")
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", names())
 def test_every_algorithm_admits_its_limit(algorithm):
     limiter = Limiter("10/h", algorithm=algorithm, capacity=1_000)
     assert limiter.algorithm == algorithm

@@ -16,6 +16,15 @@ fn with(line: &str) -> String {
 /// The text that replaces `{KEY PARTS}` in errors.txt.
 const KEY_PARTS: &str = "\"ip\", \"header:NAME\", \"cookie:NAME\", \"query:NAME\", \"path\", \"method\", \"host\" or \"none\"";
 
+#[test]
+fn the_documents_list_every_part_of_a_key() {
+    let text = include_str!("../../../../docs/rules.md");
+    let row = text.lines().find(|line| line.starts_with("| `key` |")).expect("a row");
+    for part in KEY_PARTS.split('"').skip(1).step_by(2) {
+        assert!(row.contains(&format!("`\"{part}\"`")), "docs/rules.md: {part}");
+    }
+}
+
 /// The text that replaces `{ALGORITHMS}` in errors.txt.
 fn algorithms() -> String {
     let names: Vec<String> = AnyAlgorithm::NAMES.iter().map(|name| format!("\"{name}\"")).collect();
