@@ -16,7 +16,7 @@ use crate::headers::{Reading, Report};
 /// A limit of all requests in flight that follows what the service can take.
 ///
 /// A request is in flight from its admission until the body of its response has been sent, has failed, or
-/// was dropped. Its latency is the time from when it is forwarded until the head of the response: a wait for a turn,
+/// was dropped; with [`until_head`](Self::until_head), only until the head of its response. Its latency is the time from when it is forwarded until the head of the response: a wait for a turn,
 /// or for a pending verdict of another limit, is not in it. A response with the status 500,
 /// 502, 503 or 504 counts as failed; [`failed_if`](Self::failed_if) sets another rule. A request that the
 /// service does not answer (it returns an error, or the client leaves first) is not counted as a sample.
@@ -27,8 +27,16 @@ use crate::headers::{Reading, Report};
 ///
 /// **Guarantee.** That of [`AdaptiveLimit`]. It costs an allocation for each request.
 ///
-/// **Not guaranteed.** A latency for each key: all requests share one limit. Put keyed limits before it, in
-/// [`Several`](crate::Several).
+/// **Not guaranteed.**
+///
+/// - A latency for each key: all requests share one limit. Put keyed limits before it, in
+///   [`Several`](crate::Several).
+/// - Room beside long responses. A request is a sample only when it is in flight no more, so slow downloads and
+///   streams of events can hold the limit. With [`MinLatency`](tollgate::concurrency::adaptive::MinLatency) they can
+///   stop a service: while it measures, the limit is the smallest one, and that many streams deny all other requests
+///   until one of them ends. Keep streams out with [`skip`](crate::LayerBuilder::skip), use
+///   [`until_head`](Self::until_head), or take [`Gradient`](tollgate::concurrency::adaptive::Gradient), which does
+///   not lower the limit to measure.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -43,6 +51,7 @@ pub struct AdaptiveInFlightLimit<C = QuantaClock> {
     policy: Policy,
     limit: Arc<AdaptiveLimit<C>>,
     failed: fn(StatusCode) -> bool,
+    until_head: bool,
 }
 
 impl<C: Clock + Send + Sync + 'static> AdaptiveInFlightLimit<C> {
@@ -53,7 +62,7 @@ impl<C: Clock + Send + Sync + 'static> AdaptiveInFlightLimit<C> {
     /// The name does not fit the `RateLimit` fields.
     pub fn new(name: &str, limit: Arc<AdaptiveLimit<C>>) -> Result<Self, PolicyError> {
         let policy = Policy::of_requests_in_flight(name, *limit.limits().end())?;
-        Ok(Self { policy, limit, failed: shows_overload })
+        Ok(Self { policy, limit, failed: shows_overload, until_head: false })
     }
 
     /// Sets which statuses count as failed.
@@ -70,6 +79,23 @@ impl<C: Clock + Send + Sync + 'static> AdaptiveInFlightLimit<C> {
     #[must_use]
     pub fn failed_if(self, failed: fn(StatusCode) -> bool) -> Self {
         Self { failed, ..self }
+    }
+
+    /// Counts a request as in flight until the head of its response only. A body that takes long, as that of a
+    /// stream of events, then takes no place, and delays no sample. The limit does not bound how many bodies are
+    /// sent at a time.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use tollgate::concurrency::adaptive::{AdaptiveLimit, MinLatency};
+    /// # use tollgate_http::AdaptiveInFlightLimit;
+    /// let limit = Arc::new(AdaptiveLimit::builder(MinLatency::new()).limits(3, 500).build()?);
+    /// let gate = AdaptiveInFlightLimit::new("load", limit)?.until_head();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn until_head(self) -> Self {
+        Self { until_head: true, ..self }
     }
 
     /// The limit.
@@ -97,8 +123,9 @@ impl<C: Clock + Send + Sync + 'static> Gate for AdaptiveInFlightLimit<C> {
             Ok(guard) => {
                 report.note(self.reading(self.limit.limit(), self.limit.in_flight()));
                 let limit = Arc::clone(&self.limit);
-                let held =
-                    AdaptiveCharge { guard: Some(guard), answer: None, failed: self.failed, limit };
+                let (guard, answer) = (Some(guard), None);
+                let Self { failed, until_head, .. } = *self;
+                let held = AdaptiveCharge { guard, answer, failed, until_head, limit };
                 let charge: Option<Box<dyn Charge>> = Some(Box::new(held));
                 Verdict::Admit(GatePermit { charge, ..GatePermit::default() })
             }
@@ -124,6 +151,7 @@ struct AdaptiveCharge<C: Clock> {
     /// When the head of the response came, and whether it counts as failed.
     answer: Option<(Tick, bool)>,
     failed: fn(StatusCode) -> bool,
+    until_head: bool,
     limit: Arc<AdaptiveLimit<C>>,
 }
 
@@ -136,10 +164,10 @@ impl<C: Clock + Send + Sync + 'static> Charge for AdaptiveCharge<C> {
         self.guard.iter_mut().for_each(|guard| guard.restart_at(now));
     }
 
-    /// Stays until the body has ended.
+    /// Stays until the body has ended, or ends here.
     fn answered(mut self: Box<Self>, response: &response::Parts) -> Option<Box<dyn Charge>> {
         self.answer = Some((self.limit.clock().now(), (self.failed)(response.status)));
-        Some(self)
+        (!self.until_head).then_some(self as Box<dyn Charge>)
     }
 
     fn sent(self: Box<Self>, _: u64) {}

@@ -27,7 +27,10 @@ const MIN_LIMIT_WINDOWS: u64 = 5;
 /// [`failures_percent`](Self::failures_percent) of the requests failed, the limit is
 /// [`backoff_percent`](Self::backoff_percent) of what it was.
 ///
-/// **Not guaranteed.** While it measures, requests above the smallest limit are denied.
+/// **Not guaranteed.** While it measures, requests above the smallest limit are denied. A measurement has no time
+/// limit: requests that stay in flight for hours, such as streams, can hold all places of the smallest limit, and
+/// then all others are denied until one ends. Do not count streams, count them until their first bytes only, or take
+/// [`Gradient`](super::Gradient).
 ///
 /// It follows the gradient controller of Envoy's adaptive concurrency filter, which uses a percentile
 /// where this uses the mean, and ignores failures.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use tollgate::concurrency::adaptive::{AdaptiveLimit, Aimd};
+use tollgate::concurrency::adaptive::{AdaptiveLimit, Aimd, MinLatency};
 use tollgate::{LeakyQueue, Limiter, ManualClock, Quota};
 use tollgate_http::key::Header;
 use tollgate_http::{
@@ -87,6 +87,42 @@ async fn a_request_is_in_flight_until_its_body_ends_and_its_latency_is_that_of_t
     clock.advance(Duration::from_secs(10));
     drop(response);
     assert_eq!((limit.in_flight(), limit.limit()), (0, 2), "10 s of body are no latency");
+}
+
+#[tokio::test]
+async fn until_the_head_streams_hold_no_place_and_end_a_measurement() {
+    let clock = ManualClock::new();
+    let limit = AdaptiveLimit::builder(MinLatency::new().measure_samples(3))
+        .limits(3, 500)
+        .initial(100)
+        .window(Duration::from_secs(1))
+        .clock(clock.clone())
+        .build();
+    let limit = Arc::new(limit.expect("in range"));
+    assert_eq!(limit.limit(), 3, "it measures");
+    let gate = || AdaptiveInFlightLimit::new("load", Arc::clone(&limit)).expect("a name");
+
+    let whole = RateLimitLayer::new(gate());
+    let mut streams = Vec::new();
+    for expected in [200, 200, 200, 429] {
+        let response = send(&whole, &clock, 20, StatusCode::OK).await;
+        assert_eq!(response.status(), expected);
+        streams.push(response);
+    }
+    drop(streams);
+    assert_eq!(limit.limit(), 100, "the streams ended, and so did the measurement");
+
+    clock.advance(Duration::from_secs(120));
+    let heads = RateLimitLayer::new(gate().until_head());
+    let (mut streams, mut lowest) = (Vec::new(), u64::MAX);
+    for _ in 0..20 {
+        let response = send(&heads, &clock, 20, StatusCode::OK).await;
+        assert_eq!((response.status(), limit.in_flight()), (StatusCode::OK, 0));
+        streams.push(response);
+        lowest = lowest.min(limit.limit());
+    }
+    assert_eq!(lowest, 3, "it measured again");
+    assert!(limit.limit() > 3, "and ended the measurement while all streams are open");
 }
 
 #[tokio::test]
