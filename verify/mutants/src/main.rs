@@ -171,14 +171,14 @@ fn run(options: &Options) -> io::Result<bool> {
         Some(path) => Known::parse(&std::fs::read_to_string(path)?),
         None => Known::default(),
     };
-    let mut hashes = tree::revision(&workspace, &package)?;
+    let sources = tree::revision(&workspace, &package)?;
     let mut tests = options.tests.clone();
     if options.all_tests && workspace.join(&package.folder).join("tests").is_dir() {
         // Unlike `--tests`, this includes those that their package leaves to `verify/limiter/`.
         tests.extend(["--test".to_owned(), "*".to_owned()]);
     }
     let chosen = format!("{:?} {tests:?}", options.exclude);
-    hashes.push_str(&format!("-{:016x}", fnv(&chosen)));
+    let hashes = format!("{sources}-{:016x}", fnv(&chosen));
 
     // 1. Build. Mutants that the compiler rejected before are left out from the beginning.
     let build = Build {
@@ -252,7 +252,11 @@ fn run(options: &Options) -> io::Result<bool> {
     // 3. Try.
     let places = by_place(&recorded.tests);
     let candidates = candidates(options, &files, &rejected, &places);
-    let mut outcomes = Outcomes::open(&out.join("outcomes.txt"), &hashes, options.trust_kills)?;
+    // What some of the tests noticed, all of them notice.
+    let trusts_kills_of = |revision: &str| {
+        options.trust_kills || (options.all_tests && revision.starts_with(&sources))
+    };
+    let mut outcomes = Outcomes::open(&out.join("outcomes.txt"), &hashes, trusts_kills_of)?;
     let trial = Trial {
         runner: &runner,
         tests: &recorded.tests,

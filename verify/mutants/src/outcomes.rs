@@ -51,9 +51,13 @@ pub struct Outcomes {
 }
 
 impl Outcomes {
-    /// Opens the file and reads what was seen of this revision. With `trust_kills`, mutants that were noticed
-    /// in other revisions count too: tests were added since, and none was removed.
-    pub fn open(path: &Path, revision: &str, trust_kills: bool) -> io::Result<Self> {
+    /// Opens the file and reads the results of this revision. Mutants that were noticed in another revision count
+    /// too if `trusts_kills_of` it: then all its tests are among those of this revision.
+    pub fn open(
+        path: &Path,
+        revision: &str,
+        trusts_kills_of: impl Fn(&str) -> bool,
+    ) -> io::Result<Self> {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         let mut known = HashMap::new();
         for line in text.lines() {
@@ -64,7 +68,7 @@ impl Outcomes {
                 continue;
             };
             let is_kill = matches!(verdict, Verdict::Killed | Verdict::TimedOut);
-            if of == revision || (trust_kills && is_kill) {
+            if of == revision || (is_kill && trusts_kills_of(of)) {
                 let longest_test = longest_test.parse().unwrap_or(0.0);
                 let outcome = Outcome { verdict: *verdict, longest_test, test: test.to_owned() };
                 known.insert(key.to_owned(), outcome);

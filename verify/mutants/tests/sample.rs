@@ -118,6 +118,22 @@ fn a_strong_test_kills_all() {
 }
 
 #[test]
+fn all_tests_try_what_the_unit_tests_do_not_notice() {
+    let sample = Sample::new("first", WEAK);
+    std::fs::create_dir_all(sample.0.join("tests")).unwrap();
+    let of_users = STRONG.replace("crate::MAX", "200").replace("crate::", "sample::");
+    sample.write("tests/users.rs", &of_users);
+    assert_eq!(sample.run(&["--lib"]).1, Some(1));
+    let noticed = sample.outcomes().lines().count();
+    let (text, code) = sample.run(&[]);
+    assert_eq!(code, Some(0), "{text}");
+    // Three survivors, and the one that was not reached.
+    assert_eq!(sample.outcomes().lines().count(), noticed + 4, "{text}");
+    // An integration test is no unit test: its results do not count for these alone.
+    assert_eq!(sample.run(&["--lib"]).1, Some(1));
+}
+
+#[test]
 fn a_weak_test_leaves_survivors_and_places_that_it_does_not_reach() {
     let sample = Sample::new("weak", WEAK);
     let (text, code) = sample.run(&["--file", "src/lib.rs"]);
