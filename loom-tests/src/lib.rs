@@ -20,7 +20,6 @@ mod sync;
 #[allow(dead_code, unreachable_pub, reason = "a file of another crate")]
 #[path = "../../crates/redis/src/unavailable.rs"]
 mod unavailable;
-use unavailable::Unavailable;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -36,4 +36,3 @@ mod sync;
 #[allow(dead_code, missing_docs, unreachable_pub, reason = "a file of another crate")]
 #[path = "../../../crates/redis/src/unavailable.rs"]
 mod unavailable;
-use unavailable::Unavailable;
