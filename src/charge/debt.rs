@@ -46,7 +46,8 @@ impl<G: Chargeable> Ask<'_, '_, G> {
         self.try_charge().unwrap_or_default()
     }
 
-    /// As [`charge`](Self::charge), and `None` if the key finds no slot, so that nothing is charged.
+    /// As [`charge`](Self::charge), and `None` if the key finds no slot, so that nothing is charged. For no cells it
+    /// is zero, whether or not the key has a slot.
     ///
     /// ```
     /// # use std::time::Duration;

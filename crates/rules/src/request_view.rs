@@ -56,7 +56,8 @@ pub trait RequestView {
     /// Rules read all of them, each rule anew, so a step of the iterator should not search the headers again.
     fn header_values(&self, name: &str) -> impl Iterator<Item = &[u8]>;
 
-    /// Whether a body follows the head of the request; `None` if that is unknown.
+    /// Whether a body whose length the head does not state follows it; `None` if that is unknown. With a
+    /// `Content-Length`, rules do not ask.
     ///
     /// The default is `None`: then `cost = { bytes = "request" }` takes a request without a length to have no body if
     /// it is `GET`, `HEAD`, `OPTIONS`, `DELETE` or `TRACE` without `Transfer-Encoding`. A server should answer. In

@@ -51,7 +51,7 @@ impl<'a> RequestHead<'a> {
         Self { head, client, has_open_body: None }
     }
 
-    /// Whether a body follows the head, if the session knows: see [`RequestView::has_open_body`].
+    /// Whether a body of unknown length follows the head, if the session knows: see [`RequestView::has_open_body`].
     #[must_use]
     pub fn open_body(self, has_open_body: bool) -> Self {
         Self { has_open_body: Some(has_open_body), ..self }
