@@ -8,10 +8,13 @@
 //! client that follows it and shares its key with no other. Some cells may be back earlier, which the draft leaves
 //! open (8.4). With a shorter window, `r` in `t` would be a higher rate than the quota allows for long (6).
 //!
-//! After a denial, `t` is the time until the same request would be admitted; `Retry-After` is never earlier. If
-//! another limit, in this layer or another, has admitted the request, and its `t` is later than the response's
-//! `Retry-After`, that `t` is left out. The draft allows this. A limit of requests in flight has no `t`.
-//! Other forms are in `headers/dialect.rs`.
+//! That does not hold for a limit that delays requests, such as a `LeakyQueue`: its `r` is the room in the queue, and
+//! the layer denies a request that may not wait for its turn.
+//!
+//! After a denial, `t` is the time until the same request would be admitted; `Retry-After` is never earlier. If the
+//! key has the cells and only the turn of the request comes too late, `r` is 0. If another limit, in this layer or
+//! another, has admitted the request, and its `t` is later than the response's `Retry-After`, that `t` is left out. The
+//! draft allows this. A limit of requests in flight has no `t`. Other forms are in `headers/dialect.rs`.
 
 mod dialect;
 mod policy;

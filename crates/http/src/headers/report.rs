@@ -249,11 +249,11 @@ impl Report {
         self.key_errors.extend(other.key_errors);
     }
 
-    /// Turns delays into denials, for a request that cannot wait.
+    /// Turns delays into denials, for a request that cannot wait. The next one could not either, so no cells are left.
     pub(crate) fn deny_delayed(&mut self) {
         for reading in self.first.iter_mut().chain(&mut self.others) {
             if !reading.delay.is_zero() {
-                reading.denied = true;
+                (reading.denied, reading.remaining) = (true, 0);
                 reading.retry_after = Some(reading.delay);
             }
         }

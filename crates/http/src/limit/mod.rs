@@ -274,10 +274,8 @@ where
                 Verdict::Admit(GatePermit { delay, charge })
             }
             Err(denied) => {
-                report.note(Reading::of_denial(policy.clone(), &denied));
-                // The key has the cells, so the turn comes too late.
-                let fits = denied.remaining() >= cells;
-                if fits { Verdict::QueueFull } else { Verdict::Deny }
+                report.note(denial(policy, &denied, cells));
+                if comes_too_late(&denied, cells) { Verdict::QueueFull } else { Verdict::Deny }
             }
         }
     }
@@ -287,9 +285,9 @@ where
         let plan = self.plan_for(request);
         let policy = plan.as_ref().map_or(&self.policy, LimitPlan::policy);
         let max_delay = policy.time_of(max_waiting);
-        let ask = self.ask(key.borrow(), plan.as_ref(), self.cells_of(request), max_delay);
-        if let Err(denied) = ask.peek() {
-            report.note(Reading::of_denial(policy.clone(), &denied));
+        let cells = self.cells_of(request);
+        if let Err(denied) = self.ask(key.borrow(), plan.as_ref(), cells, max_delay).peek() {
+            report.note(denial(policy, &denied, cells));
         }
     }
 }
@@ -316,6 +314,18 @@ impl<E: Extractor, Q: Hash + ?Sized, A: Algorithm, C: Clock> Limit<E, Q, A, C> {
             _ => ask,
         }
     }
+}
+
+/// Whether the key has the cells, and only its turn in the queue would come too late.
+fn comes_too_late(denied: &Denied, cells: u64) -> bool {
+    denied.remaining() >= cells
+}
+
+/// The reading of a denial. A queue that no request may join now has no cells left for the client.
+fn denial(policy: &Policy, denied: &Denied, cells: u64) -> Reading {
+    let reading = Reading::of_denial(policy.clone(), denied);
+    let remaining = if comes_too_late(denied, cells) { 0 } else { reading.remaining };
+    Reading { remaining, ..reading }
 }
 
 /// Charges cells without a later settlement.

@@ -12,7 +12,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tollgate::{LeakyQueue, Limiter, ManualClock, Quota};
 use tollgate_http::key::Header;
 use tollgate_http::{
-    Gate, GatePermit, LayerBuilder, Limit, Policy, RateLimitLayer, Report, Stats, Verdict,
+    Gate, GatePermit, LayerBuilder, Limit, Policy, RateLimitLayer, Reading, Report, Several, Stats,
+    Verdict,
 };
 use tower::limit::ConcurrencyLimitLayer;
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -291,4 +292,54 @@ async fn a_key_may_queue_128_requests_by_default() {
     let calls: Vec<_> = (0..140).map(|_| Box::pin(service.call(of("a")))).collect();
     assert_eq!((layer.stats().waited, layer.stats().denied), (128, 11));
     drop(calls);
+}
+
+/// The fields of the response.
+async fn fields<G: Gate + 'static>(layer: &RateLimitLayer<G>, key: &str) -> (u16, String) {
+    let head = layer.layer(service_fn(answer)).oneshot(of(key)).await.expect("infallible");
+    let shown = head.headers()["ratelimit"].to_str().expect("ASCII").to_owned();
+    (head.status().as_u16(), shown)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denial_of_a_turn_that_comes_too_late_shows_no_cells_left() {
+    let quota = Quota::per_second(10).burst(50);
+    let (limiter, _) = paced(quota);
+    let second = Quota::per_second(5).burst(50);
+    let (other, _) = paced(second);
+    let at_once = RateLimitLayer::new(limit(quota, &limiter));
+    let both = Several::new().and(limit(quota, &limiter)).and(limit(second, &other));
+    let both = RateLimitLayer::new(both);
+    assert_eq!(fields(&both, "a").await.0, 200);
+    assert_eq!(fields(&at_once, "a").await, (429, r#""paced";r=0;t=1"#.to_owned()));
+    let expected = r#""paced";r=0;t=1, "paced";r=0;t=1"#.to_owned();
+    assert_eq!(fields(&both, "a").await, (429, expected), "the peek at the second, too");
+
+    let waits = waiting(limit(quota, &limiter)).max_waiting_per_key(1).build();
+    let mut queued = Box::pin(waits.layer(service_fn(answer)).oneshot(of("a")));
+    begin(&mut queued).await;
+    assert_eq!(fields(&waits, "a").await, (429, r#""paced";r=0;t=1"#.to_owned()));
+    let full = waiting(limit(quota, &limiter)).max_waiting(0).build();
+    assert_eq!(fields(&full, "a").await, (503, r#""paced";r=0;t=1"#.to_owned()));
+}
+
+/// Delays by a limiter, without regard to how many may wait.
+struct Unaware(Arc<Paced>, Policy);
+
+impl Gate for Unaware {
+    fn decide(&self, _: &http::request::Parts, report: &mut Report) -> Verdict {
+        let permit = self.0.check("a").expect("it fits");
+        report.note(Reading::of(self.1.clone(), &Ok(permit)));
+        Verdict::Admit(GatePermit { delay: permit.delay(), charge: None })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_that_becomes_a_denial_shows_no_cells_left() {
+    let quota = Quota::per_second(10).burst(50);
+    let (limiter, _) = paced(quota);
+    let gate = Unaware(limiter, Policy::new("paced", &quota).expect("a name"));
+    let layer = RateLimitLayer::new(gate);
+    assert_eq!(fields(&layer, "a").await.0, 200);
+    assert_eq!(fields(&layer, "a").await, (429, r#""paced";r=0;t=1"#.to_owned()));
 }

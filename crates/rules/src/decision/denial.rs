@@ -27,7 +27,10 @@ pub struct RuleDenial<'g> {
     reason: DenyReason<'g>,
     /// The wait for every other limit or ban that would deny the same request; `None`: no wait helps.
     min_wait: Option<Duration>,
+    /// By every limit that denies.
     comes_too_late: bool,
+    /// By the limit that is reported.
+    is_late: bool,
     reported: Option<&'g RuleLimit>,
 }
 
@@ -64,8 +67,8 @@ pub enum DenyReason<'g> {
 
 impl<'g> RuleDenial<'g> {
     pub(crate) fn new(rule: &'g Rule, reason: DenyReason<'g>) -> Self {
-        let reported = rule.limits.first();
-        Self { rule, reason, min_wait: Some(Duration::ZERO), comes_too_late: false, reported }
+        let (min_wait, reported) = (Some(Duration::ZERO), rule.limits.first());
+        Self { rule, reason, min_wait, comes_too_late: false, is_late: false, reported }
     }
 
     /// The denial of a request for so many cells by a limit.
@@ -75,9 +78,9 @@ impl<'g> RuleDenial<'g> {
         denied: Denied,
         cells: u64,
     ) -> Self {
-        let comes_too_late = denied.remaining() >= cells;
-        let reported = Some(limit);
-        Self { comes_too_late, reported, ..Self::new(rule, DenyReason::Limit(limit, denied)) }
+        let (is_late, reported) = (denied.remaining() >= cells, Some(limit));
+        let denial = Self::new(rule, DenyReason::Limit(limit, denied));
+        Self { comes_too_late: is_late, is_late, reported, ..denial }
     }
 
     /// The same denial of a request whose plan has this index; it is 0 if the rule has no plans.
@@ -150,8 +153,8 @@ impl<'g> RuleDenial<'g> {
         }
     }
 
-    /// Cells that the key can spend now: fewer than the request costs, unless its turn in a queue
-    /// comes too late. It is 0 if no limit denies.
+    /// Cells that the key can spend now: fewer than the request costs. It is 0 if no limit denies, or if the turn of
+    /// the request in the limit's queue comes too late.
     ///
     /// ```
     /// # use tollgate_rules::{RulesLimiter, Request, Rules};
@@ -163,7 +166,8 @@ impl<'g> RuleDenial<'g> {
     /// ```
     #[must_use]
     pub fn remaining(&self) -> u64 {
-        self.denied().map_or(0, Denied::remaining)
+        let denied = self.denied().filter(|_| !self.is_late);
+        denied.map_or(0, Denied::remaining)
     }
 
     /// Whether the key has the cells that the request costs, and only its turn in the queue would come too late for

@@ -41,7 +41,7 @@ impl<'g> RulePermit<'g> {
         self.limit
     }
 
-    /// Cells that the key can spend now.
+    /// Cells that the key can spend now. In a queue they may have to wait, and those that may not are denied.
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.permit.remaining()

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use tollgate::ManualClock;
-use tollgate_rules::{Request, Rules, RulesDecision, RulesLimiter};
+use tollgate_rules::{DenyReason, Request, Rules, RulesDecision, RulesLimiter};
 
 fn gate(text: &str) -> (RulesLimiter<ManualClock>, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new());
@@ -14,10 +14,31 @@ fn gate(text: &str) -> (RulesLimiter<ManualClock>, Arc<ManualClock>) {
     (RulesLimiter::with_clock(rules, Arc::clone(&clock)).expect("there is memory"), clock)
 }
 
-/// The cells left, and the time until the request would be admitted.
+/// The cells left of the limit, and the time until the request would be admitted. If its turn comes too late, clients
+/// are shown that none are left.
 fn denied(decision: &RulesDecision<'_, ManualClock>) -> (u64, Option<Duration>) {
     let denied = decision.denied().expect("denied");
-    (denied.remaining(), denied.retry_after())
+    let (DenyReason::Limit(_, of_limit) | DenyReason::Banned(of_limit)) = denied.reason() else {
+        panic!("{denied:?}")
+    };
+    let shown = if denied.comes_too_late() { 0 } else { of_limit.remaining() };
+    assert_eq!(denied.remaining(), shown);
+    (of_limit.remaining(), denied.retry_after())
+}
+
+#[test]
+fn a_turn_too_late_leaves_no_cells_also_if_another_limit_denies_for_a_shorter_time() {
+    let (gate, _) = gate(
+        r#"rule = [
+            { name = "bucket", key = "none", limits = "20/s burst 1" },
+            { name = "queue", key = "none", algorithm = "leaky-queue", limits = "10/s burst 50" },
+        ]"#,
+    );
+    assert!(gate.decide_queued(&Request::default(), 0).is_admitted());
+    let decision = gate.decide_queued(&Request::default(), 0);
+    let denied = decision.denied().expect("by both");
+    assert_eq!((denied.rule().name(), denied.comes_too_late()), ("queue", false));
+    assert_eq!(denied.remaining(), 0);
 }
 
 #[test]
