@@ -27,15 +27,22 @@ use tower::ServiceExt;
 /// The longest answer, where the request names none.
 const MAX_TOKENS: u64 = 1_000;
 
+/// The prompt, where the request does not say its length. The answer charges what a longer one costs.
+const MAX_PROMPT: u64 = 1_000;
+
+/// What the tenants ask.
+const PROMPT: &str = "Why is the sky blue?";
+
 fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.parse().ok()
 }
 
-/// The most that a request may cost: a token is about four bytes of the prompt.
+/// The most that a request may cost: a token is about four bytes of the prompt. It is at least 1, because a request
+/// that costs 0 is never denied, and the numbers are the client's.
 fn estimate(headers: &HeaderMap) -> u64 {
-    let prompt = number(headers, "content-length").unwrap_or(0).div_ceil(4);
+    let prompt = number(headers, "content-length").map_or(MAX_PROMPT, |bytes| bytes.div_ceil(4));
     let answer = number(headers, "x-max-tokens").unwrap_or(MAX_TOKENS);
-    prompt.saturating_add(answer.min(MAX_TOKENS))
+    prompt.saturating_add(answer.min(MAX_TOKENS)).max(1)
 }
 
 /// Stands for the model: each answer takes a tenth of what it may take.
@@ -70,18 +77,20 @@ fn gateway() -> Result<Router, Box<dyn Error>> {
     Ok(Router::new().route("/", post(answer)).layer(RateLimitLayer::new(limit)))
 }
 
-/// Sends a prompt, and returns the status and the tokens that are left.
+/// Sends a prompt, and returns the status and the tokens that are left. Without `length`, the request does not say
+/// that of its prompt.
 async fn send(
     gateway: &Router,
     tenant: &str,
     max_tokens: u64,
+    length: Option<usize>,
 ) -> Result<(StatusCode, u64), Box<dyn Error>> {
-    let prompt = "Why is the sky blue?";
-    let request = Request::post("/")
-        .header("x-tenant", tenant)
-        .header("x-max-tokens", max_tokens)
-        .header("content-length", prompt.len())
-        .body(Body::from(prompt))?;
+    let mut request =
+        Request::post("/").header("x-tenant", tenant).header("x-max-tokens", max_tokens);
+    if let Some(length) = length {
+        request = request.header("content-length", length);
+    }
+    let request = request.body(Body::from(PROMPT))?;
     let response = gateway.clone().oneshot(request).await?;
     let left = response.headers()["ratelimit"].to_str()?;
     let left = left.split(";r=").nth(1).and_then(|left| left.split(';').next());
@@ -100,7 +109,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for tenant in ["somebody", "acme"] {
         let mut answers = 0;
         let left = loop {
-            match send(&gateway, tenant, 1_000).await? {
+            match send(&gateway, tenant, 1_000, Some(PROMPT.len())).await? {
                 (StatusCode::OK, _) => answers += 1,
                 (_, left) => break left,
             }
@@ -109,6 +118,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
         // 1,005 tokens are reserved and 105 used, so the last answers need 900 more than they use.
         assert!(left < 1_005);
         assert!((if tenant == "acme" { 85..=90 } else { 9..=12 }).contains(&answers));
+        // An estimate of 0 would admit these, and charge them into debt.
+        for length in [None, Some(0)] {
+            let (mut answers, mut status) = (0, StatusCode::OK);
+            while status == StatusCode::OK && answers < 1_000_000 {
+                status = send(&gateway, tenant, 0, length).await?.0;
+                answers += 1;
+            }
+            assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+        }
     }
     Ok(())
 }

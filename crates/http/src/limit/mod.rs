@@ -128,7 +128,8 @@ where
         Self { policy, limiter, key, estimate: None, on_no_key, plans: None, charge, settle }
     }
 
-    /// Charges `cost(request)` cells instead of one. A request that costs 0 is never denied.
+    /// Charges `cost(request)` cells instead of one. A request that costs 0 is never denied, so let a cost that
+    /// clients can choose be at least 1.
     ///
     /// ```
     /// # use {tollgate::Quota, tollgate_http::{Limit, key::PeerIp}};
