@@ -31,6 +31,7 @@ use crate::headers::{Reading, Report};
 ///
 /// - A latency for each key: all requests share one limit. Put keyed limits before it, in
 ///   [`Several`](crate::Several).
+/// - A connection that a response has upgraded (a WebSocket) is in flight no more.
 /// - Room beside long responses. A request is a sample only when it is in flight no more, so slow downloads and
 ///   streams of events can hold the limit. With [`MinLatency`](tollgate::concurrency::adaptive::MinLatency) they can
 ///   stop a service: while it measures, the limit is the smallest one, and that many streams deny all other requests
@@ -164,10 +165,12 @@ impl<C: Clock + Send + Sync + 'static> Charge for AdaptiveCharge<C> {
         self.guard.iter_mut().for_each(|guard| guard.restart_at(now));
     }
 
-    /// Stays until the body has ended, or ends here.
+    /// Stays until the body has ended, or ends here. After an upgrade, a server may keep the other protocol as the
+    /// body.
     fn answered(mut self: Box<Self>, response: &response::Parts) -> Option<Box<dyn Charge>> {
         self.answer = Some((self.limit.clock().now(), (self.failed)(response.status)));
-        (!self.until_head).then_some(self as Box<dyn Charge>)
+        let ends = self.until_head || response.status == StatusCode::SWITCHING_PROTOCOLS;
+        (!ends).then_some(self as Box<dyn Charge>)
     }
 
     fn sent(self: Box<Self>, _: u64) {}

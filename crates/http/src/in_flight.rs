@@ -6,7 +6,7 @@ use core::hash::Hash;
 use core::time::Duration;
 use std::sync::Arc;
 
-use http::{request, response};
+use http::{StatusCode, request, response};
 use tollgate::Clock;
 use tollgate::clock::QuantaClock;
 use tollgate::concurrency::{ConcurrencyDenied, ConcurrencyLimiter, OwnedGuard};
@@ -167,9 +167,9 @@ where
 {
     fn cancel(self: Box<Self>) {}
 
-    /// Stays until the body has ended.
-    fn answered(self: Box<Self>, _: &response::Parts) -> Option<Box<dyn Charge>> {
-        Some(self)
+    /// Stays until the body has ended. After an upgrade, a server may keep the other protocol as the body.
+    fn answered(self: Box<Self>, response: &response::Parts) -> Option<Box<dyn Charge>> {
+        (response.status != StatusCode::SWITCHING_PROTOCOLS).then_some(self as Box<dyn Charge>)
     }
 
     fn sent(self: Box<Self>, _: u64) {}

@@ -136,6 +136,20 @@ async fn a_request_in_flight_ends_with_its_body() {
 }
 
 #[actix_web::test]
+async fn an_upgraded_connection_is_in_flight_no_more() {
+    async fn upgrade() -> HttpResponse {
+        let messages = futures_util::stream::pending::<Result<web::Bytes, actix_web::Error>>();
+        HttpResponse::SwitchingProtocols().upgrade("websocket").streaming(messages)
+    }
+    let limit = InFlightLimit::per_key("at once", 1, key::PeerIp::new()).expect("a name");
+    let app = app!(RateLimit::new(limit), upgrade);
+    let first = call_service(&app, get("/").to_request()).await;
+    assert_eq!(first.status(), 101);
+    assert_eq!(call_service(&app, get("/").to_request()).await.status(), 101);
+    drop(first);
+}
+
+#[actix_web::test]
 async fn a_layer_with_settings_may_wait_skip_and_speak_another_dialect() {
     let quota = Quota::per_second(20).burst(3);
     let limiter = Limiter::<std::net::IpAddr, _>::builder(quota).algorithm(LeakyQueue::new());

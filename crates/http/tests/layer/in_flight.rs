@@ -18,9 +18,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_channel};
 use tollgate::concurrency::ConcurrencyLimiter;
+use tollgate::concurrency::adaptive::{AdaptiveLimit, Aimd};
 use tollgate::{Limiter, Quota};
 use tollgate_http::key::{Header, PeerIp};
-use tollgate_http::{Body, Gate, InFlightLimit, Limit, Policy, RateLimitLayer, Several, denial};
+use tollgate_http::{
+    AdaptiveInFlightLimit, Body, Gate, InFlightLimit, Limit, Policy, RateLimitLayer, Several,
+    denial,
+};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::volume::{CHUNKS, Chunks, body};
@@ -80,6 +84,19 @@ async fn a_request_is_in_flight_until_its_body_has_ended_however_that_ends() {
 
     assert!(send(&layer, Err("the service is gone")).await.is_err());
     assert_eq!(limiter.in_flight("a"), 0, "no response");
+}
+
+#[tokio::test]
+async fn an_upgraded_connection_is_in_flight_no_more_though_its_stream_is_the_body() {
+    let (limit, limiter) = two();
+    let load = Arc::new(AdaptiveLimit::builder(Aimd::new()).build().expect("in range"));
+    let adaptive = AdaptiveInFlightLimit::new("load", Arc::clone(&load)).expect("a name");
+    let layer = RateLimitLayer::new(Several::new().and(limit).and(adaptive));
+    let mut upgrade = body(9);
+    *upgrade.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let mut response = send(&layer, Ok(upgrade)).await.expect("served");
+    assert!(response.body_mut().frame().await.expect("a message").is_ok());
+    assert_eq!((limiter.in_flight("a"), load.in_flight()), (0, 0));
 }
 
 #[tokio::test]
