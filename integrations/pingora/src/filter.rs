@@ -55,7 +55,7 @@ enum Source {
 /// until [`RulesFilter::request_filter`] admits the request.
 ///
 /// Keep it in the context of the request: for rules with `concurrency`, the request is in flight until it is
-/// dropped.
+/// dropped, or until a response upgrades the connection (101).
 #[derive(Debug, Default)]
 pub struct ResponseFields {
     report: Report,
@@ -259,6 +259,10 @@ impl ResponseFields {
             return Ok(());
         }
         self.held.answered(|name| response.headers.get(name).map(HeaderValue::as_bytes));
+        if response.status == StatusCode::SWITCHING_PROTOCOLS {
+            // Pingora keeps the context of the request until the tunnel ends.
+            drop(std::mem::take(&mut self.held));
+        }
         let mut fields = HeaderMap::new();
         if let Some(retry_after) = response.headers.get(RETRY_AFTER) {
             fields.insert(RETRY_AFTER, retry_after.clone());
@@ -362,6 +366,21 @@ mod tests {
         }
         let Some(Err((_, reason))) = ask_once(&filter).await else { panic!("one more waits") };
         assert_eq!(reason, Reason::OverLimit);
+    }
+
+    #[test]
+    fn an_upgraded_connection_is_in_flight_no_more_while_its_context_is_kept() {
+        let filter = filter(r#"rule = [{ name = "a", key = "none", concurrency = 1 }]"#);
+        let header = request();
+        let decide = || filter.decide(&RequestHead::new(&header, None), true);
+        let (report, reason, _, held) = decide();
+        assert_eq!(reason, None);
+        let mut fields = ResponseFields { report, held };
+        for (status, reason) in [(103, Some(Reason::OverLimit)), (101, None)] {
+            let mut response = ResponseHeader::build(status, None).expect("a response");
+            fields.add_to(&mut response).expect("well formed");
+            assert_eq!(decide().1, reason, "after {status}");
+        }
     }
 
     #[test]
