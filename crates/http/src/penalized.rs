@@ -164,16 +164,16 @@ where
             Ok(_) => Some(Duration::ZERO),
             Err(denied) => denied.retry_after(),
         };
-        let own_reset = match ask.cells(0).peek() {
-            Ok(permit) => permit.reset_after(),
-            Err(denied) => denied.reset_after(),
+        let (limit, own_reset) = match ask.cells(0).peek() {
+            Ok(permit) => (permit.limit(), permit.reset_after()),
+            Err(denied) => (denied.limit(), denied.reset_after()),
         };
         Reading {
             reset_after: own_reset.max(ends_in),
             denied: true,
             banned: true,
             retry_after: own_wait.map(|wait| wait.max(ends_in)),
-            ..Reading::new(self.policy.clone(), self.policy.limit(), 0)
+            ..Reading::new(self.policy.clone(), limit, 0)
         }
     }
 

@@ -168,3 +168,25 @@ async fn a_ban_is_the_longest_wait_of_several_limits() {
     // Now the first limit denies, and `Retry-After` is still that of the ban.
     assert_eq!(ask(&layer, "ada", "/").await, (429, "600".to_owned()), "over both");
 }
+
+#[tokio::test]
+async fn a_ban_shows_the_same_limit_as_an_admission() {
+    let clock: Clock = Box::leak(Box::default());
+    let gate = login_with(Quota::per_second(10).burst(20), clock, |limiter| {
+        Penalties::builder(limiter, Quota::per_minute(1), Duration::from_secs(60))
+    });
+    let penalties = Arc::clone(gate.penalties());
+    let layer = RateLimitLayer::builder(gate).x_rate_limit().build();
+    let shown = async || {
+        let service = layer.layer(service_fn(async |_: Request<()>| {
+            Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+        }));
+        let request = Request::builder().header("user", "ada").body(()).expect("a request");
+        let headers = service.oneshot(request).await.expect("infallible").into_parts().0.headers;
+        ["limit", "remaining"]
+            .map(|name| headers[&format!("x-ratelimit-{name}")].to_str().expect("ASCII").to_owned())
+    };
+    assert_eq!(shown().await, ["20", "19"]);
+    assert!(penalties.strike("ada").is_some());
+    assert_eq!(shown().await, ["20", "0"]);
+}
