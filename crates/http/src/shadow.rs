@@ -12,7 +12,10 @@ use crate::headers::Report;
 ///
 /// Its denials are counted in [`Stats::shadow_denied`](crate::Stats::shadow_denied) and passed to
 /// [`inspect`](crate::LayerBuilder::inspect). Responses do not show them, and no request waits for a
-/// turn. A request does wait for a [pending](Verdict::Pending) verdict.
+/// turn. A request does wait for a [pending](Verdict::Pending) verdict. A queue in shadow counts as denied what it would
+/// deny in force: a request whose turn would come later than those of the requests that
+/// [may wait](crate::LayerBuilder::max_waiting_per_key). So give the layer the [`wait`](crate::LayerBuilder::wait) that
+/// it will have.
 ///
 /// ```
 /// use tollgate::Quota;
@@ -45,8 +48,17 @@ impl<G: Gate> ShadowGate<G> {
 
 impl<G: Gate> Gate for ShadowGate<G> {
     fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict {
+        self.decide_queued(request, u64::MAX, report)
+    }
+
+    fn decide_queued(
+        &self,
+        request: &request::Parts,
+        max_waiting: u64,
+        report: &mut Report,
+    ) -> Verdict {
         let mut shadow = Report::default();
-        let verdict = self.0.decide(request, &mut shadow);
+        let verdict = self.0.decide_queued(request, max_waiting, &mut shadow);
         match verdict {
             Verdict::Admit(admission) => {
                 report.take_as_shadow(shadow);

@@ -12,8 +12,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tollgate::{LeakyQueue, Limiter, ManualClock, Quota};
 use tollgate_http::key::Header;
 use tollgate_http::{
-    Gate, GatePermit, LayerBuilder, Limit, Policy, RateLimitLayer, Reading, Report, Several, Stats,
-    Verdict,
+    Gate, GatePermit, LayerBuilder, Limit, Policy, RateLimitLayer, Reading, Report, Several,
+    ShadowGate, Stats, Verdict,
 };
 use tower::limit::ConcurrencyLimitLayer;
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -342,4 +342,33 @@ async fn a_delay_that_becomes_a_denial_shows_no_cells_left() {
     let layer = RateLimitLayer::new(gate);
     assert_eq!(fields(&layer, "a").await.0, 200);
     assert_eq!(fields(&layer, "a").await, (429, r#""paced";r=0;t=1"#.to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_in_shadow_counts_the_denials_that_it_would_make_in_force() {
+    let quota = Quota::per_second(10).burst(50);
+    let denials = async |shadow: bool, max_waiting: Option<u64>| {
+        let (limiter, _) = paced(quota);
+        let gate = limit(quota, &limiter);
+        let gate: Box<dyn Gate> =
+            if shadow { Box::new(ShadowGate::new(gate)) } else { Box::new(gate) };
+        let builder = RateLimitLayer::builder(gate);
+        let layer = match max_waiting {
+            Some(max) => builder.wait(sleep).max_waiting_per_key(max).build(),
+            None => builder.build(),
+        };
+        let service = layer.layer(service_fn(answer));
+        let mut calls: Vec<_> =
+            (0..60).map(|_| Box::pin(service.clone().oneshot(of("a")))).collect();
+        for call in &mut calls {
+            let _ = timeout(Duration::ZERO, call).await;
+        }
+        let Stats { denied, shadow_denied, .. } = layer.stats();
+        if shadow { shadow_denied } else { denied }
+    };
+    for (max_waiting, expected) in [(None, 59), (Some(0), 59), (Some(3), 56), (Some(128), 10)] {
+        for shadow in [false, true] {
+            assert_eq!(denials(shadow, max_waiting).await, expected, "{shadow} {max_waiting:?}");
+        }
+    }
 }
