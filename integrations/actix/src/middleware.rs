@@ -28,7 +28,9 @@ use crate::convert;
 /// An error of a middleware within counts as the response that actix makes of it: a gate sees the head of that.
 ///
 /// **Not guaranteed.** A gate does not see the extensions of actix's requests and responses. The response to an error
-/// of a middleware within has no `RateLimit` fields, since actix makes it outside of this middleware.
+/// of a middleware within has no `RateLimit` fields, since actix makes it outside of this middleware. For the same reason,
+/// [`settle_bytes`](tollgate_http::Limit::settle_bytes) does not see its body: such a request costs what one costs whose
+/// client left before the first byte, so at least the estimate.
 ///
 /// ```
 /// use actix_web::App;

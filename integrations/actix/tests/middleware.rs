@@ -218,6 +218,16 @@ async fn an_error_of_a_middleware_within_counts_as_the_response_that_actix_makes
 }
 
 #[actix_web::test]
+async fn an_error_of_a_middleware_within_costs_the_estimate_where_bytes_settle() {
+    let limit = RateLimit::new(per_day(100).cost(|_| 30).settle_bytes(|bytes| bytes));
+    let app = App::new().wrap(from_fn(wrong_password)).wrap(limit.clone());
+    let app = init_service(app.default_service(web::to(hello))).await;
+    try_call_service(&app, get("/").to_request()).await.expect_err("it fails");
+    let (limiter, key) = (limit.layer().gate().limiter(), PEER.ip());
+    assert_eq!(limiter.ask(&key).cells(0).peek().expect("some are left").remaining(), 70);
+}
+
+#[actix_web::test]
 async fn a_target_that_the_layer_cannot_read_is_not_forwarded() {
     let limit = Limit::gcra(
         "logins",
