@@ -64,6 +64,36 @@ fn sixteen_keys_fit_sixteen_slots_and_the_seventeenth_does_not() {
     }
 }
 
+/// In a table that is full of other keys, a key finds a slot where one of 16 keys has left its own, and
+/// nowhere else.
+#[test]
+fn a_key_has_sixteen_candidates_in_a_table_of_thousands() {
+    for slots in [SlotLayout::Wide, SlotLayout::Compact] {
+        let gate: Gate = Limiter::builder(Quota::per_second(1).burst(1))
+            .clock(ManualClock::new())
+            .capacity(5_000)
+            .on_full(OnFull::Deny)
+            .slots(slots)
+            .hash_seed(7)
+            .build()
+            .expect("in range");
+        let claims = |key: &u64| gate.ask(key).at(START).check().is_ok();
+        let held: Vec<u64> = (0..60_000).filter(claims).collect();
+        assert!(held.len() > 5_000, "{slots:?}: {}", held.len());
+        let without = 1_000_000;
+        let finds_slot = || gate.ask(&without).at(START).finds_slot();
+        assert!(!finds_slot(), "{slots:?}: all slots are taken");
+        let has_candidate = |key: &&u64| {
+            gate.reset(key);
+            let found = finds_slot();
+            // The only slot that is vacant is the one that the key has left.
+            assert!(claims(key), "{slots:?}: {key}");
+            found
+        };
+        assert_eq!(held.iter().filter(has_candidate).count(), 16, "{slots:?}");
+    }
+}
+
 /// A key finds a slot if a request of it is treated by no `OnFull`, and the question changes nothing.
 #[test]
 fn keys_are_told_whether_they_find_a_slot() {
