@@ -305,6 +305,40 @@ fn a_peek_changes_nothing_and_claims_no_slot() {
     }
 }
 
+/// The two denials that may write are of a bucket that starts empty, and of a log that counts denials. No
+/// algorithm with a name is one of these.
+#[test]
+fn a_peek_and_a_denial_leave_the_state_of_their_key() {
+    let layouts = [SlotLayout::Wide, SlotLayout::Auto];
+    for (name, slots) in AnyAlgorithm::NAMES.iter().flat_map(|name| layouts.map(|it| (name, it))) {
+        let algorithm: AnyAlgorithm = name.parse().expect("a name");
+        // From this capacity on, the layout is compact where the algorithm allows it.
+        let gate = Limiter::<u64>::builder(Quota::per_minute(3))
+            .algorithm(algorithm)
+            .clock(ManualClock::new())
+            .capacity(30_000)
+            .slots(slots)
+            .build()
+            .expect("in range");
+        let ask = |cells, at| gate.ask(&7).cells(cells).at(at);
+        let seen = || {
+            let times = [0, 1, 10, 20, 30, 45, 60, 90].map(|seconds| later(seconds * SECOND));
+            times.map(|at| [0, 1, 2, 3].map(|cells| ask(cells, at).peek()))
+        };
+        let mut now = START;
+        for left in [3, 2, 1, 0] {
+            assert!(left == 3 || ask(1, now).check().is_ok(), "{name}");
+            // A later instant than that of the charge, which a write would record.
+            now = now.saturating_add(Duration::from_millis(700));
+            let before = seen();
+            assert!(left == 0 || ask(1, now).peek().is_ok(), "{name}");
+            assert_eq!(seen(), before, "{name}, {slots:?}: a peek wrote with {left} left");
+            assert!(ask(left + 1, now).check().is_err(), "{name}");
+            assert_eq!(seen(), before, "{name}, {slots:?}: a denial wrote with {left} left");
+        }
+    }
+}
+
 /// All keys without a slot share one bucket. Keys that have a slot are not affected.
 #[test]
 fn keys_without_a_slot_share_one_bucket_with_its_own_quota() {
