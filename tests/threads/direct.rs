@@ -68,13 +68,16 @@ fn a_window_admits_exactly_its_limit() {
 #[test]
 fn clocks_that_jump_back_grant_nothing_more() {
     const STEPS: u64 = 40_000;
-    for (rate, burst) in [(1_000_000, 10), (1_000, 5), (50_000_000, 1_000), (1_000_000_000, 3)] {
+    // The fast ones move slowly, so that the threads ask for more than three times what is available.
+    for (rate, burst, step) in
+        [(1_000_000, 10, 500), (1_000, 5, 500), (50_000_000, 1_000, 20), (1_000_000_000, 3, 2)]
+    {
         let gate = Direct::new(Quota::per_second(rate).burst(burst)).expect("in range");
         let results = together(4, |index| {
             let mut random = Random::new(index);
             let (mut base, mut latest, mut admitted) = (START, START, 0_u64);
             for _ in 0..STEPS {
-                base = base.saturating_add(Duration::from_nanos(random.below(500)));
+                base = base.saturating_add(Duration::from_nanos(random.below(step)));
                 let now = base.saturating_sub(Duration::from_nanos(random.below(4_001)));
                 latest = latest.max(now);
                 admitted += u64::from(gate.ask().at(now).check().is_ok());
@@ -86,6 +89,7 @@ fn clocks_that_jump_back_grant_nothing_more() {
         // The first charge may be stamped 4 us before the start.
         let span = latest.since(START).as_nanos() + 4_000;
         let max = u128::from(burst) + span * u128::from(rate) / 1_000_000_000 + 1;
+        assert!(max < u128::from(4 * STEPS / 3), "{max} at {rate}/s: the bound decides little");
         assert!(u128::from(admitted) <= max, "{admitted} of {max} at {rate}/s");
         assert!(admitted >= burst, "{admitted}");
     }
@@ -115,7 +119,9 @@ fn with_a_moving_clock_the_grants_sum_to_the_burst_and_what_was_restored() {
     // The remainder is taken too: no cell was lost, and no more than `came_back` was restored.
     let rest = drain(|| gate.check_n(1_000).is_ok()) * 1_000 + drain(|| gate.check().is_ok());
     let came_back = 300 * 7;
-    assert!((1_000_000..=1_000_000 + came_back).contains(&(taken + rest)), "{taken} and {rest}");
+    // Only the first advance can find a full bucket, in which nothing is restored.
+    let restored = came_back - 7..=came_back;
+    assert!(restored.contains(&(taken + rest - 1_000_000)), "{taken} and {rest}");
 }
 
 #[test]
