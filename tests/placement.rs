@@ -51,6 +51,28 @@ fn flood<A: Algorithm>(begun: Builder<u64, A>, newcomers: u64) {
     }
 }
 
+/// Sixteen keys have all the slots, and have spent everything. A new key that is denied was taken for one of
+/// them. In compact slots, one in four million is: any more than six of so many would be a chance of 1 in
+/// 10,000 with 26 bits of fingerprint, and are expected with 22.
+#[test]
+fn few_keys_are_taken_for_one_of_the_sixteen_in_a_full_table() {
+    for (slots, max) in [(SlotLayout::Wide, 0), (SlotLayout::Compact, 6)] {
+        let gate = Limiter::<u64>::builder(Quota::per_day(1))
+            .clock(ManualClock::new())
+            .capacity(1)
+            .on_full(OnFull::Deny)
+            .slots(slots)
+            .hash_seed(7)
+            .build()
+            .expect("in range");
+        assert!((0..16).all(|key| gate.ask(&key).at(Tick::ZERO).check().is_ok()));
+        let is_denied = |key: &u64| gate.ask(key).at(Tick::ZERO).peek().is_err();
+        assert!((0..16).all(|key| is_denied(&key)), "{slots:?}: each has its slot");
+        let taken_for_another = (16..1 << 22).filter(is_denied).count();
+        assert!(taken_for_another <= max, "{slots:?}: {taken_for_another}");
+    }
+}
+
 #[test]
 fn at_capacity_at_most_one_new_key_in_5000_finds_no_slot() {
     const CAPACITY: u64 = 100_000;
