@@ -68,7 +68,7 @@ fn open(folder: &Folder) -> File {
 
 #[test]
 fn a_process_stopped_while_it_follows_an_edge_delays_no_decision_of_the_others() {
-    const PERIOD: Duration = Duration::from_millis(100);
+    const PERIOD: Duration = Duration::from_millis(20);
     let folder = Folder::new();
     let gate = Limiter::<u64>::builder(quota_of(1_000_000, PERIOD))
         .algorithm(FixedWindow::aligned())
@@ -77,15 +77,24 @@ fn a_process_stopped_while_it_follows_an_edge_delays_no_decision_of_the_others()
     assert!(gate.check(&1).is_ok());
     let file = open(&folder);
     let _holder = Holder::of(&file);
-    // The edge that passes now is published by none of the decisions that follow it.
-    std::thread::sleep(PERIOD);
-    let slow = (0..200).filter(|_| {
+    let nanos = || {
         let begun = gate.clock().now().as_nanos();
         assert!(gate.check(&1).is_ok());
-        gate.clock().now().as_nanos() - begun >= 1_000_000
-    });
-    let slow = slow.count();
-    assert!(slow < 100, "{slow} of 200 decisions took a millisecond");
+        gate.clock().now().as_nanos() - begun
+    };
+    // The edges that pass are published by none of the decisions that follow them. Any decision may be the one
+    // during which a busy machine pauses the thread, but not most of them.
+    let (mut first, mut others) = (Vec::new(), Vec::new());
+    for _ in 0..9 {
+        std::thread::sleep(PERIOD);
+        first.push(nanos());
+        others.extend((0..20).map(|_| nanos()));
+    }
+    for mut taken in [first, others] {
+        taken.sort_unstable();
+        assert!(taken[taken.len() / 2] < 1_000_000, "{taken:?} ns");
+        assert!(taken.last().is_some_and(|most| *most < 5_000_000_000), "{taken:?} ns");
+    }
 }
 
 #[test]
