@@ -5,6 +5,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use tollgate::Clock;
 use tollgate::clock::MonotonicClock;
 use tollgate::concurrency::{ConcurrencyLimiter, DirectConcurrency, WhenNoSlot};
 use tollgate::shared::{Shared, SharedError};
@@ -60,6 +61,30 @@ fn requests_in_flight_are_counted_over_forked_processes() {
     assert_eq!((keyed.in_flight(&7), all.in_flight()), (10, 10));
     assert!(keyed.enter(&7).is_err() && all.enter().is_err());
     assert_eq!((keyed.stats().admitted, keyed.stats().denied), (Some(10), Some(15)));
+}
+
+#[test]
+fn the_requests_of_a_dead_process_are_in_flight_for_two_holds_at_most() {
+    // The shortest hold that a limiter takes.
+    const SHORT: Duration = Duration::from_secs(1);
+    let keyed = ConcurrencyLimiter::<u64>::builder(10).max_hold(SHORT);
+    let keyed = keyed.build_shared(&Shared::anonymous()).expect("memory");
+    let all = DirectConcurrency::builder(10).max_hold(SHORT).build_shared(&Shared::anonymous());
+    let all = all.expect("memory");
+    let clock = MonotonicClock::new();
+    let begun = clock.now();
+    let entered = forked([()], || {
+        let guards = (0..6).filter_map(|_| keyed.enter(&7).ok()).map(core::mem::forget).count();
+        guards + (0..6).filter_map(|_| all.enter().ok()).map(core::mem::forget).count()
+    });
+    assert_eq!(entered, [12]);
+    let left = clock.now();
+    let counted = (keyed.in_flight(&7), all.in_flight());
+    // A busy machine may take the whole hold for a fork.
+    assert!(counted == (6, 6) || clock.now().since(begun) >= SHORT, "{counted:?}");
+    std::thread::sleep(left.saturating_add(2 * SHORT).since(clock.now()));
+    assert_eq!((keyed.in_flight(&7), all.in_flight()), (0, 0));
+    assert_eq!((0..11).filter_map(|_| all.enter().ok()).map(core::mem::forget).count(), 10);
 }
 
 #[test]
