@@ -83,7 +83,7 @@ fn a_late_charge_of_a_log_falls_on_its_own_key() {
 
 /// The planted fault: a slot changes hands without a new generation.
 #[test]
-#[should_panic]
+#[should_panic(expected = "no charge fell on the new key")]
 fn without_the_generation_the_new_key_reads_an_old_word() {
     plant(Fault::GenerationKept);
     catch_two("ring take-over: generation kept", || {

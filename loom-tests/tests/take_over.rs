@@ -119,7 +119,7 @@ mod wide {
     }
 
     #[test]
-    #[should_panic]
+    #[should_panic(expected = "no charge of the old key was lost")]
     fn without_the_generation_a_late_charge_falls_on_the_new_key() {
         plant(Fault::GenerationKept);
         catch_two("take-over wide: generation kept", late_charge);
