@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 use std::process::Command;
+#[cfg(unix)]
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
@@ -98,6 +100,41 @@ fn each_process_hashes_with_its_own_seed() {
     assert_eq!(seen.len(), 3, "which keys find no slot cannot be predicted");
 }
 
+/// Sixteen slots, in which each new key evicts another.
+#[cfg(unix)]
+fn small_table() -> Limiter<u64, Gcra, ManualClock> {
+    Limiter::builder(Quota::per_day(1))
+        .clock(ManualClock::new())
+        .capacity(1)
+        .on_full(OnFull::EvictNearestIdle)
+        .build()
+        .expect("in range")
+}
+
+/// The status of a child in which the answer is yes.
+#[cfg(unix)]
+const YES: i32 = 7 << 8;
+
+/// How a child ends that answers this question: by [`YES`], by another status for a no, or by its alarm.
+#[cfg(unix)]
+#[allow(unsafe_code, reason = "the child only decides, and leaves without unwinding")]
+fn status_of_child(question: impl Fn() -> bool) -> i32 {
+    // SAFETY: the child calls nothing but decisions, which neither lock nor allocate, and `alarm` and `_exit`. All
+    // of that may be called between fork and exec in a process with threads.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: as above.
+        unsafe {
+            libc::alarm(30);
+            libc::_exit(if question() { 7 } else { 8 })
+        }
+    }
+    let mut status = -1;
+    // SAFETY: the child belongs to this process, if it forked, and the pointer to its status is valid.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    status
+}
+
 /// The child of a fork has the limiter as it was at that moment, and from then on a copy of its
 /// own. It can decide whatever the other threads were doing, since a decision takes no lock and
 /// allocates nothing.
@@ -105,7 +142,6 @@ fn each_process_hashes_with_its_own_seed() {
 /// Bound: each process grants one quota from then on; the memory is not shared.
 #[test]
 #[cfg(unix)]
-#[allow(unsafe_code, reason = "the child only decides, and leaves without unwinding")]
 fn a_forked_child_starts_from_the_charges_of_its_parent() {
     let gate = tollgate::Direct::builder(Quota::per_day(1).burst(100))
         .clock(ManualClock::new())
@@ -113,24 +149,25 @@ fn a_forked_child_starts_from_the_charges_of_its_parent() {
         .expect("in range");
     assert!(gate.ask().cells(40).at(NOW).check().is_ok());
     let drain = || (0..1_000).filter(|_| gate.ask().at(NOW).check().is_ok()).count();
-    let busy: Limiter<u64> = Limiter::builder(Quota::per_day(1)).build().expect("in range");
+    // Four keys a slot, so that a slot is being claimed at almost any moment.
+    let (busy, keys) = (small_table(), 0..64_u64);
+    let decide_all = || keys.clone().filter(|key| busy.ask(key).at(NOW).check().is_ok()).count();
+    let forked_all = AtomicBool::new(false);
     thread::scope(|scope| {
-        // Threads that decide during the fork.
-        scope.spawn(|| (0..200_000_u64).filter(|key| busy.check(key).is_ok()).count());
-        // SAFETY: the child calls nothing but a decision, which neither locks nor allocates, and
-        // `_exit`, which may both be called between fork and exec in a process with threads.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            let granted = drain();
-            // SAFETY: as above.
-            unsafe { libc::_exit(i32::try_from(granted).unwrap_or(255)) };
+        // A thread that decides during each fork.
+        scope.spawn(|| {
+            while !forked_all.load(Ordering::Relaxed) {
+                decide_all();
+            }
+        });
+        while busy.stats().claimed < 100 {
+            thread::yield_now();
         }
-        assert!(child > 0, "it forked");
-        let mut status = 0;
-        // SAFETY: the child belongs to this process, and the pointer to its status is valid.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        assert!(libc::WIFEXITED(status), "{status}");
-        assert_eq!(libc::WEXITSTATUS(status), 60);
+        let is_decided = || drain() == 60 && (0..10).map(|_| decide_all()).sum::<usize>() > 0;
+        let failed = (0..40).map(|_| status_of_child(is_decided)).find(|status| *status != YES);
+        forked_all.store(true, Ordering::Relaxed);
+        // Status 14: a decision hangs, and the alarm has ended the child.
+        assert_eq!(failed, None, "in each child, 60 are left and other keys are decided");
     });
     assert_eq!(drain(), 60, "the child's charges do not affect the parent");
 }
