@@ -115,7 +115,7 @@ async fn a_denial_is_sent_with_its_head_and_body() {
 
 #[tokio::test]
 async fn retry_after_is_at_least_1_and_waiting_so_long_is_enough() {
-    let limit = Limit::gcra("slow", Quota::per_second(2).burst(1), PeerIp::new());
+    let limit = Limit::gcra("fast", Quota::per_second(2).burst(1), PeerIp::new());
     let layer = RateLimitLayer::new(limit.expect("in range"));
     let mut client = Client::new(serve(&layer).await).await;
     let mut sent = Instant::now();
@@ -133,6 +133,26 @@ async fn retry_after_is_at_least_1_and_waiting_so_long_is_enough() {
     assert_eq!(value(&head, "retry-after"), "1");
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     assert_eq!(client.status("GET /", "").await, 200);
+}
+
+#[tokio::test]
+async fn retry_after_is_rounded_up() {
+    use std::time::Duration;
+    let cell = Duration::from_millis(1_500);
+    let quota = Quota::new(2, 2 * cell).burst(1);
+    let layer = RateLimitLayer::new(Limit::gcra("slow", quota, PeerIp::new()).expect("in range"));
+    let mut client = Client::new(serve(&layer).await).await;
+    let sent = Instant::now();
+    assert_eq!(client.status("GET /", "").await, 200);
+    let (status, head, _) = client.ask("GET /", "").await;
+    let passed = sent.elapsed();
+    if passed < cell - Duration::from_secs(1) {
+        assert_eq!((status, value(&head, "retry-after")), (429, "2"));
+    } else {
+        // A busy machine may take half a second between two requests, or a whole cell.
+        let retry_after = value(&head, "retry-after");
+        assert!(["2", "1", ""].contains(&retry_after), "{head}");
+    }
 }
 
 #[tokio::test]
