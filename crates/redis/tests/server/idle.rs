@@ -189,14 +189,15 @@ fn seldom_requests_over_a_slow_link_are_answered_in_time() {
     const IDLE: Duration = Duration::from_millis(10);
     let Some(server) = Server::start() else { return };
     let link = Proxy::to(server.port());
-    let store = Store::builder(link.url()).deadline(Duration::from_secs(2));
-    let store = store.connect_timeout(Duration::from_secs(2)).check_idle_after(IDLE);
+    // A busy machine has 600 ms for both round trips.
+    let store = Store::builder(link.url()).deadline(Duration::from_secs(3));
+    let store = store.connect_timeout(Duration::from_secs(3)).check_idle_after(IDLE);
     let store = store.build().expect("a store");
     let gate = per_day(&store, 100);
     block_on(async {
         assert!(gate.check("k").await.expect("an answer").is_ok());
-        link.delay(Duration::from_millis(800));
-        for _ in 0..3 {
+        link.delay(Duration::from_millis(1_200));
+        for _ in 0..2 {
             tokio::time::sleep(IDLE).await;
             assert!(gate.check("k").await.expect("an answer").is_ok());
         }
