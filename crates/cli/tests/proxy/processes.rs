@@ -112,22 +112,36 @@ fn a_proxy_that_is_killed_between_requests_loses_nothing_and_its_successor_sees_
 
 #[test]
 fn a_proxy_that_is_killed_in_the_middle_of_requests_grants_nothing() {
-    let name = Name::new("amid");
-    let (one, other) = (name.proxy(1, WINDOW), name.proxy(2, WINDOW));
+    // On a busy machine, the kill may come when the quota is used. Then it is tried again.
+    let is_in_time = (0..5).any(|turn| kill_amid_requests(&Name::new(&format!("amid-{turn}"))));
+    assert!(is_in_time, "none of five was killed while some of the quota was left");
+}
+
+/// Kills one of two proxies while clients send them requests, and checks what they admit in all. Returns whether
+/// some of the quota was left then.
+fn kill_amid_requests(name: &Name) -> bool {
+    const QUOTA: usize = 400;
+    let limit = format!("algorithm = \"fixed-window\"\nlimits = \"{QUOTA}/day\"");
+    let (one, other) = (name.proxy(1, &limit), name.proxy(2, &limit));
     let addresses = [one.listen, other.listen];
-    let count = std::thread::scope(|scope| {
-        let sender = scope.spawn(|| send_all(&addresses, 400));
-        // Some of the hundred are used.
-        let used = || one.metric("tollgate_decisions_total{decision=\"admitted\"}") >= 10.0;
-        eventually("it has admitted some", used);
+    let admitted = |proxy: &Proxy| -> usize {
+        let count = proxy.metric("tollgate_decisions_total{decision=\"admitted\"}");
+        count.to_string().parse().expect("whole")
+    };
+    let (of_other, count) = std::thread::scope(|scope| {
+        let sender = scope.spawn(|| send_all(&addresses, 2 * QUOTA));
+        eventually("it has admitted some", || admitted(&one) >= 10);
         one.signal("KILL");
-        sender.join().expect("counted")
+        (admitted(&other), sender.join().expect("counted"))
     });
-    // A request that was cut off may have been charged before; each of the others was answered.
-    assert!(count.admitted <= 100 && count.admitted + count.lost >= 100, "{count:?}");
-    assert_eq!(count.admitted + count.denied + count.lost, 400);
+    // Each thread had a request in flight at most, which may have been charged. The others were answered, or not
+    // sent.
+    assert!((QUOTA - THREADS..=QUOTA).contains(&count.admitted), "{count:?}");
+    assert_eq!(count.admitted + count.denied + count.lost, 2 * QUOTA);
     assert_eq!(status(other.listen), Some(429), "nothing is left");
-    assert_eq!(status(name.proxy(3, WINDOW).listen), Some(429));
+    assert_eq!(status(name.proxy(3, &limit).listen), Some(429));
+    // The one that was killed had admitted as many as the other, but for those in flight.
+    count.lost > 0 && 2 * of_other + 2 * THREADS < QUOTA
 }
 
 #[test]
