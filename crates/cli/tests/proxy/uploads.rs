@@ -163,7 +163,9 @@ fn the_rest_of_a_denied_upload_is_bounded_in_bytes_and_time() {
     client.write_all(head(FAR_TOO_MUCH, "").as_bytes()).expect("written");
     let piece = vec![b'x'; 1 << 20];
     let written = (0..FAR_TOO_MUCH / piece.len()).take_while(|_| client.write_all(&piece).is_ok());
-    assert!(written.count() < FAR_TOO_MUCH / piece.len());
+    // 16 MiB are read. The sockets hold 8 more, and hardly ever more than 36.
+    let written = written.count();
+    assert!((16..16 + 36).contains(&written), "{written} MiB");
 
     let mut client = connect(proxy.listen);
     client.write_all(head(UPLOAD_BYTES, "").as_bytes()).expect("written");
