@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::process::Command;
 #[cfg(unix)]
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
@@ -150,20 +150,26 @@ fn a_forked_child_starts_from_the_charges_of_its_parent() {
     assert!(gate.ask().cells(40).at(NOW).check().is_ok());
     let drain = || (0..1_000).filter(|_| gate.ask().at(NOW).check().is_ok()).count();
     // Four keys a slot, so that a slot is being claimed at almost any moment.
-    let (busy, keys) = (small_table(), 0..64_u64);
-    let decide_all = || keys.clone().filter(|key| busy.ask(key).at(NOW).check().is_ok()).count();
+    let (busy, keys, asked) = (small_table(), 0..64_u64, AtomicU64::new(0));
+    let decide = |key| busy.ask(&key).at(NOW).check().is_ok();
     let forked_all = AtomicBool::new(false);
     thread::scope(|scope| {
         // A thread that decides during each fork.
         scope.spawn(|| {
-            while !forked_all.load(Ordering::Relaxed) {
-                decide_all();
+            for key in keys.clone().cycle().take_while(|_| !forked_all.load(Ordering::Relaxed)) {
+                asked.store(key, Ordering::Relaxed);
+                decide(key);
             }
         });
         while busy.stats().claimed < 100 {
             thread::yield_now();
         }
-        let is_decided = || drain() == 60 && (0..10).map(|_| decide_all()).sum::<usize>() > 0;
+        let is_decided = || {
+            // The key that the thread was deciding comes first: for another key, its claim could be displaced.
+            let first = asked.load(Ordering::Relaxed);
+            let admitted = [first].into_iter().chain(keys.clone()).filter(|key| decide(*key));
+            admitted.count() > 0 && drain() == 60
+        };
         let failed = (0..40).map(|_| status_of_child(is_decided)).find(|status| *status != YES);
         forked_all.store(true, Ordering::Relaxed);
         // Status 14: a decision hangs, and the alarm has ended the child.

@@ -126,16 +126,15 @@ fn a_limit_that_changes_is_obeyed() {
     let gate = DirectConcurrency::new(5).expect("in range");
     let in_use = InUse::default();
     together(THREADS, |thread| {
-        let mut held = None;
+        let mut held = [const { None }; 3];
         for round in 0..ROUNDS {
             if thread == 0 {
                 gate.set_limit(1 + round % 5).expect("in range");
             } else {
-                // Each guard is held until the next round.
-                held = gate.enter().ok().map(|guard| in_use.count(guard, 5));
+                // Each guard is held for three more rounds.
+                held[(round % 3) as usize] = gate.enter().ok().map(|guard| in_use.count(guard, 5));
             }
         }
-        drop(held);
     });
     assert_eq!(gate.in_flight(), 0, "all have left");
 }
