@@ -93,6 +93,12 @@ impl Kind {
         Self::TABLE.iter().map(|(kind, ..)| *kind)
     }
 
+    /// Any kind whose state is one word, with any options.
+    pub(crate) fn draw_one_word(numbers: &mut impl Numbers) -> Choice {
+        let kinds = Self::all().filter(|kind| !kind.has_ring());
+        Self::any_of(kinds, numbers).draw(numbers)
+    }
+
     pub(crate) fn any_of(
         kinds: impl Iterator<Item = Self> + Clone,
         numbers: &mut impl Numbers,

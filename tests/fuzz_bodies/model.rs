@@ -16,11 +16,7 @@ use crate::config;
 
 /// A kind whose state is one word, with any options.
 fn choices() -> impl Strategy<Value = Choice> {
-    any::<[u64; 13]>().prop_map(|numbers| {
-        let mut numbers = Listed(&numbers);
-        let kinds = Kind::all().filter(|kind| !kind.has_ring());
-        Kind::any_of(kinds, &mut numbers).draw(&mut numbers)
-    })
+    any::<[u64; 13]>().prop_map(|numbers| Kind::draw_one_word(&mut Listed(&numbers)))
 }
 
 /// Options that suit a quota, with the others of the setup.

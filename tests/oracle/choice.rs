@@ -32,11 +32,7 @@ fn accepts(choice: Choice, quota: &Quota) -> bool {
 
 /// Any kind whose state is one word, with any options.
 pub(crate) fn one_word() -> impl Strategy<Value = Choice> {
-    any::<[u64; 13]>().prop_map(|numbers| {
-        let mut numbers = Listed(&numbers);
-        let kinds = Kind::all().filter(|kind| !kind.has_ring());
-        Kind::any_of(kinds, &mut numbers).draw(&mut numbers)
-    })
+    any::<[u64; 13]>().prop_map(|numbers| Kind::draw_one_word(&mut Listed(&numbers)))
 }
 
 /// A kind with any options.
