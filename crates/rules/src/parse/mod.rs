@@ -20,7 +20,6 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::{RuleWarning, RulesError};
-use crate::matcher::Conditions;
 use crate::path::{Separator, Spelling};
 use crate::reach::{self, Unreached};
 use crate::rule::{Action, Apply, RULES_MAX, Rule, Rules};
@@ -125,8 +124,7 @@ fn warnings(text: &str, apply: Apply, rules: &[Rule], places: &[Range<usize>]) -
     let warning = |(index, why): (usize, Unreached)| {
         let name = &rules[index].name;
         let message = match why {
-            Unreached::Excluded => {
-                let by_method = rules[index].matcher.exceptions.iter().any(Conditions::uses_method);
+            Unreached::Excluded { by_method } => {
                 let readings = by_every_reading(false, by_method);
                 format!(
                     "rule \"{name}\" is never reached, since its \"not\" excludes all that it matches{readings}: \

@@ -343,11 +343,25 @@ fn a_warning_of_a_rule_that_some_spellings_still_reach_says_so() {
         of_methods("path = \"/a\", method = \"POST\"", ""),
         covered("the path and the method")
     );
-    assert_eq!(
-        of_methods("method = \"GET\"", ", not = { method = \"POST\" }"),
-        [
-            "rule \"posts\" is never reached, since its \"not\" excludes all that it matches, by every \
-          reading of the method: leave it out"
-        ]
-    );
+    let excluded = |readings: &str| {
+        vec![format!(
+            "rule \"posts\" is never reached, since its \"not\" excludes all that it matches{readings}: leave it out"
+        )]
+    };
+    let by_path = "{ path = \"/a\" }";
+    let by_method = "{ method = \"POST\" }";
+    let by_both = "{ path = \"/a\", method = \"POST\" }";
+    let by_another = "{ method = \"GET\" }";
+    let of_readings = ", by every reading of the method";
+    for (exceptions, readings) in [
+        (vec![by_method], of_readings),
+        (vec![by_path, by_method], ""),
+        (vec![by_path, by_another], ""),
+        // The second exception excludes every reading, although the first one excludes POST.
+        (vec![by_both, by_path], ""),
+        (vec![by_another, by_both], of_readings),
+    ] {
+        let not = format!(", not = [{}]", exceptions.join(", "));
+        assert_eq!(of_methods("method = \"GET\"", &not), excluded(readings), "{not}");
+    }
 }
