@@ -261,6 +261,8 @@ fn buckets<C: Clock>(
     let mut buckets = Vec::with_capacity(rule.limits.len());
     for (index, (limit, found)) in rule.limits.iter().zip(found).enumerate() {
         let block = Block::Limit(index);
+        let is_renumbered =
+            || is_shared && before.is_some_and(|its| is_renumbered(&its.rule, limit));
         let warned_before = warnings.len();
         let bucket = match found {
             Some((old, bucket)) if !is_shared || is_same(old, limit) => Arc::clone(bucket),
@@ -268,17 +270,19 @@ fn buckets<C: Clock>(
                 // The old limiter has another block, if its quota was once too far from that of this one.
                 if bucket.is_elsewhere(&home.place(rule, block)) {
                     warnings.push(ReloadWarning::other_block(rule, limit));
-                } else if before.is_some_and(|its| is_renumbered(&its.rule, limit)) {
+                } else if is_renumbered() {
                     warnings.push(ReloadWarning::renumbered(rule, limit, "block"));
                 }
                 build(rule, block, limit, home)?
             }
             None => {
-                // Warn only if this limit replaces an old one. An additional limit loses nothing.
-                warnings.extend(replaced[index].map(|old| match is_shared {
-                    true => ReloadWarning::other_block(rule, limit),
-                    false => ReloadWarning::counted_otherwise(rule, old, limit),
-                }));
+                // Warn only if the limit is or replaces an old one. An additional limit loses nothing.
+                warnings.extend(match replaced[index] {
+                    _ if is_renumbered() => Some(ReloadWarning::renumbered(rule, limit, "block")),
+                    Some(_) if is_shared => Some(ReloadWarning::other_block(rule, limit)),
+                    Some(old) => Some(ReloadWarning::counted_otherwise(rule, old, limit)),
+                    None => None,
+                });
                 build(rule, block, limit, home)?
             }
         };

@@ -113,7 +113,7 @@ pub(super) fn is_same(old: &RuleLimit, limit: &RuleLimit) -> bool {
 
 /// Whether a limit without a name is an old limit that had a name or another place. Blocks and stores know such a limit
 /// by its place among the limits of its period. So if the old limit of its place is another one, it gets the state of
-/// that one.
+/// that one, and if there was none, it starts afresh.
 pub(super) fn is_renumbered(before: &Rule, limit: &RuleLimit) -> bool {
     limit.given_name().is_none() && before.limits.iter().any(|old| is_same(old, limit))
 }

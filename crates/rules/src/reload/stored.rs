@@ -20,16 +20,28 @@ pub(super) fn warnings(before: &Rule, rule: &Rule) -> Vec<ReloadWarning> {
         return vec![ReloadWarning::keys_changed(rule, what)];
     }
     let (old, new) = (known_by(before), known_by(rule));
-    // Warn only if a limit replaces an old one. An additional limit loses nothing.
-    let mut left = old.iter().filter(|its| !new.contains(its));
-    let warning =
-        |(limit, its): (&RuleLimit, &KnownBy<'_>)| match old.iter().position(|old| old == its) {
-            None => left.next().map(|_| ReloadWarning::stored_elsewhere(rule, limit)),
-            Some(at) if !is_same(&before.limits[at], limit) && is_renumbered(before, limit) => {
+    // The old limits that the store does not find any more. Each is replaced by one new limit at most.
+    let left = before.limits.iter().zip(&old).filter(|(_, its)| !new.contains(its));
+    let mut left: Vec<&RuleLimit> = left.map(|(limit, _)| limit).collect();
+    let warning = |(limit, its): (&RuleLimit, &KnownBy<'_>)| {
+        let found = old.iter().position(|old| old == its).map(|at| &before.limits[at]);
+        match found {
+            Some(old) if is_same(old, limit) => None,
+            _ if is_renumbered(before, limit) => {
+                if let Some(at) = left.iter().position(|old| is_same(old, limit)) {
+                    left.remove(at);
+                }
                 Some(ReloadWarning::renumbered(rule, limit, "key of the store"))
             }
             Some(_) => None,
-        };
+            // An additional limit loses nothing.
+            None if left.is_empty() => None,
+            None => {
+                left.remove(0);
+                Some(ReloadWarning::stored_elsewhere(rule, limit))
+            }
+        }
+    };
     rule.limits.iter().zip(&new).filter_map(warning).collect()
 }
 

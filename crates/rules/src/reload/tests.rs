@@ -224,6 +224,15 @@ fn each_change_that_starts_a_limit_in_a_store_afresh_comes_with_a_warning() {
             "limits = [\"2/s burst 9\", \"10/s\"]",
             vec![renumbered("2/s burst 9"), renumbered("10/s")],
         ),
+        ("limits = \"2/s burst 9\"", two, vec![renumbered("2/s burst 9")]),
+        (
+            "limits = [\"2/s burst 9\", \"9/d\"]",
+            "limits = [\"10/s\", \"2/s burst 9\", \"9/h\"]",
+            vec![renumbered("2/s burst 9"), restarts("9/h")],
+        ),
+        (&named("9/min", "gcra"), "limits = \"9/min\"", vec![renumbered("9/min")]),
+        (&named("9/min", "gcra"), "limits = [\"9/min\", \"9/h\"]", vec![renumbered("9/min")]),
+        ("limits = \"10/s\"", two, vec![]),
         (two, "limits = \"10/s\"", vec![]),
         (two, "limits = [\"11/s\", \"2/s burst 9\"]", vec![]),
         (

@@ -92,7 +92,7 @@ impl ReloadWarning {
     }
 
     /// The limit is known by its place and has another one. There, `keeper` of shared memory or of a store has the state
-    /// of another limit.
+    /// of another limit, or none.
     pub(super) fn renumbered(rule: &Rule, limit: &RuleLimit, keeper: &str) -> Self {
         let why = format!(
             "another {keeper} counts it, since its name or its place among the limits of its period changed: name it"

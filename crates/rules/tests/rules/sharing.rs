@@ -237,6 +237,12 @@ fn a_limit_that_gets_the_block_of_another_one_is_reported_as_one_that_starts_afr
             "limits = [\"2/d burst 90\", \"10/d burst 10\"]",
             &["2/d burst 90", "10/d burst 10"],
         ),
+        ("limits = \"2/d burst 90\"", unnamed, &["2/d burst 90"]),
+        (
+            "limits = [\"2/d burst 90\", \"99/w\"]",
+            "limits = [\"10/d burst 10\", \"2/d burst 90\"]",
+            &["2/d burst 90"],
+        ),
         (unnamed, "limits = \"10/d burst 10\"", &[]),
         (unnamed, "limits = [\"11/d burst 10\", \"2/d burst 90\"]", &[]),
         (&format!("limits = [{ten}, {two}]"), &format!("limits = [{two}, {ten}]"), &[]),
