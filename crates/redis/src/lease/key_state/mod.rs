@@ -8,6 +8,8 @@
 //! `verify/states/src/leases.rs`, run by `ci/check.sh states`: every order of calls, replies and failures. The words
 //! that threads share are modelled in `loom-tests/tests/lease_cell.rs`, run by `ci/check.sh loom`.
 
+mod unleased;
+
 use core::time::Duration;
 
 use tokio::sync::Notify;
@@ -174,23 +176,6 @@ impl KeyState {
     fn denied_until(&self, n: u64, now: Tick) -> Option<Until> {
         let limit = self.last_reply.limit.read();
         if limit > 0 && n > limit { Some(Until::Never) } else { self.lease_cell.denied(n, now) }
-    }
-
-    /// Tries to answer a request that no lease can serve. `None` means that the source must be
-    /// called.
-    pub(super) fn try_unleased(&self, n: u64, now: Tick) -> Option<Attempt> {
-        if n == 0 {
-            let is_known = self.last_reply.limit.read() != 0;
-            return is_known
-                .then(|| Attempt::Answered(self.admitted(Origin::Memory, now), Prefetch::No));
-        }
-        if let Some(until) = self.lease_cell.denied(n, now) {
-            return Some(Attempt::Answered(self.denied(n, until, now), Prefetch::No));
-        }
-        match self.lease_cell.call_state(now) {
-            CallState::Paused(_, _, end) => unavailable(end).map(Attempt::Unavailable),
-            _ => None,
-        }
     }
 
     /// A denial for a request that has waited long enough.
@@ -390,26 +375,6 @@ impl KeyState {
     pub(super) fn prefetch_after_call(&self, now: Tick) -> Prefetch {
         let alive = self.lease_cell.spendable(now);
         if self.waiting.read() > alive { self.prefetch(alive, now) } else { Prefetch::No }
-    }
-
-    /// The answer to a request that called the source for itself alone.
-    pub(super) fn complete_unleased(
-        &self,
-        n: u64,
-        sent: Tick,
-        now: Tick,
-        grant: &Grant,
-    ) -> Completion {
-        self.record_reply(&grant.parts, now);
-        if grant.covers(LeaseRequest { min: n, max: n }) {
-            let late = n > 0 && now >= sent.saturating_add(grant.lifetime);
-            return match late {
-                true => Completion::Late,
-                false => Completion::Answered(self.admitted(Origin::Server, now)),
-            };
-        }
-        self.lease_cell.deny(n, until(grant, now));
-        denied(grant)
     }
 
     fn record_reply(&self, parts: &DecisionParts, now: Tick) {
