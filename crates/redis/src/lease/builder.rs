@@ -158,8 +158,9 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> LeasedBuilder<B, C> {
 
     /// How long a denial is trusted without asking again. The default is 1 s. After that, requests
     /// are still denied until the time to come back, while the source is asked in the background;
-    /// so a quota that was reset on the server is noticed. Requests for more cells than a lease has
-    /// are denied until their time, without asking again.
+    /// so a quota that was reset on the server is noticed. A request for more cells than a lease has
+    /// is denied until its time, without asking again. If it was for more than the limit, there is no
+    /// such time: after this span, one request asks again and waits for the answer.
     ///
     /// ```
     /// # use tollgate_redis::{LeaseSource, Grant, LeaseError, Leased, Unavailable, LeaseRequest};

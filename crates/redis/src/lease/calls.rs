@@ -136,7 +136,7 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
         key: &[u8],
         n: u64,
     ) -> Result<Answer, Unavailable> {
-        let Shared { source, stats, .. } = &*self.shared;
+        let Shared { source, stats, settings, .. } = &*self.shared;
         let unknown;
         let key_state = match key_state {
             Some(key_state) => key_state,
@@ -148,16 +148,18 @@ impl<B: LeaseSource, C: Clock + Send + Sync + 'static> Leased<B, C> {
         };
         stats.one(Stat::Calls);
         let sent = self.now();
+        key_state.begin_unleased(n, sent, settings);
         let asking = source.take(key, LeaseRequest { min: n, max: n });
         // A source that ends its calls itself does so first, and counts them.
         let deadline = source.deadline().saturating_add(Duration::from_millis(1));
-        let grant = within(deadline, asking).await.unwrap_or(Err(Unavailable::TimedOut))?;
-        stats.add(Stat::CellsTaken, grant.cells);
-        match key_state.complete_unleased(n, sent, self.now(), &grant) {
+        let reply = within(deadline, asking).await.unwrap_or(Err(Unavailable::TimedOut));
+        let cells = reply.as_ref().map_or(0, |grant| grant.cells);
+        stats.add(Stat::CellsTaken, cells);
+        match key_state.complete_unleased(n, sent, self.now(), reply, settings) {
             Completion::Answered(answer) => Ok(answer),
             Completion::Unavailable(why) => Err(why),
             Completion::Late => {
-                stats.add(Stat::CellsLapsed, grant.cells);
+                stats.add(Stat::CellsLapsed, cells);
                 Err(Unavailable::TimedOut)
             }
         }

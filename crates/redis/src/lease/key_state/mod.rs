@@ -342,16 +342,26 @@ impl KeyState {
         self.lease_cell.finish_call(end, now.saturating_add(Duration::from_nanos(nanos)));
     }
 
-    /// Remembers a denial, and when to ask again.
-    fn deny(&self, min: u64, grant: &Grant, now: Tick, settings: &Settings) {
-        self.lease_cell.deny(min, until(grant, now));
+    /// Remembers a denial of `n` cells, and when to ask again. Returns after how many nanoseconds that is.
+    fn remember(&self, n: u64, grant: &Grant, now: Tick, settings: &Settings) -> u64 {
+        self.lease_cell.deny(n, until(grant, now));
         let wait =
             grant.retry_after.map_or(settings.memory_nanos, nanos).min(settings.memory_nanos);
         // The source may grant fewer cells sooner, so only requests as large as this one wait for so long.
-        let is_large = min > 1;
-        if is_large {
-            self.recheck_at_nanos.set(now.saturating_add(Duration::from_nanos(wait)).as_nanos());
+        if n > 1 {
+            self.recheck_after(wait, now);
         }
+        wait
+    }
+
+    fn recheck_after(&self, nanos: u64, now: Tick) {
+        self.recheck_at_nanos.set(now.saturating_add(Duration::from_nanos(nanos)).as_nanos());
+    }
+
+    /// Ends a call whose request was denied, and begins a pause if the source is short.
+    fn deny(&self, min: u64, grant: &Grant, now: Tick, settings: &Settings) {
+        let wait = self.remember(min, grant, now, settings);
+        let is_large = min > 1;
         if is_large && grant.parts.remaining > 0 {
             return self.lease_cell.finish_call(CallEnd::Free, now);
         }

@@ -1,5 +1,7 @@
 //! Which requests call the source, which wait, and how others are answered meanwhile.
 
+mod unleased;
+
 use core::time::Duration;
 use std::sync::Arc;
 
