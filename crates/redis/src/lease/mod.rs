@@ -6,7 +6,7 @@
 //! | `lease_cell/` | one key's cells, in atomics |
 //! | `pace.rs` | how fast one key spends, and so how many cells its calls ask for, and when |
 //! | `sizing.rs` | sizes and pauses: arithmetic |
-//! | `key_state.rs` | one key: cells, pace, last reply; time is an argument |
+//! | `key_state/` | one key: cells, pace, last reply; time is an argument |
 //! | `leased.rs`, `builder.rs` | the limiter |
 //! | `calls.rs` | which request calls, which waits |
 //! | `stats.rs` | counters |
