@@ -37,8 +37,8 @@ impl Tunnel {
         let (from_upstream, to_upstream) = tokio::io::split(TokioIo::new(upstream));
         let both = async {
             tokio::try_join!(
-                copy(from_client, to_upstream, |bytes| guard.add(Direction::ToUpstream, bytes)),
-                copy(from_upstream, to_client, |bytes| guard.add(Direction::ToClient, bytes)),
+                copy(from_client, to_upstream, &guard, Direction::ToUpstream),
+                copy(from_upstream, to_client, &guard, Direction::ToClient),
             )
         };
         // A failure of one end closes both.
@@ -50,22 +50,33 @@ impl Tunnel {
     }
 }
 
-/// Copies bytes until the end of `from`, then shuts `to` down.
+/// Copies bytes until the end of `from`, then shuts `to` down. Each read and each write notes that bytes moved, however
+/// few: a slow reader may take longer for a whole buffer than a tunnel may be idle.
 async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    count: impl Fn(usize),
+    guard: &TunnelGuard,
+    direction: Direction,
 ) -> io::Result<()> {
     let mut bytes = vec![0; BUFFER_BYTES];
     loop {
-        match from.read(&mut bytes).await? {
-            0 => return to.shutdown().await,
-            length => {
-                to.write_all(&bytes[..length]).await?;
-                to.flush().await?;
-                count(length);
+        let length = from.read(&mut bytes).await?;
+        if length == 0 {
+            return to.shutdown().await;
+        }
+        guard.last.note();
+        let mut rest = &bytes[..length];
+        while !rest.is_empty() {
+            match to.write(rest).await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                written => {
+                    guard.add(direction, written);
+                    rest = &rest[written..];
+                }
             }
         }
+        to.flush().await?;
+        guard.last.note(); // TLS may have kept the bytes until now
     }
 }
 
@@ -118,5 +129,55 @@ mod tests {
         tokio::join!(guard.idle_for(Duration::from_secs(10)), moves);
         let (idle_at, took) = (Duration::from_secs(6 + 6 + 10), began.elapsed());
         assert!(took >= idle_at && took - idle_at < Duration::from_millis(10), "{took:?}");
+    }
+
+    /// The most that a slow reader leaves unread.
+    const UNREAD_BYTES: usize = 1 << 10;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tunnel_whose_reader_takes_longer_for_a_buffer_than_the_span_is_not_idle() {
+        let guard = TunnelGuard::begin(Arc::new(Metrics::new(1)));
+        let (to, mut reader) = tokio::io::duplex(UNREAD_BYTES);
+        let sent = vec![7; BUFFER_BYTES];
+        let reads = async {
+            let mut received = Vec::new();
+            while received.len() < BUFFER_BYTES {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                let mut bytes = [0; UNREAD_BYTES];
+                reader.read_exact(&mut bytes).await.expect("open");
+                received.extend(bytes);
+            }
+            received
+        };
+        let copied = copy(&sent[..], to, &guard, Direction::ToClient);
+        tokio::select! {
+            (copied, received) = async { tokio::join!(copied, reads) } => {
+                assert!(copied.is_ok() && received == sent);
+            }
+            () = guard.idle_for(Duration::from_secs(10)) => panic!("it moved bytes all the time"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_byte_that_was_read_counts_before_it_is_written() {
+        let guard = TunnelGuard::begin(Arc::new(Metrics::new(1)));
+        let (mut sender, from) = tokio::io::duplex(1);
+        let (to, mut reader) = tokio::io::duplex(1);
+        let moves = async {
+            sender.write_all(b"a").await.expect("open");
+            tokio::time::sleep(Duration::from_secs(9)).await;
+            sender.write_all(b"b").await.expect("open");
+            // The first is still unread, so the second waits in the tunnel.
+            tokio::time::sleep(Duration::from_secs(9)).await;
+            let mut bytes = [0; 2];
+            reader.read_exact(&mut bytes).await.expect("open");
+            bytes
+        };
+        let copied = copy(from, to, &guard, Direction::ToClient);
+        tokio::select! {
+            bytes = moves => assert_eq!(&bytes, b"ab"),
+            ended = copied => panic!("{ended:?}"),
+            () = guard.idle_for(Duration::from_secs(10)) => panic!("it read a byte 9 s ago"),
+        }
     }
 }
