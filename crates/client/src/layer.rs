@@ -171,17 +171,18 @@ where
     S: Service<Q> + Clone,
 {
     let deadline = pacer.deadline();
+    let mut waited_again = false;
     loop {
         let turn = pacer.turn_until(deadline).await.map_err(widened)?;
         let is_held_up = had_to_wait(service).await? || pacer.holds_up();
         if is_held_up && pacer.wait_again(Tick::ZERO).await.is_err() {
             // A clone holds no place under a limit of the service while it waits.
             *service = service.clone();
-            pacer.wait_again(pacer.deadline()).await.map_err(widened)?;
+            waited_again |= pacer.wait_again(pacer.deadline()).await.map_err(widened)?;
             had_to_wait(service).await?;
         }
         // A pause may have begun meanwhile. The turn is then lost, and another one comes after it.
-        if let Some(turn) = turn.sent_now() {
+        if let Some(turn) = turn.sent_now(waited_again) {
             return Ok(turn);
         }
         *service = service.clone();

@@ -199,9 +199,9 @@ impl Pacer {
     }
 
     /// Another wait for a request that was held up after its turn. It comes behind others that were held up, so that
-    /// they do not go all at once, and not behind those that have had no turn.
-    pub(crate) async fn wait_again(&self, deadline: Tick) -> Result<(), PacerError<Infallible>> {
-        self.waited_in(&self.held_up, deadline, &mut None).await.map(|_| ())
+    /// they do not go all at once, and not behind those that have had no turn. Returns whether it had to wait.
+    pub(crate) async fn wait_again(&self, deadline: Tick) -> Result<bool, PacerError<Infallible>> {
+        self.waited_in(&self.held_up, deadline, &mut None).await
     }
 
     /// Whether requests that were held up after their turn wait for another.
@@ -337,9 +337,10 @@ pub struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// The same turn, of a request that is sent only now, unless a pause has begun.
-    pub(crate) fn sent_now(self) -> Option<Self> {
-        self.pacer.turn_now(self.had_to_wait)
+    /// The same turn, of a request that is sent only now, unless a pause has begun. It may have waited for a second
+    /// turn.
+    pub(crate) fn sent_now(self, waited_again: bool) -> Option<Self> {
+        self.pacer.turn_now(self.had_to_wait || waited_again)
     }
 
     /// Moves the rate by the head of the response.

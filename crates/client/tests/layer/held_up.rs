@@ -58,3 +58,21 @@ async fn denials_of_requests_that_a_slow_response_held_up_lower_the_rate() {
     // It was 10 when they had their turns. Each of the denials is of a request that was sent after the one before it.
     assert!(rate < 2.0 && sent < 10, "{rate} a second, {sent} sent");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_rate_grows_while_requests_that_were_held_up_wait_for_it() {
+    let service = OneAtATime::new(|nth| (takes(nth), Response::builder()));
+    let pacer = Pacer::new(Settings::new(10.0).without_slow_start()).expect("in range");
+    let layer = PaceLayer::new(pacer);
+    let mut calls = JoinSet::new();
+    // They come at less than the rate, so that none waits for its first turn.
+    for _ in 0..240 {
+        calls.spawn(layer.layer(service.clone()).oneshot(Request::new(())));
+        sleep(Duration::from_millis(120)).await;
+    }
+    assert_eq!((layer.pacer(None).waiting(), layer.pacer(None).rate()), (0, 10.0));
+    sleep(Duration::from_secs(11)).await;
+    // The hang ended ten seconds ago. The rate has grown by 0.1 a second since.
+    let rate = layer.pacer(None).rate();
+    assert!(layer.pacer(None).waiting() > 100 && (10.8..=11.2).contains(&rate), "{rate}");
+}
