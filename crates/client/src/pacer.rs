@@ -380,7 +380,9 @@ mod tests {
             let pacer = Pacer::new(Settings::new(initial).rates(initial, max)).expect("in range");
             for per_second in [initial, (initial * max).sqrt(), max, initial] {
                 pacer.put_in_force(per_second);
-                assert_eq!(pacer.queue.limiter().quota(), quota(per_second), "{initial} to {max}");
+                for queue in [&pacer.queue, &pacer.held_up] {
+                    assert_eq!(queue.limiter().quota(), quota(per_second), "{initial} to {max}");
+                }
             }
         }
     }
