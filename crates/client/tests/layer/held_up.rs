@@ -34,7 +34,7 @@ async fn requests_that_a_slow_response_held_up_go_at_the_rate() {
     let (layer, mut calls) = after_a_hang(&service).await;
     sleep(Duration::from_millis(5_100)).await;
     let sent = service.sent();
-    // The first two go at once. The rate has grown from 10 by 0.2 a second.
+    // The first two go at once. The rate has grown from 10 by 0.1 a second.
     assert!((45..=70).contains(&sent), "{sent} in 5 s");
     assert!(layer.pacer(None).waiting() > 100);
     // One that comes now does not get ahead of them.
