@@ -87,6 +87,9 @@ impl Settings {
     /// How long a request waits for its turn at most; 60 s unless called. A request whose turn does not come by then
     /// fails: at once if a pause or the next turn of all is later, otherwise when the time is up, since the rate may
     /// grow meanwhile.
+    ///
+    /// A request that the inner service of a [`PaceLayer`](crate::PaceLayer) held up may wait as long again, for its
+    /// second turn.
     pub fn max_wait(self, wait: Duration) -> Self {
         Self { max_wait: wait, ..self }
     }
