@@ -193,7 +193,8 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     half_close_timeout: Duration,
 
-    /// How long an upgraded connection, such as a WebSocket, may be idle in both directions
+    /// How long an upgraded connection, such as a WebSocket, may be idle in both directions; a slow
+    /// reader counts only when the system's send buffer, of up to some megabytes, has room again
     #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
     tunnel_timeout: Duration,
 
