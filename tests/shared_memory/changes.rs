@@ -68,9 +68,13 @@ fn processes_that_are_killed_while_they_change_a_quota_stop_no_other() {
     // On a busy machine, many a child is killed before it begins.
     while round < ROUNDS || changed <= ROUNDS / 10 && round < 20 * ROUNDS {
         round += 1;
-        // SAFETY: the child changes the quota until it is killed.
+        // SAFETY: the child changes the quota until it is killed, at the latest by its alarm.
         let child = unsafe { libc::fork() };
+        // Otherwise the signal would go to all processes.
+        assert!(child >= 0, "{}", std::io::Error::last_os_error());
         if child == 0 {
+            // SAFETY: it ends a child whose parent is gone, and nothing else.
+            unsafe { libc::alarm(60) };
             for cells in (10..=20).cycle() {
                 let _ = gate.set_quota(quota(cells), Inherit::Spent);
             }

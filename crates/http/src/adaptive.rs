@@ -18,8 +18,9 @@ use crate::headers::{Reading, Report};
 /// A request is in flight from its admission until the body of its response has been sent, has failed, or
 /// was dropped; with [`until_head`](Self::until_head), only until the head of its response. Its latency is the time
 /// from when it is forwarded until the head of the response: a wait for a turn, or for a pending verdict of another
-/// limit, is not in it. A response with the status 500, 502, 503 or 504 counts as failed; [`failed_if`](Self::failed_if) sets another rule. A request that the
-/// service does not answer (it returns an error, or the client leaves first) is not counted as a sample.
+/// limit, is not in it. A response with the status 500, 502, 503 or 504 counts as failed;
+/// [`failed_if`](Self::failed_if) sets another rule. A request that the service does not answer (it returns an error,
+/// or the client leaves first) is not counted as a sample.
 ///
 /// The `RateLimit` fields have the quota unit `concurrent-requests` and no time: `q` is the largest limit
 /// that there may be, and `r` what is left of the limit of the moment. A denial has the status 429, and

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -163,9 +163,11 @@ fn the_rest_of_a_denied_upload_is_bounded_in_bytes_and_time() {
     client.write_all(head(FAR_TOO_MUCH, "").as_bytes()).expect("written");
     let piece = vec![b'x'; 1 << 20];
     let written = (0..FAR_TOO_MUCH / piece.len()).take_while(|_| client.write_all(&piece).is_ok());
-    // 16 MiB are read. The sockets hold 8 more, and hardly ever more than 36.
+    let began = Instant::now();
     let written = written.count();
-    assert!((16..16 + 36).contains(&written), "{written} MiB");
+    // 16 MiB are read, unless a busy machine takes the 3 s. The sockets hold 8 more, and hardly ever more than 36.
+    let is_in_time = began.elapsed() < Duration::from_millis(2_900);
+    assert!(written < 64 && (written >= 16 || !is_in_time), "{written} MiB");
 
     let mut client = connect(proxy.listen);
     client.write_all(head(UPLOAD_BYTES, "").as_bytes()).expect("written");

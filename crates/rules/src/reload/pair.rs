@@ -26,8 +26,13 @@ pub(super) struct Pairs<'o, C: Clock> {
 
 impl<'o, C: Clock> Pairs<'o, C> {
     /// `left` are the old limits that no new one continues. Of these, a limit replaces the one with its name, or else
-    /// one with its algorithm, or else the first.
-    fn new(rule: &Rule, found: Vec<Option<Old<'o, C>>>, mut left: Vec<&'o RuleLimit>) -> Self {
+    /// one with its algorithm, or else the first. One that `is_moved` replaces none: it is an old limit itself.
+    fn new(
+        rule: &Rule,
+        found: Vec<Option<Old<'o, C>>>,
+        mut left: Vec<&'o RuleLimit>,
+        is_moved: impl Fn(&RuleLimit) -> bool,
+    ) -> Self {
         let mut replaced = vec![None; found.len()];
         let fits: [fn(&RuleLimit, &RuleLimit) -> bool; 3] = [
             |old, limit| old.name == limit.name,
@@ -36,7 +41,7 @@ impl<'o, C: Clock> Pairs<'o, C> {
         ];
         for fits in fits {
             for (index, limit) in rule.limits.iter().enumerate() {
-                if found[index].is_none() && replaced[index].is_none() {
+                if found[index].is_none() && replaced[index].is_none() && !is_moved(limit) {
                     let at = left.iter().position(|old| fits(old, limit));
                     replaced[index] = at.map(|at| left.remove(at));
                 }
@@ -72,7 +77,7 @@ pub(super) fn pair<'o, C: Clock>(rule: &Rule, before: Option<&'o ActiveRule<C>>)
         }
     }
     let left = free.into_iter().map(|(old, _)| old).collect();
-    Pairs::new(rule, found, left)
+    Pairs::new(rule, found, left, |_| false)
 }
 
 /// Pairs each limit with the old one that has the same block. The old limits that are left have blocks that no limit
@@ -97,9 +102,14 @@ pub(super) fn pair_by_file<'o, C: Clock>(
         Some(*old)
     });
     let found = found.collect();
-    let left = old.into_iter().filter(|(file, _)| !new_files.contains(file));
+    let is_moved = |limit: &RuleLimit| before.is_some_and(|its| is_renumbered(&its.rule, limit));
+    let is_left = |file: &String, old: &RuleLimit| {
+        !new_files.contains(file)
+            && !rule.limits.iter().any(|limit| is_same(old, limit) && is_moved(limit))
+    };
+    let left = old.into_iter().filter(|(file, (limit, _))| is_left(file, limit));
     let left = left.map(|(_, (limit, _))| limit).collect();
-    Pairs::new(rule, found, left)
+    Pairs::new(rule, found, left, is_moved)
 }
 
 /// Whether only the quota differs and the limiter can replace it.

@@ -20,24 +20,25 @@ pub(super) fn warnings(before: &Rule, rule: &Rule) -> Vec<ReloadWarning> {
         return vec![ReloadWarning::keys_changed(rule, what)];
     }
     let (old, new) = (known_by(before), known_by(rule));
-    // The old limits that the store does not find any more. Each is replaced by one new limit at most.
-    let left = before.limits.iter().zip(&old).filter(|(_, its)| !new.contains(its));
-    let mut left: Vec<&RuleLimit> = left.map(|(limit, _)| limit).collect();
+    // How many old limits the store does not find any more, without those that are only renumbered. Each is replaced
+    // by one new limit at most.
+    let is_moved = |old: &RuleLimit| {
+        rule.limits.iter().any(|limit| is_same(old, limit) && is_renumbered(before, limit))
+    };
+    let left = before.limits.iter().zip(&old);
+    let mut left = left.filter(|(limit, its)| !new.contains(its) && !is_moved(limit)).count();
     let warning = |(limit, its): (&RuleLimit, &KnownBy<'_>)| {
         let found = old.iter().position(|old| old == its).map(|at| &before.limits[at]);
         match found {
             Some(old) if is_same(old, limit) => None,
             _ if is_renumbered(before, limit) => {
-                if let Some(at) = left.iter().position(|old| is_same(old, limit)) {
-                    left.remove(at);
-                }
                 Some(ReloadWarning::renumbered(rule, limit, "key of the store"))
             }
             Some(_) => None,
             // An additional limit loses nothing.
-            None if left.is_empty() => None,
+            None if left == 0 => None,
             None => {
-                left.remove(0);
+                left -= 1;
                 Some(ReloadWarning::stored_elsewhere(rule, limit))
             }
         }

@@ -232,6 +232,7 @@ fn each_change_that_starts_a_limit_in_a_store_afresh_comes_with_a_warning() {
         ),
         (&named("9/min", "gcra"), "limits = \"9/min\"", vec![renumbered("9/min")]),
         (&named("9/min", "gcra"), "limits = [\"9/min\", \"9/h\"]", vec![renumbered("9/min")]),
+        (&named("9/min", "gcra"), "limits = [\"9/h\", \"9/min\"]", vec![renumbered("9/min")]),
         ("limits = \"10/s\"", two, vec![]),
         (two, "limits = \"10/s\"", vec![]),
         (two, "limits = [\"11/s\", \"2/s burst 9\"]", vec![]),

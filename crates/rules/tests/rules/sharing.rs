@@ -265,6 +265,25 @@ fn a_limit_that_gets_the_block_of_another_one_is_reported_as_one_that_starts_afr
     }
 }
 
+/// The renumbered limit continues an old one, so it takes the place of none that is gone.
+#[test]
+fn a_limit_in_the_place_of_a_lost_one_is_reported_beside_a_renumbered_one() {
+    let name = Name::new();
+    let (path, mut file) = name.file(0, "limits = [\"2/d burst 90\", \"99/w\"]");
+    assert!(admits(&file.live().load(), 9));
+    let after = "limits = [\"10/d burst 10\", \"2/d burst 90\", \"99/h\"]";
+    std::fs::write(&path, name.text(after)).expect("written");
+    let warnings = file.reload().expect("reloaded").warnings;
+    let texts: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(texts.len(), 2, "{texts:?}");
+    assert!(
+        texts[0].contains("limit \"2/d burst 90\"") && texts[0].contains("name it"),
+        "{texts:?}"
+    );
+    assert!(texts[1].contains("limit \"99/h\""), "{texts:?}");
+    std::fs::remove_file(path).expect("removed");
+}
+
 #[test]
 fn a_window_of_another_quota_is_another_block_and_the_old_one_stays() {
     let name = Name::new();

@@ -31,7 +31,7 @@ impl KeyState {
     }
 
     /// A request is about to call the source for itself alone. If it asks again after a denial, other requests that the
-    /// denial covers do not call for as long as a denial is trusted.
+    /// denial covers do not call for as long as a denial is trusted; those of other threads at the same moment may.
     pub(in crate::lease) fn begin_unleased(&self, n: u64, now: Tick, settings: &Settings) {
         if self.lease_cell.denied(n, now).is_some() {
             self.recheck_after(settings.memory_nanos, now);
