@@ -7,10 +7,12 @@ mod shape;
 
 pub use restore::RestoreError;
 
+use core::time::Duration;
+
 use crate::algo::{Algorithm, Moment, Rebase, StateMachine};
 use crate::limiter::{Limiter, WhenFull};
 use crate::table::TRIES;
-use crate::time::Clock;
+use crate::time::{Clock, Tick};
 use format::Header;
 use shape::Shape;
 
@@ -68,9 +70,7 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Limiter<K, A, C> {
     /// ```
     #[must_use]
     pub fn snapshot(&self) -> Vec<u8> {
-        // In this order: a pause between the two makes the states younger.
-        let now = self.clock().now();
-        let unix_nanos = self.clock().unix_now_nanos();
+        let (now, unix_nanos) = read_at_once(self.clock());
         let algo = self.still(self.params(), now);
         let moment = Moment { tick: now, unix_origin_nanos: self.clock().unix_origin_nanos() };
         let moment = self.params().unstepped(&algo, moment);
@@ -89,5 +89,23 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Limiter<K, A, C> {
             overflow,
         };
         format::write(header, self.table().rows(&*algo, algo.instant(now)))
+    }
+}
+
+/// A thread that is stopped for longer than this between two clocks reads them again.
+const PAUSE_MAX: Duration = Duration::from_millis(1);
+const READS_MAX: usize = 16;
+
+/// The present time, and the Unix time at it.
+///
+/// They are read in this order: a pause between the two makes the states younger, so a restored limiter grants less.
+fn read_at_once(clock: &impl Clock) -> (Tick, u64) {
+    let mut reads = 1;
+    loop {
+        let read = (clock.now(), clock.unix_now_nanos());
+        if clock.now().since(read.0) < PAUSE_MAX || reads == READS_MAX {
+            return read;
+        }
+        reads += 1;
     }
 }

@@ -1,5 +1,6 @@
 //! Snapshots: a restored limiter decides like the one that ran on, up to a time unit.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -773,4 +774,35 @@ fn a_snapshot_during_decisions_has_consistent_rings() {
     is_whole(SlidingLog::new(), 1);
     is_whole(SubWindows::new().count(20), 5);
     is_whole(AnyAlgorithm::from(SubWindows::new().count(20)), 5);
+}
+
+/// A clock that a pause of a second follows when it is read for the first time.
+struct PausedOnce {
+    clock: ManualClock,
+    is_over: AtomicBool,
+}
+
+impl Clock for PausedOnce {
+    fn now(&self) -> Tick {
+        let now = self.clock.now();
+        if !self.is_over.swap(true, Ordering::Relaxed) {
+            self.clock.advance(Duration::from_secs(1));
+        }
+        now
+    }
+}
+
+#[test]
+fn a_pause_between_the_two_clocks_of_a_snapshot_does_not_move_its_states() {
+    let quota = Quota::per_second(1).burst(10);
+    let clock = PausedOnce { clock: ManualClock::new(), is_over: AtomicBool::new(true) };
+    let gate: Limiter<u64, Gcra, _> =
+        Limiter::builder(quota).clock(&clock).build().expect("in range");
+    assert!(gate.ask(&1).cells(10).check().is_ok());
+    clock.is_over.store(false, Ordering::Relaxed);
+    let bytes = gate.snapshot();
+    let restored: Limiter<u64, Gcra, _> =
+        Limiter::builder(quota).clock(&clock).restore(&bytes).expect("unharmed");
+    assert!(restored.check(&1).is_ok(), "a cell is back after the second");
+    assert!(restored.check(&1).is_err());
 }
