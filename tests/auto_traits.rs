@@ -158,7 +158,7 @@ const NOT_EXPORTED: [&str; 22] = [
 fn every_public_type_is_asserted() {
     let mut files = Vec::new();
     collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files).expect("readable");
-    // What a row of the table of algorithms names is a part of `AnyAlgorithm`, `AnyParams` or `AnyOracle`.
+    // A type that a row of the table of algorithms names is a part of `AnyAlgorithm`, `AnyParams` or `AnyOracle`.
     let table = include_str!("../src/algo/any/mod.rs");
     let (_, rows) = table.split_once("    AnyOracle {\n").expect("the table");
     let (rows, _) = rows.split_once("\n    }\n}").expect("its end");

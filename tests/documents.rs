@@ -147,7 +147,7 @@ fn tokens(code: &str) -> Vec<&str> {
     tokens
 }
 
-/// What begins a path and is no crate that is installed.
+/// The first segments of paths that are no crate to install.
 const NO_CRATES: [&str; 9] =
     ["alloc", "core", "crate", "self", "std", "str", "super", "u64", "usize"];
 

@@ -167,7 +167,7 @@ fn the_python_package_has_the_version_of_the_crates() {
     assert!(python.is_some());
 }
 
-/// A version that a file pins is raised by nobody unless this says where the file is.
+/// Dependabot raises a pinned version only in the folders that its configuration names.
 #[test]
 fn every_file_that_pins_versions_is_kept_up_to_date() {
     let updates = read(".github/dependabot.yml");

@@ -52,7 +52,7 @@ package_adapter "$1"
 } >"$work/unpacked/Cargo.toml"
 cp "$folder/Cargo.lock" "$work/unpacked/"
 
-# What it uses from crates.io has been built by its own tests.
+# The adapter's own tests have built its dependencies from crates.io in this folder.
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/$folder/target}"
 cd "$work/unpacked"
 cargo build --package "$adapter" --all-features --lib --examples

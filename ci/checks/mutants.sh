@@ -58,7 +58,8 @@ for area in "${areas[@]}"; do
         continue
     fi
     # Unit tests are built in a minute and notice most changes; fast integration tests notice most of the others.
-    # What is noticed is not tried again, so the slow tests are asked of few changes. Only the last run's report counts.
+    # A change that a test has noticed is not tried again, so slow tests run for few changes. Only the last run's
+    # report counts.
     for first in '--lib' '--longest-test 1'; do
         status=0
         # shellcheck disable=SC2086 # several words

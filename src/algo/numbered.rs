@@ -1,4 +1,4 @@
-//! What the header of a shared block and of a snapshot says of an algorithm.
+//! The numbers of algorithms in the headers of shared blocks and of snapshots, and the quotas beside them in words.
 
 #![cfg_attr(
     not(feature = "shared-memory"),

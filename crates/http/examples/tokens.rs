@@ -30,7 +30,7 @@ const MAX_TOKENS: u64 = 1_000;
 /// The prompt, where the request does not say its length. The answer charges what a longer one costs.
 const MAX_PROMPT: u64 = 1_000;
 
-/// What the tenants ask.
+/// The prompt of all tenants.
 const PROMPT: &str = "Why is the sky blue?";
 
 fn number(headers: &HeaderMap, name: &str) -> Option<u64> {

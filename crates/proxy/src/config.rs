@@ -72,7 +72,7 @@ pub struct Timeouts {
     pub body: Duration,
     /// For a client that has closed its sending side, while nothing is sent to it.
     pub half_close: Duration,
-    /// While nothing moves either way on an upgraded connection. What a slow reader takes counts only when
+    /// While no byte moves either way on an upgraded connection. Bytes that a slow reader takes count only when
     /// the system's send buffer, of up to some megabytes, has room again.
     pub tunnel: Duration,
     /// For requests under way when the proxy stops.

@@ -13,7 +13,7 @@ use crate::words::span;
 pub(crate) struct RuleAlgorithm {
     /// The name in rules files.
     pub(crate) name: &'static str,
-    /// What counts by it in this process.
+    /// The limiters that count by it in this process.
     pub(crate) limiters: Limiters,
     /// How a store counts by it; `None`: a store cannot.
     pub(crate) in_stores: Option<InStores>,

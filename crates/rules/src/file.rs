@@ -151,7 +151,7 @@ impl<C: Clock + std::fmt::Debug> std::fmt::Debug for RulesGuard<C> {
 #[derive(Debug)]
 pub struct RulesFile<C: Clock = QuantaClock> {
     path: PathBuf,
-    /// What was read last, with or without mistakes; `None` if it could not be read.
+    /// The content of the last reading, with or without mistakes; `None` if the file could not be read.
     last_content: Option<Vec<u8>>,
     live: Arc<LiveRules<C>>,
 }

@@ -13,7 +13,7 @@ pub(crate) const DYNAMIC_GCRA: u64 = 8;
 /// The number of a limit of requests in flight.
 pub(crate) const IN_FLIGHT: u64 = 9;
 
-/// What the number in a header stands for.
+/// The algorithm that a header's number stands for.
 #[derive(Clone, Copy)]
 pub(super) enum CountedBy {
     /// A row of the table of algorithms.

@@ -252,7 +252,7 @@ fn run(options: &Options) -> io::Result<bool> {
     // 3. Try.
     let places = by_place(&recorded.tests);
     let candidates = candidates(options, &files, &rejected, &places);
-    // What some of the tests noticed, all of them notice.
+    // A change that some of the tests notice is noticed by all of them.
     let trusts_kills_of = |revision: &str| {
         options.trust_kills || (options.all_tests && revision.starts_with(&sources))
     };

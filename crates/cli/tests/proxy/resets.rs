@@ -149,7 +149,7 @@ fn short(proxy: &Proxy) -> u64 {
     count.to_string().parse().expect("whole")
 }
 
-/// What an HTTP/1 client receives after the head and these bytes, until its connection ends.
+/// The bytes that an HTTP/1 client receives after the head and `begin`, until its connection ends.
 fn rest_of_response(
     proxy: &Proxy,
     request: &str,

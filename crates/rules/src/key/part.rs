@@ -34,7 +34,7 @@ pub(crate) struct PartSettings {
     pub(crate) spelling: Spelling,
 }
 
-/// What a part reads from a request, as far as rules must know it.
+/// The parts of a request that a part of a key reads, as far as rules must know them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reads<'p> {
     /// A header, in lower case.
@@ -137,7 +137,7 @@ impl Part {
         }
     }
 
-    /// What the part reads.
+    /// The parts of a request that this one reads.
     pub(crate) fn reads(&self) -> Reads<'_> {
         let nothing = Reads::default();
         match self {

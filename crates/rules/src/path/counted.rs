@@ -5,8 +5,8 @@ use super::{Segments, Spelling, split};
 
 /// Adds the segments of a path as keys count them, so that no spelling of a path has a key of its own.
 ///
-/// All paths that servers read in different ways have one key. What one server leaves out is a part of the path for
-/// another one, and the client chooses it: each choice would be a new key.
+/// All paths that servers read in different ways have one key. A client chooses the text that one server leaves out
+/// and another one reads, so each choice would be a new key.
 ///
 /// - A server that ends a path at `%00` serves `/a` for `/a%00/1`, and one that reads on serves it for `/1%00/../a`.
 /// - A server that keeps backslashes serves `/a` for `/1\2/../a`, and another one `/1/a`.

@@ -55,7 +55,7 @@ fn pair(tokens: u64, millis: u64, burst: u64) -> (Quota, RateLimiter) {
 
 const TENTH: u64 = SECOND / 10;
 
-/// What the package's `rate_test.go` asks of limiters of 10 a second with a burst of 1 and of 3, in tenths of a
+/// The requests of the package's `rate_test.go` to limiters of 10 a second with a burst of 1 and of 3, in tenths of a
 /// second and tokens, and whether they are granted.
 const ALLOWED_1: [(u64, u64, bool); 9] = [
     (0, 1, true),

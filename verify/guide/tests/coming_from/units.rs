@@ -8,7 +8,7 @@ use tollgate::{Limiter, Quota};
 
 use crate::traces::{Draw, SLOTS, TRACES, time_unit};
 
-/// What `docs/guide/capacity.md` says. A unit is the interval between two cells, divided into as many units of
+/// The rule of `docs/guide/capacity.md`: a unit is the interval between two cells, divided into as many units of
 /// 2.5 or 250 µs as it has room for. So it is longer than that by what is left, and less than twice as long.
 #[test]
 fn a_unit_is_less_than_twice_its_usual_length_and_at_most_a_thousandth_of_the_burst() {
