@@ -18,15 +18,15 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tower_service::Service;
 
+use super::causes::causes;
 use super::exchange::TracedStream;
 use super::resolve::Resolver;
 use crate::log;
+use crate::request::whole_body::BoxError;
 
 /// The shortest time between two log lines of the same error, and of different ones.
 const SAME_INTERVAL: Duration = Duration::from_secs(3_600);
 const OTHER_INTERVAL: Duration = Duration::from_secs(1);
-
-type BoxError = Box<dyn Error + Send + Sync>;
 
 /// A connection to the upstream.
 pub(super) type UpstreamStream =
@@ -98,16 +98,11 @@ impl From<BoxError> for ConnectError {
         if error.is::<io::Error>() {
             return Self::Tls(error);
         }
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            if let Some(error) = error.downcast_ref::<io::Error>()
-                && error.kind() == io::ErrorKind::TimedOut
-            {
-                return Self::Timeout;
-            }
-            cause = error.source();
-        }
-        Self::Tcp(error)
+        let is_timeout = |cause: &(dyn Error + 'static)| {
+            let error = cause.downcast_ref::<io::Error>();
+            error.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
+        };
+        if causes(error.as_ref()).any(is_timeout) { Self::Timeout } else { Self::Tcp(error) }
     }
 }
 
@@ -166,7 +161,7 @@ impl LastError {
 /// The text of an error and its causes.
 fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
-    for cause in std::iter::successors(error.source(), |&cause| cause.source()) {
+    for cause in causes(error) {
         text += &format!(": {cause}");
     }
     text

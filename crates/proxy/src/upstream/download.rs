@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use super::causes::causes;
 use super::exchange::Trace;
 use super::idle::IdleTimeout;
 use crate::metrics::{Fault, Metrics};
@@ -99,14 +100,10 @@ impl Drop for Download {
 }
 
 fn fault(error: &(dyn Error + 'static)) -> Fault {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
+    let is_short = |error: &(dyn Error + 'static)| {
         let io = error.downcast_ref::<io::Error>();
         let is_eof = io.is_some_and(|error| error.kind() == io::ErrorKind::UnexpectedEof);
-        if is_eof || error.is::<CutOff>() {
-            return Fault::Short;
-        }
-        cause = error.source();
-    }
-    Fault::Broken
+        is_eof || error.is::<CutOff>()
+    };
+    if is_short(error) || causes(error).any(is_short) { Fault::Short } else { Fault::Broken }
 }

@@ -22,6 +22,7 @@ use tower_service::Service;
 use super::address::Upstream;
 use super::answer::{ResponseBody, at_the_last_hop};
 use super::body_rate::BodyRate;
+use super::causes::causes;
 use super::connect::ConnectError;
 use super::download::{Announced, Download};
 use super::exchange::Trace;
@@ -300,17 +301,11 @@ fn failure(error: &Error) -> Failure {
 
 /// Whether the upstream closed the connection, or refused the request, without processing it.
 fn has_closed(error: &Error) -> bool {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if error.downcast_ref().is_some_and(hyper::Error::is_incomplete_message)
-            || error.is::<io::Error>()
-            || error.downcast_ref().is_some_and(is_unprocessed_in_http2)
-        {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+    causes(error).any(|cause| {
+        cause.downcast_ref().is_some_and(hyper::Error::is_incomplete_message)
+            || cause.is::<io::Error>()
+            || cause.downcast_ref().is_some_and(is_unprocessed_in_http2)
+    })
 }
 
 fn is_unprocessed_in_http2(error: &h2::Error) -> bool {

@@ -8,12 +8,14 @@
 //! exchange      watches the bytes of a connection: reused or not, longer than announced
 //! upload        the request's body: idle time and rate
 //! download      the response's body: idle time and length
+//! causes        of an error, to tell what it means
 //! upgrade       a client's wish for another protocol; tunnel carries its bytes
 //! ```
 
 mod address;
 pub(crate) mod answer;
 mod body_rate;
+mod causes;
 mod climb;
 mod connect;
 mod connect_limit;
