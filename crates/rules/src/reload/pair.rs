@@ -102,13 +102,10 @@ pub(super) fn pair_by_file<'o, C: Clock>(
         Some(*old)
     });
     let found = found.collect();
-    let is_moved = |limit: &RuleLimit| before.is_some_and(|its| is_renumbered(&its.rule, limit));
-    let is_left = |file: &String, old: &RuleLimit| {
-        !new_files.contains(file)
-            && !rule.limits.iter().any(|limit| is_same(old, limit) && is_moved(limit))
-    };
+    let is_left = |file: &String, old: &RuleLimit| !new_files.contains(file) && !is_kept(old, rule);
     let left = old.into_iter().filter(|(file, (limit, _))| is_left(file, limit));
     let left = left.map(|(_, (limit, _))| limit).collect();
+    let is_moved = |limit: &RuleLimit| before.is_some_and(|its| is_renumbered(&its.rule, limit));
     Pairs::new(rule, found, left, is_moved)
 }
 
@@ -125,5 +122,14 @@ pub(super) fn is_same(old: &RuleLimit, limit: &RuleLimit) -> bool {
 /// by its place among the limits of its period. So if the old limit of its place is another one, it gets the state of
 /// that one, and if there was none, it starts afresh.
 pub(super) fn is_renumbered(before: &Rule, limit: &RuleLimit) -> bool {
-    limit.given_name().is_none() && before.limits.iter().any(|old| is_same(old, limit))
+    before.limits.iter().any(|old| is_unnamed_as(old, limit))
+}
+
+/// Whether a limit of the new rule without a name is this old one, in another place or not.
+pub(super) fn is_kept(old: &RuleLimit, rule: &Rule) -> bool {
+    rule.limits.iter().any(|limit| is_unnamed_as(old, limit))
+}
+
+fn is_unnamed_as(old: &RuleLimit, limit: &RuleLimit) -> bool {
+    limit.given_name().is_none() && is_same(old, limit)
 }

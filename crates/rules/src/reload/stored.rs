@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::pair::{is_renumbered, is_same};
+use super::pair::{is_kept, is_renumbered, is_same};
 use super::warning::ReloadWarning;
 use crate::limit::RuleLimit;
 use crate::rule::Rule;
@@ -22,11 +22,8 @@ pub(super) fn warnings(before: &Rule, rule: &Rule) -> Vec<ReloadWarning> {
     let (old, new) = (known_by(before), known_by(rule));
     // How many old limits the store does not find any more, without those that are only renumbered. Each is replaced
     // by one new limit at most.
-    let is_moved = |old: &RuleLimit| {
-        rule.limits.iter().any(|limit| is_same(old, limit) && is_renumbered(before, limit))
-    };
     let left = before.limits.iter().zip(&old);
-    let mut left = left.filter(|(limit, its)| !new.contains(its) && !is_moved(limit)).count();
+    let mut left = left.filter(|(limit, its)| !new.contains(its) && !is_kept(limit, rule)).count();
     let warning = |(limit, its): (&RuleLimit, &KnownBy<'_>)| {
         let found = old.iter().position(|old| old == its).map(|at| &before.limits[at]);
         match found {
