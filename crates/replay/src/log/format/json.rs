@@ -57,6 +57,11 @@ impl Json<'_> {
     fn first_of(&self, names: &[&str]) -> Option<&Value> {
         names.iter().find_map(|name| self.member(name))
     }
+
+    /// The first of these members that is no object or list.
+    fn first_scalar_of(&self, names: &[&str]) -> Option<Cow<'_, str>> {
+        names.iter().find_map(|name| scalar(self.member(name)?))
+    }
 }
 
 /// A text, number or Boolean as text; `None` for null, a list or an object.
@@ -108,14 +113,14 @@ impl Fields for Json<'_> {
     }
 
     fn target(&self) -> Option<Cow<'_, str>> {
-        Field::Path.usual_names().iter().find_map(|name| scalar(self.member(name)?))
+        self.first_scalar_of(Field::Path.usual_names())
     }
 
     fn text(&self, field: &Field) -> Option<Cow<'_, str>> {
         match field {
             Field::Named(name) => scalar(self.member(name)?),
             Field::Path => self.target().map(path_of),
-            _ => field.usual_names().iter().find_map(|name| scalar(self.member(name)?)),
+            _ => self.first_scalar_of(field.usual_names()),
         }
     }
 
