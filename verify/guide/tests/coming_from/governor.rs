@@ -9,7 +9,7 @@ use tollgate::{Gcra, ManualClock, Quota, Tick};
 
 use crate::traces::{
     Draw, Ours, Request, SECOND, SLOTS, Seen, TRACES, cells_in_unit,
-    differs_only_where_a_cell_comes_back, trace, whole_unit,
+    differs_only_where_a_cell_comes_back, some_traces_differ, trace, whole_unit,
 };
 
 fn nonzero(number: u64) -> NonZeroU32 {
@@ -66,29 +66,23 @@ fn decisions_are_equal_where_the_interval_is_whole_nanoseconds_at_whole_time_uni
 /// exact on a grid of time units.
 #[test]
 fn other_rates_differ_only_where_a_cell_comes_back() {
-    for slots in SLOTS {
-        let (mut draw, mut differences) = (Draw::new(2), 0);
-        for _ in 0..TRACES {
-            let (limit, burst) = (draw.between(3, 399), draw.between(1, 30));
-            let ours = Quota::per_second(limit).burst(burst);
-            let quota = Theirs::per_second(nonzero(limit)).allow_burst(nonzero(burst));
-            let requests = trace(&mut draw, ours, 1, burst);
-            // Each cell brings up to a nanosecond.
-            let charged: u64 = requests.iter().map(|request| request.cells).sum();
-            let charged = charged as f64 * limit as f64 / SECOND as f64;
-            let gate = Ours::new(slots, ours, Gcra::new());
-            let differs = differs_only_where_a_cell_comes_back(
-                ours,
-                &requests,
-                cells_in_unit(ours, slots) + charged,
-                |request| gate.admits(request),
-                theirs(quota),
-            );
-            differences += u64::from(differs);
-        }
-        println!("governor, {slots:?}: {differences} of {TRACES} traces have a difference");
-        assert!(differences > 0, "the page says that there are differences");
-    }
+    some_traces_differ("governor", 2, |draw, slots| {
+        let (limit, burst) = (draw.between(3, 399), draw.between(1, 30));
+        let ours = Quota::per_second(limit).burst(burst);
+        let quota = Theirs::per_second(nonzero(limit)).allow_burst(nonzero(burst));
+        let requests = trace(draw, ours, 1, burst);
+        // Each cell brings up to a nanosecond.
+        let charged: u64 = requests.iter().map(|request| request.cells).sum();
+        let charged = charged as f64 * limit as f64 / SECOND as f64;
+        let gate = Ours::new(slots, ours, Gcra::new());
+        differs_only_where_a_cell_comes_back(
+            ours,
+            &requests,
+            cells_in_unit(ours, slots) + charged,
+            |request| gate.admits(request),
+            theirs(quota),
+        )
+    });
 }
 
 /// At 600 million a second an interval of 1.67 ns becomes 1 ns, and the rate 1,000 million a second.

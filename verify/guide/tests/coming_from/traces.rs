@@ -216,3 +216,18 @@ pub(crate) fn differs_only_where_a_cell_comes_back(
     }
     false
 }
+
+/// Compares as many traces in each kind of slots, which `differs` draws and compares up to the first difference. A
+/// page says that there are some.
+pub(crate) fn some_traces_differ(
+    peer: &str,
+    seed: u64,
+    mut differs: impl FnMut(&mut Draw, SlotLayout) -> bool,
+) {
+    for slots in SLOTS {
+        let mut draw = Draw::new(seed);
+        let differences = (0..TRACES).filter(|_| differs(&mut draw, slots)).count();
+        println!("{peer}, {slots:?}: {differences} of {TRACES} traces have a difference");
+        assert!(differences > 0, "the page says that there are differences");
+    }
+}
