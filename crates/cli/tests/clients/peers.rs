@@ -35,6 +35,11 @@ fn step(at_ms: u64, client: u8, requests: u32, admitted: u32) -> Step {
     Step { at_ms, client, headers: "", requests, admitted }
 }
 
+/// A step of a client whose requests name a plan.
+fn plan(at_ms: u64, headers: &'static str, requests: u32, admitted: u32) -> Step {
+    Step { headers, ..step(at_ms, 1, requests, admitted) }
+}
+
 /// 2 a second, at most 4 at once.
 pub(crate) fn nginx() {
     let script = [
@@ -98,8 +103,6 @@ pub(crate) fn haproxy() {
 
 /// A bucket for each value of a header, and one for all other requests.
 pub(crate) fn envoy() {
-    let plan =
-        |at_ms, headers, requests, admitted| Step { headers, ..step(at_ms, 1, requests, admitted) };
     let (gold, silver, other) = ("x-plan: gold\r\n", "x-plan: silver\r\n", "x-plan: bronze\r\n");
     let script = [
         plan(0, gold, 9, 8),
@@ -127,8 +130,6 @@ pub(crate) fn envoy_page() {
         let block = page.split(&format!("```{language}\n")).nth(1).expect("a block");
         block.split("```").next().expect("its end").to_owned()
     });
-    let plan =
-        |at_ms, headers, requests, admitted| Step { headers, ..step(at_ms, 1, requests, admitted) };
     let (gold, other) = ("x-plan: gold\r\n", "");
     let script = [
         plan(0, gold, 9, 8),
