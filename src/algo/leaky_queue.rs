@@ -23,8 +23,7 @@
 use core::fmt::{self, Formatter};
 use core::time::Duration;
 
-use super::gcra::write_bucket;
-use super::gcra::{Gcra, GcraParams};
+use super::gcra::{Gcra, GcraParams, write_bucket};
 use super::grid::Grid;
 use super::numbered::Config;
 #[cfg(feature = "std")]

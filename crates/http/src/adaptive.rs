@@ -10,8 +10,7 @@ use tollgate::concurrency::adaptive::{AdaptiveLimit, OwnedAdaptiveGuard};
 use tollgate::{Clock, Tick};
 
 use crate::gate::{Charge, Gate, GatePermit, Verdict};
-use crate::headers::{Policy, PolicyError};
-use crate::headers::{Reading, Report};
+use crate::headers::{Policy, PolicyError, Reading, Report};
 
 /// A limit of all requests in flight that follows what the service can take.
 ///

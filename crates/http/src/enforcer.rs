@@ -10,10 +10,8 @@ use bytes::Bytes;
 use http::{Extensions, Method, Response, header, request};
 
 use crate::denial::{Denial, Reason};
-use crate::gate::{Charge, Gate, GatePermit, Verdict};
-use crate::gate::{GateDecision, PendingVerdict};
-use crate::headers::Report;
-use crate::headers::{Fields, Wanted};
+use crate::gate::{Charge, Gate, GateDecision, GatePermit, PendingVerdict, Verdict};
+use crate::headers::{Fields, Report, Wanted};
 use crate::jitter::Jitter;
 use crate::key;
 use crate::stats::{Counters, Event, Queue, QueueGuard};

@@ -12,8 +12,7 @@ use tollgate::clock::QuantaClock;
 use tollgate::concurrency::{ConcurrencyDenied, ConcurrencyLimiter, OwnedGuard};
 
 use crate::gate::{Charge, Gate, GatePermit, Verdict};
-use crate::headers::Policy;
-use crate::headers::{Reading, Report};
+use crate::headers::{Policy, Reading, Report};
 use crate::key::Extractor;
 use crate::limit::{LimitError, OnNoKey};
 use crate::shadow::ShadowGate;

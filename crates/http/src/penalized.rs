@@ -13,8 +13,7 @@ use tollgate::penalty::{Penalties, PenaltyDenied};
 use tollgate::{Clock, Denied, Gcra};
 
 use crate::gate::{Charge, Gate, GatePermit, Verdict};
-use crate::headers::Policy;
-use crate::headers::{Reading, Report};
+use crate::headers::{Policy, Reading, Report};
 use crate::key::Extractor;
 use crate::limit::OnNoKey;
 

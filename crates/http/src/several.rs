@@ -5,8 +5,7 @@ use core::time::Duration;
 
 use http::{request, response};
 
-use crate::gate::{Charge, Gate, GatePermit, Verdict};
-use crate::gate::{GateDecision, PendingVerdict};
+use crate::gate::{Charge, Gate, GateDecision, GatePermit, PendingVerdict, Verdict};
 use crate::headers::Report;
 
 /// Several limits, all of which must admit a request.

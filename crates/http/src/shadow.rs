@@ -4,8 +4,7 @@ use core::time::Duration;
 
 use http::request;
 
-use crate::gate::PendingVerdict;
-use crate::gate::{Gate, GatePermit, Verdict};
+use crate::gate::{Gate, GatePermit, PendingVerdict, Verdict};
 use crate::headers::Report;
 
 /// A gate in shadow: it decides and charges, and all requests are admitted.

@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use crate::reply;
 use crate::script::Script;
-use crate::server_key as key;
-use crate::server_key::is_name;
+use crate::server_key::{self as key, is_name};
 use crate::share::{Heartbeat, Membership};
 use crate::store::Store;
 use crate::unavailable::Unavailable;

@@ -10,8 +10,7 @@ use tollgate::{Direct, Quota};
 use crate::batch::{Charge, CounterStore, WindowCount};
 use crate::reply;
 use crate::script::Script;
-use crate::server_key as key;
-use crate::server_key::is_name;
+use crate::server_key::{self as key, is_name};
 use crate::store::Store;
 use crate::unavailable::Unavailable;
 

@@ -119,8 +119,7 @@ mod tests {
     use tonic_types::StatusExt;
 
     use super::*;
-    use crate::headers::Policy;
-    use crate::headers::Reading;
+    use crate::headers::{Policy, Reading};
 
     /// The status as a client reads it from the trailers.
     fn read(details: HeaderValue) -> Status {

@@ -8,8 +8,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Method, Response, StatusCode, request};
 
-use crate::headers::whole_secs_from_1;
-use crate::headers::{Reading, Report};
+use crate::headers::{Reading, Report, whole_secs_from_1};
 use crate::jitter::Jitter;
 use crate::key::KeyError;
 

@@ -3,8 +3,7 @@ use core::time::Duration;
 use tollgate::Quota;
 
 use super::*;
-use crate::headers::Policy;
-use crate::headers::Reading;
+use crate::headers::{Policy, Reading};
 
 fn answer(reason: Reason, retry_after: Option<Duration>) -> Response<Bytes> {
     answer_by(problem, reason, retry_after)

@@ -12,8 +12,7 @@ use super::RateLimitLayer;
 use crate::denial::Denial;
 use crate::enforcer::Enforcer;
 use crate::gate::Gate;
-use crate::headers::Report;
-use crate::headers::{Dialect, XForm};
+use crate::headers::{Dialect, Report, XForm};
 use crate::stats::Queue;
 
 /// The settings of a layer: see [`RateLimitLayer::builder`].

@@ -18,8 +18,7 @@ use tollgate::reservation::Chargeable;
 use tollgate::{Ask, Clock, Denied, Gcra, Limiter, Permit, Quota};
 
 use crate::gate::{Charge, Gate, GatePermit, Verdict};
-use crate::headers::Policy;
-use crate::headers::{Reading, Report};
+use crate::headers::{Policy, Reading, Report};
 use crate::key::Extractor;
 use crate::shadow::ShadowGate;
 pub use error::LimitError;

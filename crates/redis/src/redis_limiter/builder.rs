@@ -9,8 +9,7 @@ use tollgate::{Quota, QuotaError};
 use super::script_codec::Codec;
 use super::{Inner, RedisLimiter};
 use crate::algorithm::Algorithm;
-use crate::server_key as key;
-use crate::server_key::is_name;
+use crate::server_key::{self as key, is_name};
 use crate::store::Store;
 
 /// Configures a [`RedisLimiter`].
