@@ -171,6 +171,7 @@ pub use algo::{
 #[doc(inline)]
 pub use decision::{Decision, Denied, Permit};
 #[cfg(feature = "shared-memory")]
+#[doc(inline)]
 pub use limiter::shared;
 #[cfg(feature = "std")]
 #[doc(inline)]
