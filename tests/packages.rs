@@ -6,7 +6,7 @@ mod pages;
 
 use std::path::{Component, Path, PathBuf};
 
-use pages::{documents, prose, read, root};
+use pages::{documents, prose, read, root, slashed};
 
 /// The categories of crates.io that suit a package here.
 const CATEGORIES: [&str; 15] = [
@@ -181,7 +181,7 @@ fn every_file_that_pins_versions_is_kept_up_to_date() {
             .filter(|word| word.starts_with('/'))
             .collect();
         for folder in folders_with(pins) {
-            let folder = format!("/{}", folder.display());
+            let folder = format!("/{}", slashed(&folder));
             assert!(listed.contains(&folder.as_str()), "dependabot.yml has no {folder} of {pins}");
         }
     }
@@ -264,7 +264,7 @@ fn readmes_that_are_documentation_have_no_dead_link_there() {
                 panic!("{place}: give {target} a name, [name]: {target}, at the end of the README")
             });
             let path = on_crates_io(&folder, target).expect("a path");
-            let path = path.to_str().expect("a path in UTF-8");
+            let path = slashed(&path);
             let line = format!(
                 "#![doc = concat!(\"[{name}]: \", env!(\"CARGO_PKG_REPOSITORY\"), \"/blob/HEAD/{path}\")]"
             );

@@ -79,7 +79,7 @@ macos() {
         [[ "$name" == tollgate-proxy || "$name" == tollgate-cli ]] || without+=("$name")
     done
     [ "${#without[@]}" -gt 0 ] || return 0
-    cargo check --locked --target "$target" "${without[@]/#/--package=}" --features "$(asked tollgate/shared-memory)"
+    cargo check --locked --target "$target" "${without[@]/#/--package=}" --features "$(asked tollgate/shared-memory tollgate-rules/shared-memory)"
     echo "targets: $target: checked"
 }
 

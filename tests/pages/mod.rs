@@ -10,6 +10,11 @@ pub(crate) fn read(file: &str) -> String {
     std::fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
+/// A path as pages and configurations write it, on Windows too.
+pub(crate) fn slashed(path: &Path) -> String {
+    path.to_str().expect("a path in UTF-8").replace('\\', "/")
+}
+
 /// Every Markdown file of the repository, by its path from the root.
 pub(crate) fn documents() -> Vec<String> {
     let mut found = Vec::new();
@@ -23,7 +28,7 @@ pub(crate) fn documents() -> Vec<String> {
             if entry.path().is_dir() && is_ours {
                 folders.push(path);
             } else if name.ends_with(".md") {
-                found.push(path.to_str().expect("a path in UTF-8").to_owned());
+                found.push(slashed(&path));
             }
         }
     }
