@@ -24,7 +24,7 @@
 #   fuzz            each fuzz target for a minute                               6 min
 #   miri            undefined behaviour and weak memory, on four targets        3 min
 #   races           the tests with threads under the thread sanitizer           10 min
-#   shared-memory   10,000 processes killed that share a limiter; their clocks  6 min
+#   shared-memory   10,000 processes killed that share a limiter; their clocks  7 min
 #   packages        licences, advisories, features, oldest compiler, versions,
 #                   the packages unpacked, other machines                       an hour
 #   newcomers       what the quick starts say, in empty folders, to the first denial

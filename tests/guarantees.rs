@@ -7,12 +7,19 @@ use std::path::Path;
 
 use pages::{code_spans, documents, prose, read, root};
 
-/// Whether the text of a file has a test, or the test of this name.
-fn has_test(text: &str, test: Option<&str>) -> bool {
-    match test {
-        Some(test) => text.contains(&format!("fn {test}(")),
-        None => text.contains("#[test]") || text.contains("::test]") || text.contains("proptest!"),
-    }
+/// Whether the text of a file has tests.
+fn has_tests(text: &str) -> bool {
+    text.contains("#[test]") || text.contains("::test]") || text.contains("proptest!")
+}
+
+/// The lines of attributes before the test of this name, if the text has it.
+fn attributes_of_test<'a>(text: &'a str, name: &str) -> Option<Vec<&'a str>> {
+    let (before, _) = text.split_once(&format!("fn {name}("))?;
+    let above = &before[..before.rfind('\n')?];
+    // Attributes may take several lines; before them is a comment, an empty line, or an end.
+    let is_attribute = |line: &&str| !matches!(line.trim(), "" | "}") && !line.contains("//");
+    let attributes: Vec<_> = above.lines().rev().take_while(is_attribute).collect();
+    attributes.iter().any(|line| line.contains("test")).then_some(attributes)
 }
 
 /// A span such as `tests/threads/main.rs::no_cell_is_lost`, as a file and its test.
@@ -38,12 +45,19 @@ fn named_file(page: &str, file: &str) -> String {
 fn every_test_and_file_that_a_page_names_exists() {
     let mut tests = 0;
     for page in documents() {
-        for (file, test) in code_spans(&prose(&read(&page))).filter_map(file_and_test) {
+        let prose = prose(&read(&page));
+        for (file, test) in code_spans(&prose).filter_map(file_and_test) {
             let text = named_file(&page, file);
-            if let Some(name) = test {
-                assert!(has_test(&text, test), "{page}: {file} has no test {name}");
-                tests += 1;
-            }
+            let Some(name) = test else { continue };
+            let attributes = attributes_of_test(&text, name)
+                .unwrap_or_else(|| panic!("{page}: {file} has no test {name}"));
+            let is_ignored = attributes.iter().any(|line| line.contains("#[ignore"));
+            let mut rows = prose.lines().filter(|row| row.contains(name));
+            assert!(
+                !is_ignored || rows.all(|row| row.contains("`ci/check.sh ")),
+                "{page}: name the command that runs {name}, which is ignored otherwise"
+            );
+            tests += 1;
         }
     }
     assert!(tests > 120, "the pages name too few tests: {tests}");
@@ -56,7 +70,7 @@ fn every_file_that_shows_a_promise_has_tests() {
     for page in ["docs/guarantees.md", "docs/distributed-evidence.md"] {
         for row in read(page).lines().filter(is_evidence) {
             for (file, _) in code_spans(row).filter_map(file_and_test).filter(|it| it.1.is_none()) {
-                assert!(has_test(&named_file(page, file), None), "{page}: {file} has no test");
+                assert!(has_tests(&named_file(page, file)), "{page}: {file} has no test");
                 files += 1;
             }
         }
