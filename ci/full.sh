@@ -89,17 +89,22 @@ done
 verified=(-- . ':!CHANGELOG.md' ':!docs/model-checking.md' ':!docs/verification.md')
 revision="$( (git ls-tree -r HEAD | grep -vE '\s(CHANGELOG|docs/model-checking|docs/verification)\.md$'
     git diff HEAD "${verified[@]}"
-    git status --porcelain "${verified[@]}") | sha256sum | cut -c1-32)"
+    git ls-files --others --exclude-standard -z "${verified[@]}" | xargs -0r sha256sum) | sha256sum | cut -c1-32)"
 
-# Writes the row of a stage to docs/verification.md, in the order of the stages. The other rows stay.
-keep_row() {
-    local page=docs/verification.md new commit machine stage rows
+# Prints the row of a stage that has just ended.
+row() {
+    local commit machine
     commit="$(git rev-parse --short HEAD)$(git diff --quiet HEAD "${verified[@]}" || echo +)"
     machine="$(awk -F '[ \t]*: *' '{ field[$1] = $2 }
         END { printf "%s, family %s, model %s", field["model name"], field["cpu family"], field["model"] }' \
         /proc/cpuinfo), $(nproc) cores"
-    new="| $1 | $2 | $3 | ${4//|/\\|} | $(date -u +%F) | $commit | $machine |"
-    rows="$(grep -v "^| $1 |" "$page"; printf '%s\n' "$new")"
+    echo "| $1 | $2 | $3 | ${4//|/\\|} | $(date -u +%F) | $commit | $machine |"
+}
+
+# Writes the row of a stage to docs/verification.md, in the order of the stages. The other rows stay.
+keep_row() {
+    local page=docs/verification.md stage rows
+    rows="$(grep -v "^| $1 |" "$page"; printf '%s\n' "$2")"
     {
         sed '/^|---/q' "$page"
         for stage in "${stages[@]}"; do
@@ -124,6 +129,7 @@ for stage in "${stages[@]}"; do
     if [ "$(head -1 "$state/$name.passed" 2>/dev/null)" = "$revision" ]; then
         printf '%-15s %-8s %8s  %s\n' "$name" passed "$(sed -n 2p "$state/$name.passed")" \
             '(earlier, with the same files)' >>"$table"
+        [ $keep = no ] || keep_row "$name" "$(sed -n 3p "$state/$name.passed")"
         continue
     fi
     echo "full: $name: $command"
@@ -146,11 +152,11 @@ for stage in "${stages[@]}"; do
         outcome=passed note="$(sed -nE "s/^($name|${name%%-*}): //p" "$log" | tail -1)"
         # A stage without such a line has test results.
         [ -n "$note" ] || note="$(awk '/^test result: ok/ { sum += $4 } END { if (sum) print sum, "tests passed" }' "$log")"
-        printf '%s\n%s\n' "$revision" "$took" >"$state/$name.passed"
+        printf '%s\n%s\n%s\n' "$revision" "$took" "$(row "$name" passed "$took" "$note")" >"$state/$name.passed"
     fi
     printf '%-15s %-8s %8s  %s\n' "$name" "$outcome" "$took" "$note" >>"$table"
     if [ $keep = yes ] && [ $outcome != stopped ]; then
-        keep_row "$name" "$outcome" "$took" "$note"
+        keep_row "$name" "$(row "$name" "$outcome" "$took" "$note")"
     fi
 done
 echo

