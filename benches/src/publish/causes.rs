@@ -33,6 +33,7 @@ pub(super) fn cause(bench: &str, loss: &Loss) -> Option<&'static str> {
     Some(match () {
         () if unit.contains("byte") || unit == "MB" => BYTES,
         () if bench == "latency" || unit.contains("max") || unit.contains("p99") => SLOWEST,
+        () if title.contains("p99") || title.contains("slowest") => SLOWEST,
         () if theirs.contains("thread resets") => COUNTER,
         () if is_for_one_thread(theirs) => ONE_THREAD,
         () if ours.contains("count_decisions") => COUNTING,

@@ -20,7 +20,7 @@ struct Line {
 
 const CRATES: &str = "versus_crates";
 
-const LINES: [Line; 5] = [
+const LINES: [Line; 6] = [
     Line {
         label: "one bucket, 1 thread",
         bench: CRATES,
@@ -42,7 +42,12 @@ const LINES: [Line; 5] = [
         title: "100k-zipf-deny, 100000 keys, zipf 0.99, 2 thread(s)",
     },
     Line {
-        label: "sliding log, one bucket, 2 threads",
+        label: "sliding log, `allow`, 1 thread",
+        bench: "versus_mutex",
+        title: "log, one bucket, admitted, 1 thread(s)",
+    },
+    Line {
+        label: "sliding log, `allow`, 2 threads",
         bench: "versus_mutex",
         title: "log, one bucket, admitted, 2 thread(s)",
     },
@@ -57,8 +62,7 @@ pub(super) fn part(processors: &[&[Saved]]) -> Result<String, String> {
     let mut header = vec![String::new()];
     let mut rows: Vec<Vec<String>> = LINES.iter().map(|line| vec![line.label.to_owned()]).collect();
     for all in processors {
-        let name = short_name(&find(all, CRATES)?.machine);
-        header.push(name.trim_start_matches("AMD ").trim_start_matches("Intel ").to_owned());
+        header.push(short_name(&find(all, CRATES)?.machine));
         for (row, line) in rows.iter_mut().zip(&LINES) {
             row.push(cell(all, line)?);
         }
@@ -73,9 +77,10 @@ pub(super) fn part(processors: &[&[Saved]]) -> Result<String, String> {
     Ok(format!("{}\n\n{table}{}\n", wrapped(&sentence), wrapped(&flooded(find(first, "flood")?)?)))
 }
 
-/// The processor's name in a few words.
+/// The processor's name in a few words, without its maker.
 fn short_name(machine: &str) -> String {
-    short(machine.split(',').next().unwrap_or_default())
+    let name = short(machine.split(',').next().unwrap_or_default());
+    name.trim_start_matches("AMD ").trim_start_matches("Intel ").to_owned()
 }
 
 fn find<'a>(all: &'a [Saved], bench: &str) -> Result<&'a Saved, String> {
@@ -111,12 +116,12 @@ fn described(limiter: &str) -> &str {
         "bucket in papaya" => "a word in papaya",
         "governor, ahash" => "governor",
         "64 parking_lot maps" => "64 locked maps",
-        "parking_lot Mutex" => "a mutex",
+        "parking_lot Mutex" | "std Mutex" => "a mutex",
         limiter => limiter,
     }
 }
 
-/// Reports how the flood changed memory, and how many requests of steady keys it denied.
+/// Reports how the flood changed memory, and how many requests of steady keys came to a forgotten bucket.
 fn flooded(flood: &Saved) -> Result<String, String> {
     let last = flood.items().find_map(|item| match item {
         Item::Text { rows, .. } => rows.last(),
@@ -129,11 +134,17 @@ fn flooded(flood: &Saved) -> Result<String, String> {
     let (Some([keys, megabytes, ..]), Some(steady)) = (last.map(Vec::as_slice), steady) else {
         return Err("flood: no samples, or no steady keys".to_owned());
     };
-    let asked = steady.note.split_whitespace().nth(1).unwrap_or_default();
-    let [keys, asked, denied] = [keys, asked, &format!("{:.0}", steady.figure)].map(thousands);
+    // "of 73057 requests of 1000 keys; 0 came to a bucket forgotten while in debt"
+    let counts =
+        steady.note.split("; ").filter_map(|part| part.trim_start_matches("of ").split(' ').next());
+    let [asked, forgotten] = *counts.collect::<Vec<_>>() else {
+        return Err(format!("flood: no counts in {:?}", steady.note));
+    };
+    let [keys, asked, forgotten] = [keys, asked, forgotten].map(thousands);
+    let machine = short_name(&flood.machine);
     Ok(format!(
-        "A flood of {keys} new keys through a table of a million leaves it at {megabytes} MB, and denies \
-         {denied} of {asked} requests of steady keys."
+        "A flood of {keys} new keys through a table of a million leaves it at {megabytes} MB ({machine}). Of \
+         {asked} requests of steady keys, {forgotten} come to a bucket that was forgotten in debt."
     ))
 }
 

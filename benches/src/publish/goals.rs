@@ -220,6 +220,7 @@ fn cells(all: &[Saved], line: &Line) -> Vec<String> {
     let met = targets.iter().filter(|target| target.is_met()).count();
     let outcome = match targets.len() {
         1 => worst.outcome.clone(),
+        count if count == met => format!("all {count} met"),
         count => format!("{met} of {count} met; the worst {}", worst.outcome),
     };
     let rows = match line.figure {
@@ -243,7 +244,7 @@ fn found<'a>(all: &'a [Saved], line: &Line) -> Vec<&'a Target> {
     let sections = sections.flat_map(|saved| &saved.sections);
     match line.figure {
         Figure::Of(name) => {
-            sections.flat_map(targets).filter(|target| target.what == name).take(1).collect()
+            sections.flat_map(targets).filter(|target| target.what == name).collect()
         }
         Figure::Worst { least, section: text } => sections
             .filter(|section| section.title.contains(text))
