@@ -34,11 +34,8 @@
 #![doc = ""]
 #![doc = include_str!("../README.md")]
 
-mod algorithm;
 mod bytes;
 mod clock;
-mod concurrency;
-mod cost;
 mod decision;
 mod error;
 mod explain;
@@ -46,36 +43,28 @@ mod file;
 mod host;
 mod inline_vec;
 mod key;
-mod limit;
 mod limiter;
 mod matcher;
 mod named;
 mod parse;
 mod path;
 mod pattern;
-mod plan;
-mod policy_name;
 mod reach;
 mod reload;
 mod request_view;
-mod requirements;
 mod rule;
 mod shared;
-mod store;
 mod words;
 
 pub use bytes::BytePace;
 pub use clock::RulesClock;
-pub use concurrency::Concurrency;
 pub use decision::{
     Deferred, DenyReason, Outcome, RuleDenial, RuleInFlight, RulePermit, RulesDecision,
 };
 pub use error::{ReloadError, RuleError, RuleWarning, RulesBuildError, RulesError};
 pub use file::{LiveRules, RulesFile, RulesGuard};
 pub use key::{Key, OnNoKey};
-pub use limit::{Penalty, RuleLimit};
 pub use limiter::{Held, InFlightStats, LimitStats, RuleStats, RulesLimiter};
 pub use reload::{ReloadSummary, ReloadWarning};
 pub use request_view::{Request, RequestView};
-pub use rule::{Action, Apply, Rule, Rules};
-pub use store::{Fallback, Store};
+pub use rule::{Action, Apply, Concurrency, Fallback, Penalty, Rule, RuleLimit, Rules, Store};

@@ -5,8 +5,7 @@ use std::time::Duration;
 use tollgate::Denied;
 use tollgate::concurrency::ConcurrencyDenied;
 
-use crate::limit::RuleLimit;
-use crate::rule::Rule;
+use crate::rule::{Rule, RuleLimit};
 
 /// A denial: the rule that denies, the reason, and the time until the request would be admitted.
 ///

@@ -1,7 +1,6 @@
 //! Requests in flight by a rule.
 
-use crate::concurrency::Concurrency;
-use crate::rule::Rule;
+use crate::rule::{Concurrency, Rule};
 
 /// An entry by a rule with `concurrency`: how many requests of the key were then in flight.
 ///

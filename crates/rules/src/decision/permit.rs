@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use tollgate::Permit;
 
-use crate::limit::RuleLimit;
-use crate::rule::Rule;
+use crate::rule::{Rule, RuleLimit};
 
 /// An admission: the tightest limit that admits, and the cells that are left of it.
 ///

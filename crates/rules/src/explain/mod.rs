@@ -6,12 +6,9 @@ use std::fmt::Write;
 
 use tollgate::OnFull;
 
-use crate::concurrency::Concurrency;
 use crate::key::OnNoKey;
-use crate::limit::RuleLimit;
 use crate::path::Separator;
-use crate::rule::{Action, Rule, Rules};
-use crate::store::{Fallback, Store};
+use crate::rule::{Action, Concurrency, Fallback, Rule, RuleLimit, Rules, Store};
 use crate::words::{self, span};
 
 impl Rules {

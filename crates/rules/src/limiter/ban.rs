@@ -6,7 +6,7 @@ use tollgate::{Clock, Denied, FixedWindow, Limiter, OnFull, Quota, Tick};
 
 use crate::clock::RulesClock;
 use crate::error::LimiterError;
-use crate::limit::Penalty;
+use crate::rule::Penalty;
 use crate::shared::{Place, build_at};
 
 /// The bans of a rule, kept in two fixed windows for each key. One has a single cell, which a ban takes for its

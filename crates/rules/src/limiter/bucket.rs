@@ -15,11 +15,9 @@ use tollgate::{
 };
 
 use super::held::Held;
-use crate::algorithm::Limiters;
 use crate::clock::RulesClock;
-use crate::cost::SettleBy;
 use crate::error::LimiterError;
-use crate::limit::RuleLimit;
+use crate::rule::{Limiters, RuleLimit, SettleBy};
 use crate::shared::{Place, build_at};
 
 /// How often a change of a quota is tried. In shared memory, each attempt waits a while for the change that another

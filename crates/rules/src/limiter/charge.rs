@@ -17,8 +17,7 @@ use super::held::Held;
 use super::{ActiveRule, RulesLimiter};
 use crate::decision::{DenyReason, RuleDenial, RuleInFlight, RulePermit};
 use crate::inline_vec::InlineVec;
-use crate::limit::RuleLimit;
-use crate::rule::Rule;
+use crate::rule::{Rule, RuleLimit};
 
 /// A rule that applies, by its index, and the range of bytes of its key.
 #[derive(Clone, Copy, Debug, Default)]

@@ -9,9 +9,8 @@ use tollgate::{Clock, OnFull, Tick};
 
 use super::bucket::Reserved;
 use crate::clock::RulesClock;
-use crate::concurrency::Concurrency;
-use crate::cost::SettleBy;
 use crate::error::LimiterError;
+use crate::rule::{Concurrency, SettleBy};
 use crate::shared::{Place, build_at};
 
 /// The requests in flight of each key of a rule.

@@ -4,8 +4,7 @@ use tollgate::Clock;
 use tollgate::stats::{Occupancy, Stats};
 
 use super::{ActiveRule, RulesLimiter};
-use crate::limit::RuleLimit;
-use crate::rule::Rule;
+use crate::rule::{Rule, RuleLimit};
 
 /// The counts of a rule: see [`RulesLimiter::stats`].
 #[derive(Clone, Debug)]

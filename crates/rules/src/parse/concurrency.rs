@@ -4,7 +4,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::fields::{Reader, Value};
 use super::limits::span;
-use crate::concurrency::Concurrency;
+use crate::rule::Concurrency;
 
 /// The most that the library can count: see `tollgate::concurrency`.
 const LIMIT_MAX: u64 = 4_194_303;

@@ -3,10 +3,8 @@
 use toml::de::{DeTable, DeValue};
 
 use super::fields::{Reader, Value, quoted_list};
-use crate::algorithm::ALGORITHMS;
-use crate::cost::{Estimate, RuleCost, SettleBy};
-use crate::limit::RuleLimit;
 use crate::named;
+use crate::rule::{ALGORITHMS, Estimate, RuleCost, RuleLimit, SettleBy};
 
 const CELLS_MAX: u64 = 1_000_000_000;
 const KEYS: &[&str] = &["header", "response_header", "bytes", "estimate", "max", "default"];

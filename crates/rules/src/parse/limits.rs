@@ -7,11 +7,10 @@ use toml::de::{DeTable, DeValue};
 
 use super::fields::{Reader, Value, quoted_list};
 use super::spot::word_at;
-use crate::algorithm::RuleAlgorithm;
 use crate::error::LimiterError;
-use crate::limit::{Penalty, RuleLimit};
 use crate::limiter::ban::Ban;
 use crate::limiter::bucket::Bucket;
+use crate::rule::{Penalty, RuleAlgorithm, RuleLimit};
 use crate::shared::Place;
 
 /// Every limit is checked for every request that the rule matches.

@@ -5,12 +5,10 @@ use toml::de::{DeTable, DeValue};
 
 use super::fields::{Reader, Value, quoted_list};
 use super::limits::buildable_plans;
-use crate::algorithm::{ALGORITHMS, Limiters, RuleAlgorithm};
 use crate::key::{FORMS, Form, Part, PartSettings};
-use crate::limit::RuleLimit;
 use crate::named::Named;
 use crate::path::Spelling;
-use crate::plan::PlanChoice;
+use crate::rule::{ALGORITHMS, Limiters, PlanChoice, RuleAlgorithm, RuleLimit};
 
 /// Each request is compared with the name of each plan.
 const PLANS_MAX: usize = 32;

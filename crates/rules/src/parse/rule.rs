@@ -8,13 +8,10 @@ use toml::de::{DeTable, DeValue};
 
 use super::fields::{Reader, Value, optional, or_default};
 use super::{bytes, concurrency, cost, key, limits, matcher, plan, store};
-use crate::algorithm::ALGORITHMS;
 use crate::key::{Key, OnNoKey, Part, PartSettings};
-use crate::limit::RuleLimit;
 use crate::matcher::Matcher;
 use crate::path::Spelling;
-use crate::plan::PlanChoice;
-use crate::rule::{Action, Rule};
+use crate::rule::{ALGORITHMS, Action, PlanChoice, Rule, RuleLimit};
 
 const CAPACITY_DEFAULT: u64 = 100_000;
 const CAPACITY_MAX: u64 = 1_000_000_000;

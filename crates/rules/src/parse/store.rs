@@ -8,9 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::fields::{Reader, Value, optional, or_default, quoted_list};
 use super::limits::span;
-use crate::algorithm::ALGORITHMS;
-use crate::limit::RuleLimit;
-use crate::store::{Fallback, Store};
+use crate::rule::{ALGORITHMS, Fallback, RuleLimit, Store};
 
 const KEYS: &[&str] = &["url", "fallback", "nodes", "ask", "deadline", "prefix"];
 /// Keys that a user may try, and what to write instead.

@@ -12,12 +12,11 @@ use tollgate::{Clock, Quota};
 
 use crate::bytes::Bandwidth;
 use crate::error::RulesBuildError;
-use crate::limit::RuleLimit;
 use crate::limiter::ban::Ban;
 use crate::limiter::bucket::{Bucket, fastest};
 use crate::limiter::held::InFlight;
 use crate::limiter::{ActiveRule, RulesLimiter};
-use crate::rule::{Action, Rule, Rules};
+use crate::rule::{Action, Rule, RuleLimit, Rules};
 use crate::shared::{Block, Home};
 use pair::{Pairs, is_renumbered, is_same, pair, pair_by_file};
 pub use warning::ReloadWarning;

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use tollgate::Clock;
 
-use crate::limit::RuleLimit;
 use crate::limiter::ActiveRule;
 use crate::limiter::bucket::Bucket;
-use crate::rule::Rule;
+use crate::rule::{Rule, RuleLimit};
 use crate::shared::Block;
 
 /// An old limit and its limiter.

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use super::pair::{is_kept, is_renumbered, is_same};
 use super::warning::ReloadWarning;
-use crate::limit::RuleLimit;
-use crate::rule::Rule;
-use crate::store::Store;
+use crate::rule::{Rule, RuleLimit, Store};
 
 /// The properties by which a store finds a limit of a rule: its id, its algorithm, and the period of its windows.
 type KnownBy<'r> = (String, &'static str, Option<Duration>);

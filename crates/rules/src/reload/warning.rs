@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use tollgate::Quota;
 
-use crate::limit::RuleLimit;
-use crate::rule::Rule;
+use crate::rule::{Rule, RuleLimit};
 
 /// A warning for the operator about a reload. `Display` writes one line of plain words.
 ///

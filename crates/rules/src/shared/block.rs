@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use tollgate::Quota;
 
-use crate::limit::{Penalty, RuleLimit};
-use crate::rule::Rule;
+use crate::rule::{Penalty, Rule, RuleLimit};
 
 const WORD_CHARS: usize = 40;
 

@@ -1,17 +1,27 @@
 //! The rules of a file, checked.
 
+mod algorithm;
+mod concurrency;
+mod cost;
+mod limit;
+mod plan;
+mod policy_name;
+mod requirements;
+mod store;
+
 use tollgate::{OnFull, Quota};
 
-use crate::concurrency::Concurrency;
-use crate::cost::RuleCost;
 use crate::error::{RuleWarning, RulesError};
 use crate::key::{Key, OnNoKey};
-use crate::limit::{Penalty, RuleLimit};
 use crate::matcher::Matcher;
 use crate::parse;
-use crate::plan::PlanChoice;
 use crate::shared::SharedName;
-use crate::store::Store;
+pub(crate) use algorithm::{ALGORITHMS, Limiters, RuleAlgorithm};
+pub use concurrency::Concurrency;
+pub(crate) use cost::{Estimate, RuleCost, SettleBy};
+pub use limit::{Penalty, RuleLimit};
+pub(crate) use plan::PlanChoice;
+pub use store::{Fallback, Store};
 
 /// The most rules of a file.
 pub(crate) const RULES_MAX: usize = 2_048;

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use tollgate::{AnyAlgorithm, Quota};
 
-use crate::algorithm::RuleAlgorithm;
-use crate::rule::Rule;
+use super::{Rule, RuleAlgorithm};
 
 /// One limit of a rule.
 ///

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use super::Rule;
 use crate::request_view::{RequestView, header_values};
-use crate::rule::Rule;
 
 /// The cost of a request: its estimate, and how the response settles it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! The names by which responses announce the limits of rules.
 
-use crate::limit::RuleLimit;
-use crate::rule::Rule;
+use super::{Rule, RuleLimit};
 
 /// The most bytes of a name in the `RateLimit` fields.
 const BYTES_MAX: usize = 64;
@@ -72,7 +71,7 @@ fn with_suffix(name: &str, suffix: Option<&str>) -> String {
 mod tests {
     use std::collections::HashSet;
 
-    use crate::Rules;
+    use crate::rule::Rules;
 
     #[test]
     fn names_of_policies_are_printable_short_and_different() {
