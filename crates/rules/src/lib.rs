@@ -48,8 +48,6 @@ mod matcher;
 mod named;
 mod parse;
 mod path;
-mod pattern;
-mod reach;
 mod reload;
 mod request_view;
 mod rule;

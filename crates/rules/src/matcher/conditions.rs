@@ -5,9 +5,9 @@ use std::fmt;
 use super::listed;
 use super::network::Networks;
 use super::parts::{Parts, SplitPath};
+use super::pattern::Pattern;
 use crate::named::Named;
 use crate::path::Fit;
-use crate::pattern::Pattern;
 use crate::request_view::RequestView;
 
 /// Conditions of a request. All of them must hold.

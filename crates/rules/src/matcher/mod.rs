@@ -3,6 +3,7 @@
 mod conditions;
 mod network;
 mod parts;
+mod pattern;
 
 use std::fmt;
 
@@ -12,6 +13,7 @@ use crate::request_view::RequestView;
 pub(crate) use conditions::{Conditions, ValueCondition, ValueTest};
 pub(crate) use network::{Network, Networks, masked};
 pub(crate) use parts::{Needs, Parts, SplitRequest, Unsplit};
+pub(crate) use pattern::{Pattern, PatternMistake};
 
 /// The most exceptions of a rule.
 pub(crate) const EXCEPTIONS_MAX: usize = 8;

@@ -6,11 +6,11 @@ use toml::de::{DeTable, DeValue};
 
 use super::fields::{Reader, Value, or_default};
 use crate::matcher::{
-    Conditions, EXCEPTIONS_MAX, Matcher, Network, Networks, ValueCondition, ValueTest,
+    Conditions, EXCEPTIONS_MAX, Matcher, Network, Networks, Pattern, PatternMistake,
+    ValueCondition, ValueTest,
 };
 use crate::named::{self, Named};
 use crate::path::Spelling;
-use crate::pattern::{Pattern, PatternMistake};
 
 const KEYS: &[&str] = &["path", "method", "host", "ip", "header", "query", "cookie", "not"];
 const NOT_KEYS: &[&str] = &["path", "method", "host", "ip", "header", "query", "cookie"];

@@ -8,6 +8,7 @@ mod key;
 mod limits;
 mod matcher;
 mod plan;
+mod reach;
 mod rule;
 mod shared;
 mod spot;
@@ -21,9 +22,9 @@ use toml::de::{DeTable, DeValue};
 
 use crate::error::{RuleWarning, RulesError};
 use crate::path::{Separator, Spelling};
-use crate::reach::{self, Unreached};
 use crate::rule::{Action, Apply, RULES_MAX, Rule, Rules};
 use fields::{Reader, Value, optional, or_default};
+use reach::Unreached;
 
 /// More warnings are left out.
 const WARNINGS_MAX: usize = 100;

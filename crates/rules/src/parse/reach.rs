@@ -5,8 +5,7 @@
 //! warning says so. Some unreachable rules are not reported, such as one that two earlier rules cover together.
 
 use crate::key::OnNoKey;
-use crate::matcher::{Conditions, Matcher, ValueCondition, ValueTest};
-use crate::pattern::Pattern;
+use crate::matcher::{Conditions, Matcher, Pattern, ValueCondition, ValueTest};
 use crate::rule::{Action, Apply, Rule};
 
 /// The most segments, methods and values that are compared, so that the check of a file takes less than a second.
