@@ -34,7 +34,7 @@
 #![doc = ""]
 #![doc = include_str!("../README.md")]
 
-mod bytes;
+mod active_rule;
 mod clock;
 mod decision;
 mod error;
@@ -54,7 +54,7 @@ mod rule;
 mod shared;
 mod words;
 
-pub use bytes::BytePace;
+pub use active_rule::{BytePace, Held};
 pub use clock::RulesClock;
 pub use decision::{
     Deferred, DenyReason, Outcome, RuleDenial, RuleInFlight, RulePermit, RulesDecision,
@@ -62,7 +62,7 @@ pub use decision::{
 pub use error::{ReloadError, RuleError, RuleWarning, RulesBuildError, RulesError};
 pub use file::{LiveRules, RulesFile, RulesGuard};
 pub use key::{Key, OnNoKey};
-pub use limiter::{Held, InFlightStats, LimitStats, RuleStats, RulesLimiter};
+pub use limiter::{InFlightStats, LimitStats, RuleStats, RulesLimiter};
 pub use reload::{ReloadSummary, ReloadWarning};
 pub use request_view::{Request, RequestView};
 pub use rule::{Action, Apply, Concurrency, Fallback, Penalty, Rule, RuleLimit, Rules, Store};

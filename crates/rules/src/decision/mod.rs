@@ -13,8 +13,7 @@ pub use permit::RulePermit;
 use tollgate::Clock;
 use tollgate::clock::QuantaClock;
 
-use crate::bytes::BytePace;
-use crate::limiter::Held;
+use crate::active_rule::{BytePace, Held};
 use crate::rule::Rule;
 
 /// The decision of rules about a request. It borrows from the rules, and has the data of response headers.

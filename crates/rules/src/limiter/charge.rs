@@ -11,10 +11,8 @@ use std::time::Duration;
 
 use tollgate::{Clock, Tick};
 
-use super::ban::Ban;
-use super::bucket::{Bucket, Charged, Cost};
-use super::held::Held;
-use super::{ActiveRule, RulesLimiter};
+use super::RulesLimiter;
+use crate::active_rule::{ActiveRule, Ban, Bucket, Charged, Cost, Held};
 use crate::decision::{DenyReason, RuleDenial, RuleInFlight, RulePermit};
 use crate::inline_vec::InlineVec;
 use crate::rule::{Rule, RuleLimit};

@@ -2,9 +2,10 @@
 
 use tollgate::Clock;
 
+use super::RulesLimiter;
 use super::charge::{Entered, Hit, PendingCharge};
 use super::index::RuleSet;
-use super::{ActiveRule, RulesLimiter};
+use crate::active_rule::ActiveRule;
 use crate::decision::{Deferred, DenyReason, Outcome, RuleDenial, RulesDecision};
 use crate::inline_vec::InlineVec;
 use crate::key::{Key, KeyBytes, OnNoKey};

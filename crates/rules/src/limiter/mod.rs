@@ -3,11 +3,8 @@
 //! `decide.rs` finds the rules that apply to a request and their keys; `charge.rs` charges their
 //! limits.
 
-pub(crate) mod ban;
-pub(crate) mod bucket;
 mod charge;
 mod decide;
-pub(crate) mod held;
 mod index;
 mod stats;
 
@@ -15,18 +12,13 @@ use std::sync::Arc;
 
 use tollgate::Clock;
 use tollgate::clock::QuantaClock;
-use tollgate::stats::DecisionCount;
 
-use crate::bytes::Bandwidth;
+use crate::active_rule::ActiveRule;
 use crate::error::{RuleWarning, RulesBuildError};
 use crate::matcher::Needs;
 use crate::reload;
 use crate::rule::{Apply, Rule, Rules};
 use crate::shared::Home;
-use ban::Ban;
-use bucket::Bucket;
-pub use held::Held;
-use held::InFlight;
 use index::RuleIndex;
 pub use stats::{InFlightStats, LimitStats, RuleStats};
 
@@ -52,8 +44,8 @@ pub use stats::{InFlightStats, LimitStats, RuleStats};
 ///   request. Until then they may deny one request too many. Only `gcra`, `fixed-window` and
 ///   `fixed-window-aligned` can refund; limits of other algorithms are charged last. If two of those
 ///   apply, the charge of the first stays. No limit ever admits more than its quota.
-/// - A request in flight is counted until [`Held`] is dropped: the caller takes it from the decision and keeps
-///   it until the response has ended.
+/// - A request in flight is counted until [`Held`](crate::Held) is dropped: the caller takes it from the
+///   decision and keeps it until the response has ended.
 /// - A key that finds no slot in a full table is noticed when it is charged, not at the peek. Such
 ///   a denial may not name the limit that denies for the longest time.
 /// - Rules with a [store](crate::Store) are matched but not decided here: see
@@ -78,19 +70,6 @@ pub struct RulesLimiter<C: Clock = QuantaClock> {
     pub(crate) may_share: bool,
     warnings: Vec<RuleWarning>,
     index: RuleIndex,
-}
-
-/// A rule with its limiters.
-#[derive(Debug)]
-pub(crate) struct ActiveRule<C: Clock> {
-    pub(crate) rule: Rule,
-    /// One for each limit, or one for all plans; empty if a store keeps the limits.
-    pub(crate) buckets: Vec<Arc<Bucket<C>>>,
-    pub(crate) in_flight: Option<InFlight<C>>,
-    pub(crate) bandwidth: Option<Bandwidth<C>>,
-    pub(crate) ban: Option<Arc<Ban<C>>>,
-    /// Requests that the rule has admitted. It is carried over reloads, by the rule's name.
-    pub(crate) admitted: Arc<DecisionCount>,
 }
 
 impl RulesLimiter {
@@ -239,14 +218,5 @@ impl<C: Clock> RulesLimiter<C> {
     /// ```
     pub fn memory_by_rule(&self) -> impl Iterator<Item = usize> {
         self.active.iter().map(ActiveRule::memory_bytes)
-    }
-}
-
-impl<C: Clock> ActiveRule<C> {
-    fn memory_bytes(&self) -> usize {
-        let buckets: usize = self.buckets.iter().map(|bucket| bucket.memory_bytes()).sum();
-        let in_flight = self.in_flight.as_ref().map_or(0, InFlight::memory_bytes);
-        let bandwidth = self.bandwidth.as_ref().map_or(0, Bandwidth::memory_bytes);
-        buckets + in_flight + bandwidth + self.ban.as_ref().map_or(0, |ban| ban.memory_bytes())
     }
 }

@@ -3,7 +3,8 @@
 use tollgate::Clock;
 use tollgate::stats::{Occupancy, Stats};
 
-use super::{ActiveRule, RulesLimiter};
+use super::RulesLimiter;
+use crate::active_rule::ActiveRule;
 use crate::rule::{Rule, RuleLimit};
 
 /// The counts of a rule: see [`RulesLimiter::stats`].

@@ -5,7 +5,7 @@ use toml::de::DeTable;
 
 use super::fields::{Reader, Value};
 use super::spot::word_at;
-use crate::bytes::Bandwidth;
+use crate::active_rule::Bandwidth;
 use crate::error::LimiterError;
 use crate::shared::Place;
 

@@ -7,9 +7,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::fields::{Reader, Value, quoted_list};
 use super::spot::word_at;
+use crate::active_rule::{Ban, Bucket};
 use crate::error::LimiterError;
-use crate::limiter::ban::Ban;
-use crate::limiter::bucket::Bucket;
 use crate::rule::{Penalty, RuleAlgorithm, RuleLimit};
 use crate::shared::Place;
 

@@ -10,12 +10,9 @@ use std::sync::Arc;
 
 use tollgate::{Clock, Quota};
 
-use crate::bytes::Bandwidth;
+use crate::active_rule::{ActiveRule, Ban, Bandwidth, Bucket, InFlight, fastest};
 use crate::error::RulesBuildError;
-use crate::limiter::ban::Ban;
-use crate::limiter::bucket::{Bucket, fastest};
-use crate::limiter::held::InFlight;
-use crate::limiter::{ActiveRule, RulesLimiter};
+use crate::limiter::RulesLimiter;
 use crate::rule::{Action, Rule, RuleLimit, Rules};
 use crate::shared::{Block, Home};
 use pair::{Pairs, is_renumbered, is_same, pair, pair_by_file};

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use tollgate::Clock;
 
-use crate::limiter::ActiveRule;
-use crate::limiter::bucket::Bucket;
+use crate::active_rule::{ActiveRule, Bucket};
 use crate::rule::{Rule, RuleLimit};
 use crate::shared::Block;
 

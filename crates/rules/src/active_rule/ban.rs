@@ -38,13 +38,13 @@ impl<C: Clock> Ban<C> {
     }
 
     /// The key's ban, as the denial of its window; `None` if the key is not banned.
-    pub(super) fn get(&self, key: &[u8], now: Tick) -> Option<Denied> {
+    pub(crate) fn get(&self, key: &[u8], now: Tick) -> Option<Denied> {
         self.banned.ask(key).at(now).peek().err()
     }
 
     /// Counts a denial of the key, and begins a ban if there were enough. Returns how long the key is banned from
     /// now; zero if it is not.
-    pub(super) fn strike(&self, key: &[u8], now: Tick) -> Duration {
+    pub(crate) fn strike(&self, key: &[u8], now: Tick) -> Duration {
         if let Some(strikes) = &self.strikes
             && strikes.ask(key).at(now).check().is_ok()
         {

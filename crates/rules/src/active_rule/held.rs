@@ -53,26 +53,26 @@ impl<C: Clock> InFlight<C> {
     }
 
     /// Whether a request may enter. A denial is counted in the stats, like the denial of an entry.
-    pub(super) fn precheck(&self, key: &[u8], now: Tick) -> Result<(), ConcurrencyDenied> {
+    pub(crate) fn precheck(&self, key: &[u8], now: Tick) -> Result<(), ConcurrencyDenied> {
         let ask = self.0.ask(key).at(now);
         // A peek is not counted in the stats, so a denied request tries to enter. If another request has ended
         // meanwhile, the entry succeeds, and its guard is dropped at once.
         ask.peek().inspect_err(|_| drop(ask.enter()))
     }
 
-    pub(super) fn enter(&self, key: &[u8], now: Tick) -> Result<Guard<C>, ConcurrencyDenied> {
+    pub(crate) fn enter(&self, key: &[u8], now: Tick) -> Result<Guard<C>, ConcurrencyDenied> {
         self.0.ask(key).at(now).enter_owned(&self.0)
     }
 
-    pub(super) fn stats(&self) -> Stats {
+    pub(crate) fn stats(&self) -> Stats {
         self.0.stats()
     }
 
-    pub(super) fn keys(&self) -> usize {
+    pub(crate) fn keys(&self) -> usize {
         self.0.len()
     }
 
-    pub(crate) fn memory_bytes(&self) -> usize {
+    pub(super) fn memory_bytes(&self) -> usize {
         self.0.memory_bytes()
     }
 }
@@ -195,7 +195,7 @@ impl<C: Clock> Held<C> {
         self.charges.iter_mut().for_each(|charge| charge.settle(0));
     }
 
-    pub(super) fn push(&mut self, guard: Guard<C>) {
+    pub(crate) fn push(&mut self, guard: Guard<C>) {
         self.guards.push(guard);
     }
 
@@ -204,12 +204,12 @@ impl<C: Clock> Held<C> {
     }
 
     /// How many guards there are, for [`truncate`](Self::truncate).
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.guards.len()
     }
 
     /// Ends what was entered since there were `count` guards.
-    pub(super) fn truncate(&mut self, count: usize) {
+    pub(crate) fn truncate(&mut self, count: usize) {
         self.guards.truncate(count);
     }
 }

@@ -68,7 +68,7 @@ impl<A: Plannable, C: Clock> Planned<A, C> {
 
 /// The cost of a request, and how long it may wait for its turn; `None`: any time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cost {
+pub(crate) struct Cost {
     cells: u64,
     max_delay: Option<Duration>,
     /// The index of the request's plan, if the limiter has plans.
@@ -77,7 +77,7 @@ pub(super) struct Cost {
 
 impl Cost {
     /// The cost of a request that waits until at most `max_waiting` cells are restored; `None`: any number.
-    pub(super) fn queued(cells: u64, max_waiting: Option<u64>, quota: &Quota) -> Self {
+    pub(crate) fn queued(cells: u64, max_waiting: Option<u64>, quota: &Quota) -> Self {
         let delay = |cells: u64| {
             let nanos = quota.period().as_nanos().saturating_mul(cells.into());
             let nanos = nanos.div_ceil(quota.limit().max(1).into());
@@ -87,7 +87,7 @@ impl Cost {
     }
 
     /// The same by a plan.
-    pub(super) fn by_plan(self, plan: usize) -> Self {
+    pub(crate) fn by_plan(self, plan: usize) -> Self {
         Self { plan, ..self }
     }
 }
@@ -185,7 +185,7 @@ impl<C: Clock> Bucket<C> {
     }
 
     /// Charges all of the cells, or none.
-    pub(super) fn check(&self, key: &[u8], cost: Cost, now: Tick) -> Decision {
+    pub(crate) fn check(&self, key: &[u8], cost: Cost, now: Tick) -> Decision {
         let Cost { cells, max_delay, plan } = cost;
         match max_delay {
             None => ask!(self, key, plan, ask => ask.cells(cells).at(now).check()),
@@ -196,7 +196,7 @@ impl<C: Clock> Bucket<C> {
     }
 
     /// The result that [`check`](Self::check) would return.
-    pub(super) fn peek(&self, key: &[u8], cost: Cost, now: Tick) -> Decision {
+    pub(crate) fn peek(&self, key: &[u8], cost: Cost, now: Tick) -> Decision {
         let Cost { cells, max_delay, plan } = cost;
         match max_delay {
             None => ask!(self, key, plan, ask => ask.cells(cells).at(now).peek()),
@@ -241,7 +241,7 @@ impl<C: Clock> Bucket<C> {
     }
 
     /// Whether a charge can be refunded.
-    pub(super) fn can_refund(&self) -> bool {
+    pub(crate) fn can_refund(&self) -> bool {
         !matches!(self, Self::Other(_))
     }
 
@@ -249,7 +249,7 @@ impl<C: Clock> Bucket<C> {
     ///
     /// The algorithms that can refund never delay, so a bound on the delay makes no difference to
     /// them.
-    pub(super) fn charge(
+    pub(crate) fn charge(
         &self,
         key: &[u8],
         cost: Cost,
@@ -273,7 +273,7 @@ impl<C: Clock> Bucket<C> {
 
     /// Charges the cells until the response settles them. `None` if the algorithm cannot settle, which the
     /// parser rejects.
-    pub(super) fn reserve(
+    pub(crate) fn reserve(
         &self,
         key: &[u8],
         Cost { cells, plan, .. }: Cost,
@@ -298,11 +298,11 @@ impl<C: Clock> Bucket<C> {
         })
     }
 
-    pub(super) fn stats(&self) -> Stats {
+    pub(crate) fn stats(&self) -> Stats {
         dispatch!(self, gate => gate.stats())
     }
 
-    pub(super) fn occupancy(&self) -> Occupancy {
+    pub(crate) fn occupancy(&self) -> Occupancy {
         dispatch!(self, gate => gate.occupancy())
     }
 
@@ -313,7 +313,7 @@ impl<C: Clock> Bucket<C> {
 
 /// Cells that are charged until it is known whether the other limits admit the request too. Dropping it refunds them
 /// by the limiter's clock, as far as time has not restored them and the algorithm can refund.
-pub(super) enum Charged<'g, C: Clock> {
+pub(crate) enum Charged<'g, C: Clock> {
     Gcra(Reservation<'g, Limiter<[u8], DynamicGcra, RulesClock<C>>>),
     GcraPlan(Reservation<'g, Limiter<[u8], Gcra, RulesClock<C>>>),
     Window(Reservation<'g, Limiter<[u8], FixedWindow, RulesClock<C>>>),
@@ -325,7 +325,7 @@ pub(super) enum Charged<'g, C: Clock> {
 
 impl<C: Clock> Charged<'_, C> {
     /// Keeps the charge. Returns how long the request waits for its turn.
-    pub(super) fn keep(self, now: Tick, held: &mut Held<C>) -> Duration {
+    pub(crate) fn keep(self, now: Tick, held: &mut Held<C>) -> Duration {
         match self {
             Self::Gcra(reserved) => keep(reserved, now),
             Self::GcraPlan(reserved) => keep(reserved, now),
@@ -344,7 +344,7 @@ fn keep<G: Chargeable>(reserved: Reservation<'_, G>, now: Tick) {
 }
 
 /// Cells that are charged until the response settles them. Dropping it refunds them.
-pub(super) enum Reserved<C: Clock> {
+pub(crate) enum Reserved<C: Clock> {
     Gcra(OwnedReservation<Limiter<[u8], DynamicGcra, RulesClock<C>>>),
     GcraPlan(OwnedReservation<Limiter<[u8], Gcra, RulesClock<C>>>),
     Window(OwnedReservation<Limiter<[u8], FixedWindow, RulesClock<C>>>),

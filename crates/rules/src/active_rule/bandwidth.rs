@@ -44,7 +44,7 @@ impl<C: Clock> Bandwidth<C> {
         BytePace { limiter: Arc::clone(&self.0), key: key.into() }
     }
 
-    pub(crate) fn memory_bytes(&self) -> usize {
+    pub(super) fn memory_bytes(&self) -> usize {
         self.0.memory_bytes()
     }
 }
