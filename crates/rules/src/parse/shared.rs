@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::fields::{Reader, Value};
-use crate::rule::Rule;
-use crate::shared::{SharedName, unavailable};
+use crate::rule::{Rule, SharedName};
+use crate::shared::unavailable;
 
 /// The name, unless it is malformed or this program cannot share limits.
 pub(super) fn name<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<SharedName> {

@@ -7,6 +7,7 @@ mod limit;
 mod plan;
 mod policy_name;
 mod requirements;
+mod shared_name;
 mod store;
 
 use tollgate::{OnFull, Quota};
@@ -15,12 +16,12 @@ use crate::error::{RuleWarning, RulesError};
 use crate::key::{Key, OnNoKey};
 use crate::matcher::Matcher;
 use crate::parse;
-use crate::shared::SharedName;
 pub(crate) use algorithm::{ALGORITHMS, Limiters, RuleAlgorithm};
 pub use concurrency::Concurrency;
 pub(crate) use cost::{Estimate, RuleCost, SettleBy};
 pub use limit::{Penalty, RuleLimit};
 pub(crate) use plan::PlanChoice;
+pub(crate) use shared_name::SharedName;
 pub use store::{Fallback, Store};
 
 /// The most rules of a file.

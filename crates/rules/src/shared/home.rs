@@ -5,10 +5,10 @@ use std::sync::{Arc, LazyLock};
 
 use tollgate::{Clock, ManualClock};
 
-use super::{Block, SharedName};
+use super::Block;
 use crate::clock::RulesClock;
 use crate::error::RulesBuildError;
-use crate::rule::Rule;
+use crate::rule::{Rule, SharedName};
 
 /// The place where the limiters of a set of rules keep their state: this process, or a folder of blocks.
 #[derive(Debug)]
