@@ -1,4 +1,4 @@
-//! From text to rules. The parser reports all mistakes at once.
+//! From text to rules: [`Rules::parse`]. The parser reports all mistakes at once.
 
 mod bytes;
 mod concurrency;
@@ -40,20 +40,37 @@ const ALIASES: &[(&str, &str)] = &[
     ("share", "write \"shared\""),
 ];
 
-pub(crate) fn rules(file: &str, text: &str) -> Result<Rules, RulesError> {
-    let mut reader = Reader::new(text);
-    let (root, wrong) = DeTable::parse_recoverable(text);
-    if !wrong.is_empty() {
-        // The recovered part may be incomplete, so it is not checked.
-        for error in wrong {
-            let span = error.span().unwrap_or(0..0);
-            reader.error(span, format!("not TOML: {}", error.message()));
+impl Rules {
+    /// Parses `text`. Messages name `file` as its origin.
+    ///
+    /// # Errors
+    ///
+    /// All mistakes in the text, each with its line, its column and what to write instead.
+    ///
+    /// ```
+    /// use tollgate_rules::Rules;
+    ///
+    /// let errors = Rules::parse("rules.toml", "[[rule]]\nname = \"a\"\nlimits = \"5/fortnight\"")
+    ///     .unwrap_err();
+    /// assert_eq!(errors.to_string(), "\
+    ///     rules.toml:3:13: expected a unit of time (ns, us, ms, s, min, h, d, w, y), \
+    ///     as in \"10 per minute\"");
+    /// ```
+    pub fn parse(file: &str, text: &str) -> Result<Self, RulesError> {
+        let mut reader = Reader::new(text);
+        let (root, wrong) = DeTable::parse_recoverable(text);
+        if !wrong.is_empty() {
+            // The recovered part may be incomplete, so it is not checked.
+            for error in wrong {
+                let span = error.span().unwrap_or(0..0);
+                reader.error(span, format!("not TOML: {}", error.message()));
+            }
+            return Err(RulesError::new(file, text, reader.mistakes));
         }
-        return Err(RulesError::new(file, text, reader.mistakes));
-    }
-    match read(&mut reader, &root) {
-        Some(rules) if reader.mistakes.is_empty() => Ok(rules),
-        _ => Err(RulesError::new(file, text, reader.mistakes)),
+        match read(&mut reader, &root) {
+            Some(rules) if reader.mistakes.is_empty() => Ok(rules),
+            _ => Err(RulesError::new(file, text, reader.mistakes)),
+        }
     }
 }
 

@@ -1,4 +1,7 @@
 //! The rules of a file, checked.
+//!
+//! What a rules file may set has a type here, and a file in `parse/` that reads it. `parse/` and `file.rs` make
+//! [`Rules`]; `explain/` writes them in plain words.
 
 mod algorithm;
 mod concurrency;
@@ -12,10 +15,9 @@ mod store;
 
 use tollgate::{OnFull, Quota};
 
-use crate::error::{RuleWarning, RulesError};
+use crate::error::RuleWarning;
 use crate::key::{Key, OnNoKey};
 use crate::matcher::Matcher;
-use crate::parse;
 pub(crate) use algorithm::{ALGORITHMS, Limiters, RuleAlgorithm};
 pub use concurrency::Concurrency;
 pub(crate) use cost::{Estimate, RuleCost, SettleBy};
@@ -58,25 +60,6 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Parses `text`. Messages name `file` as its origin.
-    ///
-    /// # Errors
-    ///
-    /// All mistakes in the text, each with its line, its column and what to write instead.
-    ///
-    /// ```
-    /// use tollgate_rules::Rules;
-    ///
-    /// let errors = Rules::parse("rules.toml", "[[rule]]\nname = \"a\"\nlimits = \"5/fortnight\"")
-    ///     .unwrap_err();
-    /// assert_eq!(errors.to_string(), "\
-    ///     rules.toml:3:13: expected a unit of time (ns, us, ms, s, min, h, d, w, y), \
-    ///     as in \"10 per minute\"");
-    /// ```
-    pub fn parse(file: &str, text: &str) -> Result<Self, RulesError> {
-        parse::rules(file, text)
-    }
-
     /// Whether all matching rules apply to a request, or only the first.
     #[must_use]
     pub fn apply(&self) -> Apply {
