@@ -13,7 +13,7 @@ use tollgate::clock::QuantaClock;
 
 use crate::error::{Mistakes, ReloadError, RulesBuildError, RulesError};
 use crate::limiter::RulesLimiter;
-use crate::reload::{self, ReloadSummary};
+use crate::reload::ReloadSummary;
 use crate::rule::Rules;
 
 /// A longer file is an error.
@@ -329,7 +329,7 @@ impl<C: Clock> RulesFile<C> {
         let content = self.last_content.insert(read?);
         let rules = parse(&self.path, content)?;
         accept(&rules).map_err(ReloadError::Rejected)?;
-        let (gate, summary) = reload::carry_over(&self.live.gate.load(), rules)?;
+        let (gate, summary) = self.live.gate.load().successor(rules)?;
         self.live.gate.store(Arc::new(gate));
         Ok(summary)
     }

@@ -16,7 +16,7 @@ use tollgate::clock::QuantaClock;
 use crate::active_rule::ActiveRule;
 use crate::error::{RuleWarning, RulesBuildError};
 use crate::matcher::Needs;
-use crate::reload;
+use crate::reload::{self, ReloadSummary};
 use crate::rule::{Apply, Rule, Rules};
 use crate::shared::Home;
 use index::RuleIndex;
@@ -64,10 +64,10 @@ pub use stats::{InFlightStats, LimitStats, RuleStats};
 pub struct RulesLimiter<C: Clock = QuantaClock> {
     apply: Apply,
     needs: Needs,
-    pub(crate) active: Vec<ActiveRule<C>>,
-    pub(crate) home: Home<C>,
+    active: Vec<ActiveRule<C>>,
+    home: Home<C>,
     /// Whether rules that say so share their limits with other processes.
-    pub(crate) may_share: bool,
+    may_share: bool,
     warnings: Vec<RuleWarning>,
     index: RuleIndex,
 }
@@ -97,7 +97,7 @@ impl RulesLimiter {
     /// ```
     pub fn new(rules: Rules) -> Result<Self, RulesBuildError> {
         let home = Home::of(rules.shared.as_ref(), Arc::new(QuantaClock::new()))?;
-        reload::assemble(rules, None, home, true).map(|(limiter, _)| limiter)
+        Self::build(rules, None, home, true).map(|(limiter, _)| limiter)
     }
 }
 
@@ -124,7 +124,8 @@ impl<C: Clock> RulesLimiter<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn with_clock(rules: Rules, clock: Arc<C>) -> Result<Self, RulesBuildError> {
-        reload::assemble(rules, None, Home::own(clock, None), false).map(|(limiter, _)| limiter)
+        let home = Home::own(clock, None);
+        Self::build(rules, None, home, false).map(|(limiter, _)| limiter)
     }
 
     /// [`with_clock`](Self::with_clock) with a fixed seed for the hashes of keys: with the same requests at the same
@@ -161,19 +162,33 @@ impl<C: Clock> RulesLimiter<C> {
         hash_seed: u64,
     ) -> Result<Self, RulesBuildError> {
         let home = Home::own(clock, Some(hash_seed));
-        reload::assemble(rules, None, home, false).map(|(limiter, _)| limiter)
+        Self::build(rules, None, home, false).map(|(limiter, _)| limiter)
     }
 
-    pub(crate) fn from_parts(
-        apply: Apply,
-        active: Vec<ActiveRule<C>>,
-        warnings: Vec<RuleWarning>,
+    /// The limiter of other rules, which continues the limits of this one that count the same. On an error, this one
+    /// is unchanged.
+    pub(crate) fn successor(&self, rules: Rules) -> Result<(Self, ReloadSummary), RulesBuildError> {
+        let clock = self.home.clock.as_given();
+        let home = match self.may_share {
+            true => Home::of(rules.shared.as_ref(), clock)?,
+            false => Home::own(clock, self.home.hash_seed),
+        };
+        Self::build(rules, Some(self), home, self.may_share)
+    }
+
+    fn build(
+        rules: Rules,
+        old: Option<&Self>,
         home: Home<C>,
         may_share: bool,
-    ) -> Self {
+    ) -> Result<(Self, ReloadSummary), RulesBuildError> {
+        let Rules { apply, rules, warnings, .. } = rules;
+        let old_active = old.map(|old| &*old.active).unwrap_or_default();
+        let has_moved = old.is_some_and(|old| old.home.name() != home.name());
+        let (active, summary) = reload::activate_all(rules, old_active, &home, has_moved)?;
         let needs = active.iter().fold(Needs::default(), |needs, its| needs.and(&its.rule.matcher));
         let index = RuleIndex::new(active.iter().map(|its| &its.rule.matcher));
-        Self { apply, needs, active, home, may_share, warnings, index }
+        Ok((Self { apply, needs, active, home, may_share, warnings, index }, summary))
     }
 
     /// The warnings about the rules: see [`Rules::warnings`].

@@ -12,8 +12,7 @@ use tollgate::{Clock, Quota};
 
 use crate::active_rule::{ActiveRule, Ban, Bandwidth, Bucket, InFlight, fastest};
 use crate::error::RulesBuildError;
-use crate::limiter::RulesLimiter;
-use crate::rule::{Action, Rule, RuleLimit, Rules};
+use crate::rule::{Action, Rule, RuleLimit};
 use crate::shared::{Block, Home};
 use pair::{Pairs, is_renumbered, is_same, pair, pair_by_file};
 pub use warning::ReloadWarning;
@@ -56,35 +55,21 @@ impl std::fmt::Display for ReloadSummary {
     }
 }
 
-/// Builds the successor of `old`. On an error, `old` is unchanged.
-pub(crate) fn carry_over<C: Clock>(
-    old: &RulesLimiter<C>,
-    rules: Rules,
-) -> Result<(RulesLimiter<C>, ReloadSummary), RulesBuildError> {
-    let clock = old.home.clock.as_given();
-    let home = match old.may_share {
-        true => Home::of(rules.shared.as_ref(), clock)?,
-        false => Home::own(clock, old.home.hash_seed),
-    };
-    assemble(rules, Some(old), home, old.may_share)
-}
-
-/// Builds a limiter for rules, which continues the limits of `old` that count the same.
-pub(crate) fn assemble<C: Clock>(
-    rules: Rules,
-    old: Option<&RulesLimiter<C>>,
-    home: Home<C>,
-    may_share: bool,
-) -> Result<(RulesLimiter<C>, ReloadSummary), RulesBuildError> {
+/// Gives rules their limiters, which continue those of `old` that count the same. With `has_moved`, the state of `old`
+/// is kept somewhere else. On an error, `old` is unchanged.
+pub(crate) fn activate_all<C: Clock>(
+    rules: Vec<Rule>,
+    old: &[ActiveRule<C>],
+    home: &Home<C>,
+    has_moved: bool,
+) -> Result<(Vec<ActiveRule<C>>, ReloadSummary), RulesBuildError> {
     let mut changes = Vec::new();
-    let mut active = Vec::with_capacity(rules.rules.len());
+    let mut active = Vec::with_capacity(rules.len());
     let mut summary = ReloadSummary::default();
     let mut new_plans = 0;
-    let old_active = old.map(|old| &*old.active).unwrap_or_default();
-    let has_moved = old.is_some_and(|old| old.home.name() != home.name());
-    for rule in rules.rules {
-        let before = old_active.iter().find(|before| before.rule.name == rule.name);
-        let mut activated = activate(rule, before, &home, has_moved)?;
+    for rule in rules {
+        let before = old.iter().find(|before| before.rule.name == rule.name);
+        let mut activated = activate(rule, before, home, has_moved)?;
         summary.kept += activated.kept;
         new_plans += activated.new_plans;
         summary.warnings.append(&mut activated.warnings);
@@ -92,7 +77,7 @@ pub(crate) fn assemble<C: Clock>(
         active.push(activated.active);
     }
     // The old limiters change only here, after everything else has succeeded.
-    summary.inherited = change_quotas(&mut active, &changes, &home, &mut summary.warnings)?;
+    summary.inherited = change_quotas(&mut active, &changes, home, &mut summary.warnings)?;
     summary.inherited += new_plans;
     for ActiveRule { rule, in_flight, .. } in &active {
         if let (Some(in_flight), Some(concurrency)) = (in_flight, rule.concurrency) {
@@ -109,9 +94,8 @@ pub(crate) fn assemble<C: Clock>(
     };
     summary.new = count(&active) - summary.kept - summary.inherited;
     // A process that starts may change the quota of a block that others have made.
-    summary.dropped = count(old_active).saturating_sub(summary.kept + summary.inherited);
-    let limiter = RulesLimiter::from_parts(rules.apply, active, rules.warnings, home, may_share);
-    Ok((limiter, summary))
+    summary.dropped = count(old).saturating_sub(summary.kept + summary.inherited);
+    Ok((active, summary))
 }
 
 /// A limit of which only the quota has changed, by its index in its rule.
@@ -125,8 +109,8 @@ struct Change {
 
 /// A rule with its limiters, and the states that they took over.
 #[derive(Debug)]
-pub(crate) struct Activated<C: Clock> {
-    pub(crate) active: ActiveRule<C>,
+struct Activated<C: Clock> {
+    active: ActiveRule<C>,
     kept: usize,
     changes: Vec<Change>,
     new_plans: usize,

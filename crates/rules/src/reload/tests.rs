@@ -4,7 +4,9 @@ use proptest::prelude::*;
 use tollgate::ManualClock;
 
 use super::*;
+use crate::RulesLimiter;
 use crate::request_view::Request;
+use crate::rule::Rules;
 
 /// A cell in units of which every quota below restores a whole number per nanosecond.
 const CELL: u128 = 3_600_000_000_000;
@@ -116,7 +118,7 @@ proptest! {
                     exact.answered(cells, is_admitted)?;
                 }
                 Action::Change(quota) => {
-                    let (next, summary) = carry_over(&gate, rules(quota)).expect("memory");
+                    let (next, summary) = gate.successor(rules(quota)).expect("memory");
                     gate = next;
                     let is_afresh = |its: &ReloadWarning| matches!(its, ReloadWarning::StartsAfresh { .. });
                     let is_afresh = summary.warnings.iter().any(is_afresh);
@@ -137,7 +139,7 @@ fn warnings(before: &str, after: &str) -> Vec<String> {
         Rules::parse("r.toml", &format!("[[rule]]\nname = \"a\"\n{rest}")).expect("a rule")
     };
     let gate = RulesLimiter::new(parse(before)).expect("memory");
-    let (_, summary) = carry_over(&gate, parse(after)).expect("memory");
+    let (_, summary) = gate.successor(parse(after)).expect("memory");
     summary.warnings.iter().map(ToString::to_string).collect()
 }
 
@@ -297,7 +299,7 @@ fn a_changed_limit_continues_the_old_one_with_its_period() {
         assert!(gate.decide_n(&Request::default(), 5).is_admitted());
         clock.advance(Duration::from_secs(60));
     }
-    let (gate, summary) = carry_over(&gate, rules("[\"6/min\", \"90/d\"]")).expect("memory");
+    let (gate, summary) = gate.successor(rules("[\"6/min\", \"90/d\"]")).expect("memory");
     assert_eq!((summary.inherited, summary.warnings), (2, vec![]));
     // The limit per minute is restored. With the day's debt of 49 it would admit none.
     assert!(gate.decide_n(&Request::default(), 6).is_admitted());
