@@ -7,6 +7,7 @@ use std::fmt::Write;
 use tollgate::OnFull;
 
 use crate::key::OnNoKey;
+use crate::limiter::RulesLimiter;
 use crate::path::Separator;
 use crate::rule::{Action, Concurrency, Fallback, Rule, RuleLimit, Rules, Store};
 use crate::words::{self, span};
@@ -206,6 +207,7 @@ impl RuleLimit {
         } else {
             format!("{} = {quota}", self.name)
         };
-        format!("{named} ({}): {}", self.algorithm.name, self.algorithm.bound(quota))
+        let bound = self.algorithm.bound(quota, RulesLimiter::MAX_WAITING_PER_KEY);
+        format!("{named} ({}): {bound}", self.algorithm.name)
     }
 }

@@ -1,5 +1,8 @@
 //! Rules in plain words: the explanation names each choice of a file.
 
+use std::sync::Arc;
+
+use tollgate::{ManualClock, Quota};
 use tollgate_rules::{Request, Rules, RulesLimiter};
 
 /// The explanation of a file's only rule, without the lines of its limits.
@@ -68,6 +71,34 @@ fn a_full_table_is_explained() {
     ] {
         let lines = explained(&format!("capacity = 700\non_full = {on_full}"));
         assert_eq!(lines[2], format!("keys     room for 700 at least; when full, {said}"));
+    }
+}
+
+/// The first request of a burst does not wait.
+#[test]
+fn the_bound_of_a_queue_counts_the_requests_that_wait() {
+    for (burst, said) in [
+        (1, "evenly 10 an hour; none waits for its turn"),
+        (2, "evenly 10 an hour; one at a time waits for its turn, for 6 minutes"),
+        (3, "evenly 10 an hour; up to 2 wait for their turn, the last of them 12 minutes"),
+        (129, "evenly 10 an hour; up to 128 wait for their turn, the last of them 768 minutes"),
+        (
+            131,
+            "evenly 10 an hour; up to 130 wait for their turn, the last of them 13 hours; a proxy lets 128 of a \
+             key wait",
+        ),
+    ] {
+        let quota = Quota::per_hour(10).burst(burst);
+        let limits = format!("limits = \"{quota}\", algorithm = \"leaky-queue\"");
+        let text = format!("rule = [{{ name = \"a\", key = \"none\", {limits} }}]");
+        let rules = Rules::parse("r.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+        let limit = &rules.rules()[0].limits()[0];
+        assert_eq!(limit.explain(), format!("{quota} (leaky-queue): {said}"));
+        let gate = RulesLimiter::with_clock(rules, Arc::new(ManualClock::new())).expect("memory");
+        let ask = || gate.decide(&Request::default()).permit().map(|permit| permit.delay());
+        let delays: Vec<_> = std::iter::from_fn(ask).collect();
+        let waits = delays.iter().filter(|delay| !delay.is_zero()).count() as u64;
+        assert_eq!((delays.len() as u64, waits), (burst, burst - 1));
     }
 }
 
