@@ -8,7 +8,7 @@ use tollgate::OnFull;
 
 use crate::key::OnNoKey;
 use crate::limiter::RulesLimiter;
-use crate::path::Separator;
+use crate::request::path::Separator;
 use crate::rule::{Action, Concurrency, Fallback, Rule, RuleLimit, Rules, Store};
 use crate::words::{self, span};
 

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use crate::host;
 use crate::key::OnNoKey;
 use crate::matcher::{Conditions, Matcher, Parts, Unsplit, listed};
-use crate::path::{self, Fit, Segments, Spelling};
-use crate::request_view::RequestView;
+use crate::request::RequestView;
+use crate::request::host;
+use crate::request::path::{self, Fit, Segments, Spelling};
 use crate::rule::{Action, Apply, Rule, Rules};
 
 impl Rules {

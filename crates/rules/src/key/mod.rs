@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::inline_vec::InlineVec;
-use crate::request_view::RequestView;
+use crate::request::RequestView;
 pub(crate) use part::{FORMS, Form, NamedForm, Part, PartSettings};
 
 /// The key by which a rule counts requests: `key` in a rules file. Each value of the key has its own bucket.

@@ -6,9 +6,9 @@
 use std::fmt;
 
 use super::value::Value;
-use crate::named::{self, Named};
-use crate::path::{self, Spelling};
-use crate::request_view::{RequestView, header_values};
+use crate::request::named::{self, Named};
+use crate::request::path::{self, Spelling};
+use crate::request::{RequestView, header_values};
 
 /// One part of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::path::{Separator, Spelling};
-use crate::request_view::Request;
+use crate::request::Request;
+use crate::request::path::{Separator, Spelling};
 
 fn key(parts: &[Part], request: &Request<'_>) -> Option<Vec<u8>> {
     let mut out = KeyBytes::new(0);

@@ -6,9 +6,9 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use super::KeyBytes;
-use crate::host;
-use crate::named::{self, CookieValue};
-use crate::path::{self, Segments, Spelling};
+use crate::request::host;
+use crate::request::named::{self, CookieValue};
+use crate::request::path::{self, Segments, Spelling};
 
 /// The most bytes of a value, but for a path. A key is hashed by each limit of its rule, and with `bytes` several times
 /// for each piece of the body, so a client that sends hundreds of kilobytes would pay less for them than the limiter.

@@ -10,8 +10,8 @@ use crate::decision::{Deferred, DenyReason, Outcome, RuleDenial, RulesDecision};
 use crate::inline_vec::InlineVec;
 use crate::key::{Key, KeyBytes, OnNoKey};
 use crate::matcher::SplitRequest;
-use crate::path::{Fit, Segments};
-use crate::request_view::RequestView;
+use crate::request::RequestView;
+use crate::request::path::{Fit, Segments};
 use crate::rule::{Action, Apply, Rule};
 
 impl<C: Clock> RulesLimiter<C> {

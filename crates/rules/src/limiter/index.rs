@@ -14,8 +14,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::net::IpAddr;
 
 use crate::matcher::{Matcher, Parts, SplitRequest, masked};
-use crate::path;
-use crate::request_view::RequestView;
+use crate::request::RequestView;
+use crate::request::path;
 use crate::rule::RULES_MAX;
 
 /// The most segments by which a path is looked up: its first ones.

@@ -6,9 +6,9 @@ use super::listed;
 use super::network::Networks;
 use super::parts::{Parts, SplitPath};
 use super::pattern::Pattern;
-use crate::named::Named;
-use crate::path::Fit;
-use crate::request_view::RequestView;
+use crate::request::RequestView;
+use crate::request::named::Named;
+use crate::request::path::Fit;
 
 /// Conditions of a request. All of them must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,8 +8,8 @@ mod pattern;
 use std::fmt;
 
 use crate::inline_vec::InlineVec;
-use crate::path::{Fit, Spelling};
-use crate::request_view::RequestView;
+use crate::request::RequestView;
+use crate::request::path::{Fit, Spelling};
 pub(crate) use conditions::{Conditions, ValueCondition, ValueTest};
 pub(crate) use network::{Network, Networks, masked};
 pub(crate) use parts::{Needs, Parts, SplitRequest, Unsplit};

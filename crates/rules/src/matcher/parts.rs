@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use super::Matcher;
-use crate::host;
-use crate::path::{self, Fit, Oddities, Segments, Spelling};
-use crate::request_view::RequestView;
+use crate::request::RequestView;
+use crate::request::host;
+use crate::request::path::{self, Fit, Oddities, Segments, Spelling};
 
 /// A request whose path and host can be read in segments and labels.
 pub(crate) trait Parts {

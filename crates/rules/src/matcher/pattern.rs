@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
-use crate::host::in_brackets;
-use crate::path::{self, Separator, Spelling};
+use crate::request::host::in_brackets;
+use crate::request::path::{self, Separator, Spelling};
 
 /// A pattern, compared segment by segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -221,7 +221,7 @@ impl fmt::Display for Pattern {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::{Fit, Segments};
+    use crate::request::path::{Fit, Segments};
     use proptest::prelude::*;
 
     /// Whether a rule with the pattern would apply; panics if that is unclear.
@@ -307,7 +307,7 @@ mod tests {
         ] {
             let pattern = Pattern::of_host(pattern).expect("a good pattern");
             let mut labels = Segments::new("");
-            crate::host::split_host(host, &mut labels);
+            crate::request::host::split_host(host, &mut labels);
             assert_eq!(pattern.fits_host(labels.as_slice()), fits, "{pattern} {host}");
         }
     }

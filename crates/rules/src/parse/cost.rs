@@ -3,7 +3,7 @@
 use toml::de::{DeTable, DeValue};
 
 use super::fields::{Reader, Value, quoted_list};
-use crate::named;
+use crate::request::named;
 use crate::rule::{ALGORITHMS, Estimate, RuleCost, RuleLimit, SettleBy};
 
 const CELLS_MAX: u64 = 1_000_000_000;

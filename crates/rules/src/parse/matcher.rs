@@ -9,8 +9,8 @@ use crate::matcher::{
     Conditions, EXCEPTIONS_MAX, Matcher, Network, Networks, Pattern, PatternMistake,
     ValueCondition, ValueTest,
 };
-use crate::named::{self, Named};
-use crate::path::Spelling;
+use crate::request::named::{self, Named};
+use crate::request::path::Spelling;
 
 const KEYS: &[&str] = &["path", "method", "host", "ip", "header", "query", "cookie", "not"];
 const NOT_KEYS: &[&str] = &["path", "method", "host", "ip", "header", "query", "cookie"];

@@ -21,7 +21,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::{RuleWarning, RulesError};
-use crate::path::{Separator, Spelling};
+use crate::request::path::{Separator, Spelling};
 use crate::rule::{Action, Apply, RULES_MAX, Rule, Rules};
 use fields::{Reader, Value, optional, or_default};
 use reach::Unreached;

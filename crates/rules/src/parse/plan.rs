@@ -6,8 +6,8 @@ use toml::de::{DeTable, DeValue};
 use super::fields::{Reader, Value, quoted_list};
 use super::limits::buildable_plans;
 use crate::key::{FORMS, Form, Part, PartSettings};
-use crate::named::Named;
-use crate::path::Spelling;
+use crate::request::named::Named;
+use crate::request::path::Spelling;
 use crate::rule::{ALGORITHMS, Limiters, PlanChoice, RuleAlgorithm, RuleLimit};
 
 /// Each request is compared with the name of each plan.

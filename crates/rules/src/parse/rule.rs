@@ -10,7 +10,7 @@ use super::fields::{Reader, Value, optional, or_default};
 use super::{bytes, concurrency, cost, key, limits, matcher, plan, store};
 use crate::key::{Key, OnNoKey, Part, PartSettings};
 use crate::matcher::Matcher;
-use crate::path::Spelling;
+use crate::request::path::Spelling;
 use crate::rule::{ALGORITHMS, Action, PlanChoice, Rule, RuleLimit};
 
 const CAPACITY_DEFAULT: u64 = 100_000;

@@ -5,7 +5,7 @@ use tollgate::ManualClock;
 
 use super::*;
 use crate::RulesLimiter;
-use crate::request_view::Request;
+use crate::request::Request;
 use crate::rule::Rules;
 
 /// A cell in units of which every quota below restores a whole number per nanosecond.

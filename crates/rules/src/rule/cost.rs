@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Rule;
-use crate::request_view::{RequestView, header_values};
+use crate::request::{RequestView, header_values};
 
 /// The cost of a request: its estimate, and how the response settles it.
 #[derive(Clone, Debug, PartialEq, Eq)]

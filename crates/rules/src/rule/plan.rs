@@ -1,8 +1,8 @@
 //! Quotas that differ from key to key: `plan` in a rules file.
 
 use super::{Rule, RuleLimit};
-use crate::named::Named;
-use crate::request_view::RequestView;
+use crate::request::RequestView;
+use crate::request::named::Named;
 
 /// The choice of one of a rule's limits by a value that the request carries. The last limit is the default.
 #[derive(Clone, Debug, PartialEq, Eq)]

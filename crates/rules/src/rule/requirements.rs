@@ -1,8 +1,8 @@
 //! The parts of a request that rules require. A replay checks that its log has them.
 
 use super::{Action, Rule, Rules};
-use crate::path::Fit;
-use crate::request_view::RequestView;
+use crate::request::RequestView;
+use crate::request::path::Fit;
 
 /// The header that rules read with [`RequestView::host`].
 const HOST: &str = "host";

@@ -2,8 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limiter::RulesLimiter;
-use crate::path::{Fit, Segments};
-use crate::request_view::Request;
+use crate::request::Request;
+use crate::request::path::{Fit, Segments};
 use crate::rule::Rules;
 
 fn gate(text: &str) -> RulesLimiter {

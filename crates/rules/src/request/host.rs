@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use crate::path::Segments;
+use super::path::Segments;
 
 /// A host without user info, port, and final dot.
 pub(crate) fn bare_host(host: &str) -> &str {

@@ -10,8 +10,8 @@ mod counted;
 mod oddities;
 mod reading;
 
+use super::RequestView;
 use crate::inline_vec::InlineVec;
-use crate::request_view::RequestView;
 pub(crate) use counted::split_for_keys;
 pub(crate) use oddities::{Fit, Oddities};
 

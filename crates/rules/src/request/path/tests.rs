@@ -166,7 +166,7 @@ fn readings_of_servers(spelling: Spelling) -> Vec<PathReading> {
     readings
 }
 
-include!("../../tests/rules/nginx_reading.rs");
+include!("../../../tests/rules/nginx_reading.rs");
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]

@@ -1,4 +1,8 @@
-//! A request, as rules read it.
+//! A request, as rules read it: the trait, its path, its host, and the values that it carries under a name.
+
+pub(crate) mod host;
+pub(crate) mod named;
+pub(crate) mod path;
 
 use std::net::IpAddr;
 
@@ -139,7 +143,6 @@ impl RequestView for Request<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path;
 
     #[test]
     fn a_query_is_cut_only_from_a_path_that_may_hold_one() {

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::path;
-use crate::request_view::{RequestView, header_values};
+use super::path;
+use super::{RequestView, header_values};
 
 /// The kind and the name that a value is looked up by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,7 +174,7 @@ pub(crate) fn is_parameter(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request_view::Request;
+    use crate::request::Request;
 
     #[test]
     fn a_parameter_is_found_by_its_decoded_name_and_value() {
