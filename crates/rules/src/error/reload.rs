@@ -168,13 +168,16 @@ mod tests {
     use std::error::Error;
 
     use super::*;
+    use crate::error::Mistakes;
 
     #[test]
     fn each_error_has_its_source() {
         let build = RulesBuildError::new("a", "5/s", BuildError::ZeroCapacity.into());
         assert!(RulesBuildError::of_folder("a", "taken".to_owned()).source().is_none());
         assert!(build.source().is_some_and(|cause| cause.is::<BuildError>()));
-        let rules = crate::Rules::parse("r.toml", "rule = []").expect_err("no rules");
+        let mut mistakes = Mistakes::default();
+        mistakes.add(0..0, "no rules");
+        let rules = RulesError::new("r.toml", "", mistakes);
         let (path, error) = (PathBuf::new(), io::Error::other("gone"));
         for (error, is_caused) in [
             (ReloadError::from(build), true),

@@ -87,7 +87,8 @@ mod tests {
     use tollgate::ManualClock;
 
     use super::*;
-    use crate::{Request, Rules};
+    use crate::request::Request;
+    use crate::rule::Rules;
 
     #[test]
     fn a_rule_counts_requests_that_all_its_limits_admitted() {

@@ -117,6 +117,7 @@ pub(super) fn check<'s>(reader: &mut Reader<'s>, value: &Value<'s>, rule: &DeTab
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rule::Rules;
 
     #[test]
     fn units_of_bytes_are_left_out_of_the_quota() {
@@ -144,7 +145,7 @@ mod tests {
     fn a_rate_may_be_given_in_gigabytes() {
         let parsed = |bytes: &str| {
             let text = format!("rule = [{{ name = \"a\", bytes = \"{bytes}\" }}]");
-            crate::Rules::parse("r.toml", &text)
+            Rules::parse("r.toml", &text)
         };
         for (bytes, limit, burst) in [
             ("1GB/s", 1_000_000_000, 1_000_000_000),

@@ -1,7 +1,7 @@
 //! The rules of a file, checked.
 //!
-//! What a rules file may set has a type here, and a file in `parse/` that reads it. `parse/` and `file.rs` make
-//! [`Rules`]; `explain/` writes them in plain words.
+//! Each setting of a rule has its type in a file here; `match` and `key` have rooms of their own. The parser reads all
+//! of them, and makes [`Rules`].
 
 mod algorithm;
 mod concurrency;
