@@ -4,6 +4,7 @@ mod ban;
 mod bandwidth;
 mod bucket;
 mod held;
+mod in_flight;
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ pub(crate) use bandwidth::Bandwidth;
 pub use bandwidth::BytePace;
 pub(crate) use bucket::{Bucket, Charged, Cost, fastest};
 pub use held::Held;
-pub(crate) use held::InFlight;
+pub(crate) use in_flight::InFlight;
 
 /// A rule with its limiters.
 #[derive(Debug)]
