@@ -1,7 +1,8 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::ManualClock;
+use tollgate::{ManualClock, Quota};
 
 use super::*;
 use crate::RulesLimiter;
