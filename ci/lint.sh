@@ -56,7 +56,7 @@ layers crates/cli/src args check shm
 layers crates/http/src key headers jitter denial gate adaptive body stats enforcer future shadow limit in_flight \
     service layer penalized several
 layers crates/rules/src words inline_vec error request matcher key rule clock shared active_rule parse reload \
-    decision limiter file explain
+    decision limiter live file explain
 layers crates/redis/src lua script sync stats server_key bounded_map answer unavailable algorithm health breaker pool \
     lease batch share reply store redis_limiter windows redis_membership remote with_fallback open http
 layers crates/client/src structured advice error places settings rate pacer layer

@@ -1,122 +1,22 @@
-//! Rules that are replaced while threads decide requests, and the file that they come from.
+//! The file that rules come from.
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
 use tollgate::Clock;
 use tollgate::clock::QuantaClock;
 
 use crate::error::{Mistakes, ReloadError, RulesBuildError, RulesError};
 use crate::limiter::RulesLimiter;
+use crate::live::LiveRules;
 use crate::reload::ReloadSummary;
 use crate::rule::Rules;
 
 /// A longer file is an error.
 const BYTES_MAX: u64 = 1 << 20;
 const NOT_UTF8: &str = "this is not UTF-8: save the file in that encoding";
-
-/// The rules in force. Any thread decides requests by them, without a lock.
-///
-/// [`RulesFile::live`] returns it.
-///
-/// ```
-/// use tollgate_rules::{Request, RulesFile};
-///
-/// let path = std::env::temp_dir().join("tollgate-rules-live.toml");
-/// std::fs::write(&path, r#"rule = [{ name = "a", limits = "1/min" }]"#)?;
-/// let rules = RulesFile::open(&path)?.live();
-/// assert!(rules.load().decide(&Request::default()).is_admitted());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-pub struct LiveRules<C: Clock = QuantaClock> {
-    gate: ArcSwap<RulesLimiter<C>>,
-    reloads: AtomicU64,
-    failures: AtomicU64,
-}
-
-impl<C: Clock> LiveRules<C> {
-    /// The rules that are in force now. Take them for one request: a guard that is kept over a reload
-    /// keeps the memory of the old rules.
-    ///
-    /// ```
-    /// # use tollgate_rules::{Request, RulesFile};
-    /// # let path = std::env::temp_dir().join("tollgate-rules-load.toml");
-    /// # std::fs::write(&path, r#"rule = [{ name = "a", limits = "1/min" }]"#)?;
-    /// # let live = RulesFile::open(&path)?.live();
-    /// let rules = live.load();
-    /// let decision = rules.decide(&Request::default());
-    /// assert!(decision.is_admitted());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn load(&self) -> RulesGuard<C> {
-        RulesGuard { gate: self.gate.load() }
-    }
-
-    /// How often the rules were replaced.
-    ///
-    /// ```
-    /// # use tollgate_rules::RulesFile;
-    /// # let path = std::env::temp_dir().join("tollgate-rules-reloads.toml");
-    /// # std::fs::write(&path, r#"rule = [{ name = "a", limits = "1/min" }]"#)?;
-    /// let mut file = RulesFile::open(&path)?;
-    /// file.reload()?;
-    /// assert_eq!(file.live().reloads(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn reloads(&self) -> u64 {
-        self.reloads.load(Ordering::Relaxed)
-    }
-
-    /// How often a changed file was not put in force, because of an error.
-    ///
-    /// ```
-    /// # use tollgate_rules::RulesFile;
-    /// # let path = std::env::temp_dir().join("tollgate-rules-failures.toml");
-    /// # std::fs::write(&path, r#"rule = [{ name = "a", limits = "1/min" }]"#)?;
-    /// let mut file = RulesFile::open(&path)?;
-    /// std::fs::write(&path, "rule = 7")?;
-    /// assert!(file.poll().is_err());
-    /// assert_eq!(file.live().failures(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn failures(&self) -> u64 {
-        self.failures.load(Ordering::Relaxed)
-    }
-}
-
-/// The rules that were in force when [`LiveRules::load`] was called.
-///
-/// ```
-/// # use tollgate_rules::RulesFile;
-/// # let path = std::env::temp_dir().join("tollgate-rules-loaded.toml");
-/// # std::fs::write(&path, r#"rule = [{ name = "a", limits = "1/min" }]"#)?;
-/// let live = RulesFile::open(&path)?.live();
-/// assert_eq!(live.load().rules().count(), 1);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub struct RulesGuard<C: Clock = QuantaClock> {
-    gate: arc_swap::Guard<Arc<RulesLimiter<C>>>,
-}
-
-impl<C: Clock> Deref for RulesGuard<C> {
-    type Target = RulesLimiter<C>;
-
-    fn deref(&self) -> &RulesLimiter<C> {
-        &self.gate
-    }
-}
-
-impl<C: Clock + std::fmt::Debug> std::fmt::Debug for RulesGuard<C> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        (**self).fmt(f)
-    }
-}
 
 /// A rules file that is followed: it reads the file and puts changes in force.
 ///
@@ -198,12 +98,8 @@ impl<C: Clock> RulesFile<C> {
         let path = path.to_owned();
         let content = read(&path)?;
         let rules = parse(&path, &content)?;
-        let live = LiveRules {
-            gate: ArcSwap::from_pointee(build(rules)?),
-            reloads: AtomicU64::new(0),
-            failures: AtomicU64::new(0),
-        };
-        Ok(Self { path, last_content: Some(content), live: Arc::new(live) })
+        let live = Arc::new(LiveRules::new(build(rules)?));
+        Ok(Self { path, last_content: Some(content), live })
     }
 
     /// The rules in force, now and after each change.
@@ -314,8 +210,9 @@ impl<C: Clock> RulesFile<C> {
         accept: impl FnOnce(&Rules) -> Result<(), String>,
     ) -> Result<ReloadSummary, ReloadError> {
         let summary = self.try_put_in_force(read, accept);
-        let counter = if summary.is_ok() { &self.live.reloads } else { &self.live.failures };
-        counter.fetch_add(1, Ordering::Relaxed);
+        if summary.is_err() {
+            self.live.count_failure();
+        }
         summary
     }
 
@@ -329,8 +226,8 @@ impl<C: Clock> RulesFile<C> {
         let content = self.last_content.insert(read?);
         let rules = parse(&self.path, content)?;
         accept(&rules).map_err(ReloadError::Rejected)?;
-        let (gate, summary) = self.live.gate.load().successor(rules)?;
-        self.live.gate.store(Arc::new(gate));
+        let (gate, summary) = self.live.load().successor(rules)?;
+        self.live.replace(gate);
         Ok(summary)
     }
 }

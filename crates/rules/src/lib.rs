@@ -43,6 +43,7 @@ mod file;
 mod inline_vec;
 mod key;
 mod limiter;
+mod live;
 mod matcher;
 mod parse;
 mod reload;
@@ -57,9 +58,10 @@ pub use decision::{
     Deferred, DenyReason, Outcome, RuleDenial, RuleInFlight, RulePermit, RulesDecision,
 };
 pub use error::{ReloadError, RuleError, RuleWarning, RulesBuildError, RulesError};
-pub use file::{LiveRules, RulesFile, RulesGuard};
+pub use file::RulesFile;
 pub use key::{Key, OnNoKey};
 pub use limiter::{InFlightStats, LimitStats, RuleStats, RulesLimiter};
+pub use live::{LiveRules, RulesGuard};
 pub use reload::{ReloadSummary, ReloadWarning};
 pub use request::{Request, RequestView};
 pub use rule::{Action, Apply, Concurrency, Fallback, Penalty, Rule, RuleLimit, Rules, Store};
