@@ -61,6 +61,21 @@ mod tests {
         assert_eq!(checksum(b""), 0);
     }
 
+    /// The entries of a program that makes them while it runs, which are those that the compiler made.
+    #[test]
+    fn an_entry_is_the_remainder_of_its_byte_and_so_many_zeros() {
+        let tables = tables();
+        // The first ones of XZ Utils.
+        let published = [0, 0xb32e_4cbe_03a7_5f6f, 0xf484_3657_a840_a05b, 0x47aa_7ae9_abe7_ff34];
+        assert_eq!(tables[0][..4], published);
+        for (zeros, byte) in (0..8).flat_map(|zeros| (0..256).map(move |byte| (zeros, byte))) {
+            let divide = |rest: u64, _| rest >> 1 ^ if rest % 2 == 1 { POLYNOMIAL } else { 0 };
+            let remainder = (0..8 * (1 + zeros)).fold(byte as u64, divide);
+            assert_eq!(tables[zeros][byte], remainder, "{byte} and {zeros} zeros");
+        }
+        assert_eq!(tables, TABLES);
+    }
+
     #[test]
     fn eight_bytes_at_a_time_give_the_same_checksum_as_single_bytes() {
         let bytes: Vec<u8> = (0..100_u8).map(|byte| byte.wrapping_mul(37)).collect();

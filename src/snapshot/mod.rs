@@ -4,6 +4,8 @@ mod checksum;
 mod format;
 mod restore;
 mod shape;
+#[cfg(all(test, not(any(tollgate_loom, tollgate_shuttle))))]
+mod tests;
 
 pub use restore::RestoreError;
 
