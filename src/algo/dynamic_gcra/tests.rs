@@ -3,6 +3,7 @@ use crate::algo::NoRing;
 use proptest::prelude::*;
 
 mod units;
+mod wear;
 
 /// The oracle's units of debt in a cell, such that every rate below is a whole number of them in a
 /// nanosecond.
@@ -357,6 +358,7 @@ fn a_charge_by_smaller_cells_is_not_refunded_as_larger_ones() {
 #[test]
 fn impossible_quotas_and_changes_are_rejected_with_their_error() {
     use QuotaError as E;
+    assert_eq!(GcraEpoch::new(&Quota::per_second(0), false), Err(E::ZeroLimit));
     let params = GcraEpoch::new(&Quota::per_second(100), false).expect("in range");
     let change = |quota, inherit| params.change(&quota, inherit, Tick::ZERO).map(|_| ());
     assert_eq!(change(Quota::per_second(3_200), Inherit::AsIs), Ok(()));
@@ -390,6 +392,8 @@ fn a_proportional_change_keeps_shares_by_other_units() {
     assert_eq!(in_proportion(1_000, 30, 7), Ok(4_285), "right to one part in a hundred");
     assert_eq!(in_proportion(30, 10, 20), Ok(15), "few, but exact");
     assert_eq!(in_proportion(30, 10, 7), Err(E::InheritTooFar));
+    assert_eq!(in_proportion(1_007, 1, 10), Ok(100), "just as many as are needed");
+    assert_eq!(in_proportion(999, 1, 10), Err(E::InheritTooFar));
     assert_eq!(in_proportion(u64::MAX, 2, 1), Err(E::ChangeTooFast));
 }
 
