@@ -115,6 +115,9 @@ fn quotas_that_would_be_too_coarse_have_no_compact_state() {
     ] {
         assert_eq!(compact(&quota.parse().expect("a quota")), None, "{quota}");
     }
+    // The shortest unit, of 640 nanoseconds.
+    assert!(compact(&Quota::per_second(1_562_500)).is_some());
+    assert_eq!(compact(&Quota::per_second(1_562_501)), None);
 }
 
 proptest! {
@@ -168,12 +171,30 @@ proptest! {
 #[test]
 fn a_plan_of_the_same_quota_is_the_same_bucket() {
     let quota: Quota = "100/s burst 20".parse().expect("a quota");
-    for gcra in [Gcra::new(), Gcra::start_empty(), Gcra::new().leases(4)] {
+    // Where a cell is one unit, and a burst one cell, too.
+    let smallest = Quota::per_second(1_000_000_000).burst(1);
+    for (gcra, quota) in [
+        (Gcra::new(), quota),
+        (Gcra::start_empty(), quota),
+        (Gcra::new().leases(4), quota),
+        (Gcra::start_empty(), smallest),
+    ] {
         let params = gcra.params(&quota, 0).expect("in range");
         assert_eq!(params.with_quota(&quota), Ok(params));
     }
     let plain = params("100/s burst 20").with_quota(&quota).expect("a plan");
     assert!(!plain.starts_in_debt());
+}
+
+#[test]
+fn leases_take_at_most_half_of_the_burst_and_only_from_wide_states() {
+    let leases = |cells| Gcra::new().leases(cells);
+    let quota = Quota::per_second(1_000);
+    assert!(leases(500).params(&quota, 0).is_ok());
+    for cells in [501, 999, 1_000, 1_001] {
+        assert_eq!(leases(cells).params(&quota, 0), Err(QuotaError::LeaseCellsTooMany), "{cells}");
+    }
+    assert_eq!(leases(1).compact_params(&quota, 0), Ok(None));
 }
 
 #[test]
@@ -234,10 +255,22 @@ fn a_plan_of_a_bucket_that_starts_empty_owes_its_own_burst() {
 }
 
 #[test]
+fn the_model_of_a_bucket_that_starts_empty_does_so_however_small_it_is() {
+    use crate::algo::oracle::Oracle;
+    for quota in [Quota::per_second(1), Quota::per_second(1_000_000_000).burst(1)] {
+        for (gcra, admits) in [(Gcra::new(), true), (Gcra::start_empty(), false)] {
+            let params = gcra.params(&quota, 0).expect("in range");
+            assert_eq!(params.oracle().decide(Tick::ZERO, 1).admitted, admits, "{quota}");
+        }
+    }
+}
+
+#[test]
 fn a_bucket_for_plans_accepts_quotas_a_little_slower_than_its_own() {
     let (own, slower) = (Quota::per_second(50_000), Quota::per_second(49_999));
     let plans = Gcra::new().for_plans().params(&own, 0).expect("in range");
     assert!(plans.with_quota(&slower).is_ok());
+    assert_eq!(plans.grid.reach(), 1 << 50, "room for long debts");
     let coarse = Gcra::new().params(&own, 0).expect("in range");
     assert_eq!(coarse.with_quota(&slower), Err(QuotaError::PlanTooFast));
 }
@@ -252,6 +285,72 @@ fn the_largest_burst_of_a_compact_state_has_room_in_its_ring() {
     assert_eq!(compact.grid.reach(), compact.capacity * DEBT_BURSTS - 1);
     let more = largest.burst(COMPACT_BURST_UNITS_MAX + 1);
     assert_eq!(Gcra::new().compact_params(&more, 0), Ok(None));
+    // From a microsecond on, there is room for sixteen bursts.
+    for (limit, reach) in [(1_000_000, 16 * 200_000_000), (1_000_001, 1 << 31)] {
+        let compact = self::compact(&Quota::per_second(limit).burst(200_000_000));
+        assert_eq!(compact.expect("narrow").grid.reach(), reach, "{limit}");
+    }
+}
+
+/// Ten cells of a nanosecond each, which may be owed sixteen times.
+fn ten_nanos() -> GcraParams {
+    params("1000000000/s burst 10")
+}
+
+#[test]
+fn turns_ahead_reach_to_the_largest_debt() {
+    let params = ten_nanos();
+    assert_eq!(params.grid.reach(), 160);
+    // Less the burst, which is charged at once, and less what `now` is into its unit.
+    assert_eq!(params.ahead_max(), Duration::from_nanos(149));
+    let endless = params.within(Tick::ZERO, Duration::MAX);
+    assert_eq!((endless.burst(), endless.ahead_max()), (160, Duration::ZERO));
+}
+
+#[test]
+fn a_plan_may_have_a_burst_as_large_as_the_largest_debt() {
+    let plan = |burst| ten_nanos().with_quota(&Quota::per_second(1_000_000_000).burst(burst));
+    let largest = plan(160).expect("it fits");
+    assert_eq!((largest.burst(), largest.ahead_max()), (160, Duration::ZERO));
+    assert_eq!(plan(161), Err(QuotaError::PlanTooLong));
+}
+
+#[test]
+fn cells_that_are_put_behind_a_longer_debt_add_none() {
+    let params = params("1/s burst 5");
+    let now = Tick::from_nanos(100_000_000_000);
+    let Step::Admit { next } = params.step(params.fresh(now), now, 3) else { panic!("it is full") };
+    let cell = params.cell();
+    for (cells, debt, added) in [(2, 3, 0), (3, 3, 0), (4, 4, 1)] {
+        let (word, more) = params.deferred(next, cells, now);
+        assert_eq!(params.debt(word, params.instant(now)), debt * cell);
+        assert_eq!(more, Duration::from_secs(added), "{cells}");
+    }
+}
+
+#[test]
+fn any_number_of_cells_fills_the_bucket_and_no_more() {
+    use crate::algo::Refund;
+    let params = params("1/s burst 5");
+    let now = Tick::from_nanos(100_000_000_000);
+    let Step::Admit { next } = params.step(params.fresh(now), now, 5) else { panic!("it is full") };
+    // A cell has 2^7 * 3,125 units: the cost of 2^57 would wrap around to none.
+    for cells in [5, 6, 1 << 57, u64::MAX] {
+        let word = params.add(next, now, cells);
+        assert_eq!(params.permit(word, now, 0).remaining(), 5, "{cells}");
+    }
+}
+
+#[test]
+fn cells_taken_ahead_are_worth_nothing_more_once_their_debt_has_drained() {
+    let params = Gcra::new().leases(4).params(&Quota::per_second(1).burst(9), 0).expect("in range");
+    let at = |secs: u64| Tick::from_nanos(secs * 1_000_000_000);
+    let Step::Admit { next } = params.step(params.fresh(at(100)), at(100), 4) else {
+        panic!("it is full")
+    };
+    let left = |secs| [4, 1, 0].map(|left| params.permit_ahead(next, at(secs), left).remaining());
+    // Five cells are there beside those of leases.
+    assert_eq!([left(100), left(102), left(104)], [[5, 2, 1], [5, 4, 3], [5, 5, 5]]);
 }
 
 /// A refund and a charge by others cancel each other out, and the bucket was full in between. To

@@ -55,6 +55,24 @@ fn a_long_ring_tolerates_years_and_a_short_one_little() {
     assert_eq!(nanos.skew_tolerance().map(|span| span.as_secs()), Some(1_099));
 }
 
+/// 64 years to the second, and one second less; small fields.
+#[test]
+fn the_tolerance_is_a_sixty_fourth_of_a_long_ring_and_little_of_a_short_one() {
+    const YEAR: u64 = 365 * 86_400;
+    let of = |field_max, nanos| tolerance(NonZeroU64::MIN, nanos, field_max);
+    assert_eq!(of(64 * YEAR, 1_000_000_000), YEAR);
+    assert_eq!(of(64 * YEAR - 1, 1_000_000_000), 3_600, "an hour");
+    assert_eq!([8_191, 8_192, 5 * 8_192, 5 * 8_192 - 1].map(|max| of(max, 1)), [1, 1, 5, 4]);
+}
+
+#[test]
+fn the_farthest_instant_ahead_is_within_any_span() {
+    let grid = Grid::new(1, 1, (1 << 20) - 1, 1_000);
+    for (ahead, span, is_within) in [(1_127, 1, true), (1_128, 1, false), (1_127, 900, true)] {
+        assert_eq!(grid.within(4_000 + ahead, 4_000, span), is_within, "{ahead} by {span}");
+    }
+}
+
 #[test]
 fn distances_ahead_are_clamped_to_what_can_be_told_from_the_past() {
     let short = Grid::new(1, 1, (1 << 20) - 1, 1_000);
