@@ -256,8 +256,7 @@ impl FixedWindow {
         }
         let grid = Grid::new(length, period, end.max(), length);
         let limit = NonZeroU64::new(quota.limit()).ok_or(QuotaError::ZeroLimit)?;
-        // A window of more than 292 years counts from the clock's origin.
-        let ahead_nanos = i64::try_from(into).unwrap_or(0);
+        let ahead_nanos = i64::try_from(into).expect("a period is at most a century");
         Ok(Some(FixedWindowParams {
             grid,
             limit,

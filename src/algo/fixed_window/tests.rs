@@ -1,6 +1,6 @@
 use super::*;
-use crate::algo::{PerKey, Receipt, Refund, StateMachine, Step};
-use crate::time::Tick;
+use crate::algo::{Liveness, Moment, PerKey, Rebase, Receipt, Refund, StateMachine, Step};
+use crate::time::{ManualClock, Tick};
 use crate::word::tile;
 use proptest::prelude::*;
 
@@ -71,6 +71,27 @@ fn a_compact_window_is_told_apart_for_a_day_and_by_clocks_ten_seconds_apart() {
     assert!(narrow > 20 && none > 20, "{narrow} and {none}");
 }
 
+/// Of such a count 14 bits of time are left, so one window is ahead of a clock that is behind.
+#[test]
+fn a_compact_window_of_ten_seconds_may_just_count_to_five_millions() {
+    let quota = |millis| Quota::new(5_000_000, Duration::from_millis(millis));
+    let compact = |millis| FixedWindow::aligned().compact_params(&quota(millis), 0);
+    let tolerance = compact(10_000).expect("in range").expect("narrow").grid.skew_tolerance();
+    assert_eq!(tolerance, Some(Duration::from_secs(10)));
+    assert_eq!(compact(9_999), Ok(None));
+}
+
+#[test]
+fn leases_take_at_most_half_of_the_limit_and_only_from_wide_states() {
+    let leases = |cells| FixedWindow::anchored().leases(cells);
+    let quota = Quota::per_minute(100);
+    assert_eq!(leases(50).params(&quota, 0).map(|params| params.lease_cells), Ok(50));
+    for cells in [51, 99, 100, 101] {
+        assert_eq!(leases(cells).params(&quota, 0), Err(QuotaError::LeaseCellsTooMany), "{cells}");
+    }
+    assert_eq!(leases(1).compact_params(&quota, 0), Ok(None));
+}
+
 #[test]
 fn a_plan_of_the_same_window_has_its_own_limit_and_nothing_else() {
     // Ten units in 1,001 nanoseconds.
@@ -125,6 +146,12 @@ fn out_of_range_is_denied_when_built() {
     let big = Quota::per_day(1 << 30);
     let built = FixedWindow::anchored().params(&big, 0);
     assert_eq!(built, Err(QuotaError::WindowLimitTooLarge));
+    let no_time = Quota::new(1, Duration::ZERO);
+    for window in [FixedWindow::anchored(), FixedWindow::aligned()] {
+        assert_eq!(window.params(&no_time, 0), Err(QuotaError::ZeroPeriod));
+        let plan = params(window, "1/min", 0).with_quota(&no_time);
+        assert_eq!(plan, Err(QuotaError::ZeroPeriod));
+    }
     for offset in [86_399, -86_399] {
         let window = FixedWindow::aligned().utc_offset_secs(offset);
         assert!(window.params(&Quota::per_day(1), 0).is_ok(), "{offset}");
@@ -153,6 +180,8 @@ fn a_window_has_the_units_that_make_it_endless_or_the_documented_number() {
         ("1/s", 50_000),
         ("1/min", 3_000_000),
         ("20/min", 600_000),
+        // 39 bits of time: units of 50 milliseconds.
+        ("10000/h", 72_000),
         ("1000/s", 10_000),
         ("1000000/s", 10_000),
         ("1000001/s", 1_000),
@@ -182,6 +211,103 @@ fn a_plan_has_a_window_of_whole_units_that_is_not_too_long() {
     let aligned = |period| plan(FixedWindow::aligned(), period);
     assert!(aligned(Duration::from_secs(60)).is_ok());
     assert_eq!(aligned(Duration::from_secs(120)), too_long, "a window is as long as it is");
+}
+
+#[test]
+fn a_plan_counts_to_one_less_than_the_field_of_its_limiter() {
+    // Three bits hold the count of five.
+    let five = params(FixedWindow::anchored(), "5/min", 0);
+    assert!(five.with_quota(&Quota::per_minute(6)).is_ok());
+    let seven = five.with_quota(&Quota::per_minute(7));
+    assert_eq!(seven, Err(QuotaError::PlanLimitTooLarge));
+}
+
+#[test]
+fn a_key_never_seen_has_counted_nothing_whatever_the_clock() {
+    let params = params(FixedWindow::anchored(), "5/min", 0);
+    let [earlier, later] = [1_000_000_000, 9_000_000_000].map(Tick::from_nanos);
+    let fresh = params.fresh(later);
+    assert_eq!(params.permit(fresh, earlier, 0).remaining(), 5);
+    assert_eq!(params.liveness(fresh, params.instant(earlier)), Liveness::Idle { units: 0 });
+}
+
+#[test]
+fn cells_taken_ahead_count_for_nothing_once_their_window_is_over() {
+    let (params, opened, next) = three_of_five_a_minute();
+    let left = |secs| {
+        let now = opened.saturating_add(Duration::from_secs(secs));
+        [3, 1, 0].map(|left| params.permit_ahead(next, now, left).remaining())
+    };
+    assert_eq!((left(0), left(59), left(60)), ([5, 3, 2], [5, 3, 2], [5; 3]));
+}
+
+/// A slot is free at the beginning of the next unit at the earliest, or as many windows later as the present one
+/// is held.
+#[test]
+fn a_key_without_a_slot_waits_for_the_next_unit_and_for_a_window_that_is_held() {
+    let wait = |params: &FixedWindowParams| {
+        let now = Tick::from_nanos(60_000_000_000);
+        params.no_slot(params.fresh(now), now, Duration::ZERO).retry_after()
+    };
+    let anchored = params(FixedWindow::anchored(), "5/min", 0);
+    let unit = anchored.grid.span(1);
+    assert_eq!((wait(&anchored), unit), (Some(unit), Duration::from_micros(50)));
+    let aligned = params(FixedWindow::aligned(), "5/min", 0);
+    assert_eq!(wait(&aligned), Some(Duration::from_secs(60)));
+    let held = FixedWindowParams { held: 3, ..aligned };
+    assert_eq!(wait(&held), Some(Duration::from_secs(240)));
+}
+
+/// Nobody has set the wall clock.
+#[test]
+fn windows_as_built_decide_at_the_same_instant_and_as_their_copy_of_that_instant() {
+    let (clock, now) =
+        (ManualClock::starting_at_unix_nanos(30_000_000_000), Tick::from_nanos(90_000_000_000));
+    clock.set(now);
+    let aligned = params(FixedWindow::aligned(), "5/min", 30_000_000_000);
+    let anchored = params(FixedWindow::anchored(), "5/min", 30_000_000_000);
+    assert_eq!([&aligned, &anchored].map(|params| params.as_built_at(now, &clock)), [Some(now); 2]);
+    assert!(anchored.is_still() && anchored.still_at(|| now, &clock).is_none());
+    assert!(!aligned.is_still());
+    let copy = aligned.still_at(|| now, &clock).expect("windows of the wall clock");
+    assert!(copy.is_still());
+    assert_eq!((copy.instant(now), copy.held), (aligned.instant(now), 0));
+    assert_eq!([&aligned, &anchored].map(Rebase::wall_shift_nanos), [0; 2]);
+    // It follows the wall clock no more.
+    assert!(!copy.reads_as(&aligned) && copy.reads_as(&copy) && aligned.reads_as(&aligned));
+}
+
+/// Windows begin at whole minutes. The first one that the limiter sees began three minutes before those it was built
+/// with.
+#[test]
+fn a_wall_clock_that_was_set_back_beyond_the_first_window_counts_from_earlier_windows() {
+    const ORIGIN: u64 = 1_700_000_000_000_000_000; // 20 seconds into a minute
+    const SECOND: u64 = 1_000_000_000;
+    let aligned = params(FixedWindow::aligned(), "5/min", ORIGIN);
+    let (clock, now) = (ManualClock::starting_at_unix_nanos(ORIGIN), Tick::from_nanos(90 * SECOND));
+    clock.set(now);
+    clock.set_unix_nanos(ORIGIN - 200 * SECOND);
+    let still = aligned.still_at(|| now, &clock).expect("windows of the wall clock");
+    assert_eq!((still.instant(now), still.held), (0, 0));
+    assert_eq!(aligned.wall_shift_nanos(), 180 * SECOND);
+    let moment = |tick, origin| Moment { tick, unix_origin_nanos: origin };
+    let unstepped = aligned.unstepped(&still, moment(now, ORIGIN));
+    assert_eq!(unstepped, moment(Tick::ZERO, ORIGIN - 180 * SECOND));
+}
+
+/// The wall clock was set back by five minutes when the sixth began, so the fifth has gone on for two minutes.
+#[test]
+fn a_charge_from_before_a_window_was_held_is_refunded_in_it() {
+    let aligned = params(FixedWindow::aligned(), "5/min", 0);
+    let at = |secs: u64| Tick::from_nanos(secs * 1_000_000_000);
+    let Step::Admit { next } = aligned.step(aligned.fresh(at(300)), at(300), 3) else {
+        panic!("three of five are free")
+    };
+    let receipt = Receipt { cells: 3, at: at(300), next };
+    let wall_time = WallTime::ahead_by(-120_000_000_000);
+    let held = FixedWindowParams { held: 3, held_for: 2, wall_time, wall: None, ..aligned };
+    let left = |word| held.permit(word, at(420), 0).remaining();
+    assert_eq!((left(next), left(held.refund(next, &receipt, at(420), 3))), (2, 5));
 }
 
 #[test]
