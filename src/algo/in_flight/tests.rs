@@ -75,6 +75,83 @@ fn a_lower_limit_denies_until_enough_have_left() {
 }
 
 #[test]
+fn a_state_that_an_entry_has_left_counts_the_entries_of_both_periods() {
+    let holds = Holds::at_most(Duration::from_secs(10));
+    let machine = InFlight { holds: &holds, limit: 9 };
+    let (word, _) = enter(machine, machine.fresh(at(5)), at(5), 2);
+    let (word, _) = enter(machine, word, at(15), 3);
+    assert_eq!((RECENT.of(word), OLDER.of(word), machine.in_word(word)), (3, 2, 5));
+    let holds = Holds::unbounded();
+    let machine = InFlight { holds: &holds, limit: u64::from(u32::MAX) };
+    // More than the two counts of a state with a longest hold.
+    let (word, _) = enter(machine, machine.fresh(at(5)), at(5), 70_000);
+    assert_eq!(machine.in_word(word), 70_000);
+}
+
+#[test]
+fn more_cells_than_are_in_flight_are_refunded_as_those_that_are() {
+    for (holds, later) in [
+        (Holds::unbounded(), 1),
+        (Holds::at_most(Duration::from_secs(10)), 1),
+        (Holds::at_most(Duration::from_secs(10)), 10),
+    ] {
+        let machine = InFlight { holds: &holds, limit: 9 };
+        let (word, first) = enter(machine, machine.fresh(at(5)), at(5), 2);
+        let (word, _) = enter(machine, word, at(5 + later), 1);
+        let left = machine.refund(word, &first.expect("room"), at(5 + later), 7);
+        let all = machine.read(left, NoRing, at(5 + later), 0).all();
+        assert_eq!(all, u64::from(later == 10), "only those of the first period are the holder's");
+        assert_eq!(left >> PAYLOAD_BITS, 0);
+    }
+}
+
+/// Periods of a second come round after 24 days.
+#[test]
+fn a_refund_across_the_end_of_the_periods_is_one_period_later() {
+    let holds = Holds::at_most(Holds::HOLD_MIN);
+    let machine = InFlight { holds: &holds, limit: 9 };
+    let [last, first] = [PERIOD.max(), PERIOD.max() + 1].map(at);
+    let (word, receipt) = enter(machine, machine.fresh(last), last, 4);
+    let (word, _) = enter(machine, word, first, 1);
+    assert_eq!((PERIOD.of(word), OLDER.of(word)), (0, 4));
+    let left = machine.refund(word, &receipt.expect("room"), first, 3);
+    assert_eq!((RECENT.of(left), OLDER.of(left)), (1, 1));
+    // Cells that were never charged are no matter of requests in flight.
+    assert_eq!((machine.add(left, first, 1), machine.turn(left, first)), (left, Duration::ZERO));
+}
+
+#[test]
+fn states_without_a_longest_hold_are_stamped_and_never_told_apart_by_time() {
+    let holds = Holds::unbounded();
+    let machine = InFlight { holds: &holds, limit: 9 };
+    let stamps = [0, 1_023, 1_024, 1_024 << 31].map(Tick::from_nanos);
+    let stamps = stamps.map(|now| STAMP.of(machine.fresh(now)));
+    assert_eq!(stamps, [0, 0, 1, 0], "in units of 1,024 ns, modulo 2^31");
+    assert_eq!((machine.skew_tolerance(), machine.horizon()), (None, None));
+    assert_eq!(machine.liveness(machine.fresh(at(3)), 0), Liveness::Idle { units: 0 });
+}
+
+/// Of 2^21 periods 255 are ahead of a clock that is behind.
+#[test]
+fn clocks_may_differ_by_255_periods_of_ten_seconds() {
+    let holds = Holds::at_most(Duration::from_secs(10));
+    let machine = InFlight { holds: &holds, limit: 9 };
+    let periods = |count: u64| Some(Duration::from_secs(10 * count));
+    assert_eq!(machine.skew_tolerance(), periods(255));
+    assert_eq!(machine.horizon(), periods((1 << 21) - 255 - 2));
+}
+
+#[test]
+fn a_key_without_a_slot_may_ask_again_for_one_cell_at_any_time() {
+    let holds = Holds::unbounded();
+    for (limit, retry) in [(0, None), (1, Some(Duration::from_nanos(1)))] {
+        let machine = InFlight { holds: &holds, limit };
+        let denied = machine.no_slot(machine.fresh(at(1)), at(1), Duration::ZERO);
+        assert_eq!(denied.retry_after(), retry, "{limit}");
+    }
+}
+
+#[test]
 fn the_longest_hold_is_kept_in_its_range() {
     for (hold, kept) in [
         (Duration::ZERO, Duration::from_secs(1)),
