@@ -85,3 +85,14 @@ impl Ring for &[u64] {
         self[place]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_was_never_seen_has_stored_nothing() {
+        assert_eq!([0, 1, 70].map(|place| NoRing.cell(place)), [0; 3]);
+        assert_eq!((NoRing.xor(3, 9), NoRing.note()), (9, 0));
+    }
+}

@@ -390,3 +390,6 @@ pub enum Step {
         next: u64,
     },
 }
+
+#[cfg(all(test, feature = "std"))]
+mod tests;

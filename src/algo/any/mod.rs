@@ -172,4 +172,4 @@ impl core::fmt::Display for UnknownAlgorithm {
 impl core::error::Error for UnknownAlgorithm {}
 
 #[cfg(all(test, feature = "std"))]
-mod tests;
+pub(super) mod tests;

@@ -1,8 +1,9 @@
 //! Queues and warm-ups with a bound on the wait.
 
 use super::*;
+use crate::algo::any::tests::said;
 use crate::algo::{Algorithm, NoRing};
-use crate::{LeakyQueue, Quota, WarmUp};
+use crate::{AnyAlgorithm, Gcra, LeakyQueue, Quota, SlidingLog, WarmUp};
 
 /// The answers to requests at one instant, one after the other.
 fn answers<M: StateMachine>(
@@ -66,4 +67,22 @@ fn the_delay_of_a_warm_up_is_bounded_too() {
     let machine = || warm_up.params(&Quota::per_second(100), 0).expect("in range");
     assert_eq!(delays(&answers(machine(), 1_000, &[1, 1])), [Some(0), Some(30)]);
     assert_eq!(delays(&answers(machine(), 29, &[1, 1])), [Some(0), None]);
+}
+
+/// Of each algorithm, as one of any: those that never delay have no other machine.
+#[test]
+fn a_bound_on_the_wait_changes_nothing_that_a_machine_reports_of_itself() {
+    let named = AnyAlgorithm::NAMES.iter().map(|name| name.parse().expect("one of the names"));
+    let more: [AnyAlgorithm; 3] = [
+        Gcra::start_empty().into(),
+        SlidingLog::new().count_denials().into(),
+        WarmUp::new(Duration::from_secs(9)).max_wait(Duration::from_secs(60)).into(),
+    ];
+    for algorithm in named.chain(more) {
+        for quota in [Quota::per_minute(2), Quota::per_second(1_000_000).burst(9)] {
+            let Ok(machine) = algorithm.params(&quota, 0) else { continue };
+            let bound = WithinDelay::new(&machine, Duration::MAX);
+            assert_eq!(said(&bound), said(&machine), "{algorithm:?} of {quota}");
+        }
+    }
 }
