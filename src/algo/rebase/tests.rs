@@ -3,7 +3,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::algo::{Algorithm, Step};
 use crate::decision::Decision;
-use crate::{AnyAlgorithm, Quota, SlidingCounter, SlidingLog, SubWindows, WarmUp};
+use crate::{
+    AnyAlgorithm, FixedWindow, Gcra, LeakyQueue, Quota, SlidingCounter, SlidingLog, SubWindows,
+    WarmUp,
+};
 
 /// Snapshots of other versions name algorithms by these numbers.
 #[test]
@@ -57,6 +60,71 @@ fn machines_that_read_states_differently_have_different_figures() {
             assert!(!config[..index].contains(one), "{index}");
         }
     }
+}
+
+/// Snapshots of other versions have these figures, and are restored only if they are the same.
+#[test]
+fn the_figures_of_each_algorithm_are_fixed() {
+    const ORIGIN: u64 = 1_700_000_000_000_000_000; // 20 seconds into a minute
+    const MINUTE: u64 = 60_000_000_000;
+    fn figures<A: Algorithm<Params: Rebase>>(algorithm: A, quota: &Quota) -> [u64; CONFIG_WORDS] {
+        algorithm.params(quota, ORIGIN).expect("in range").config_words(ORIGIN)
+    }
+    let (quota, small) = (Quota::per_minute(60), Quota::per_minute(60).burst(7));
+    // Cells of 400,000 units of 2.5 microseconds.
+    let (unit, cell) = (2_500, 400_000);
+    assert_eq!(figures(Gcra::new(), &quota), [1, unit, cell, 60, 0, 0, 0, 0]);
+    assert_eq!(figures(Gcra::start_empty(), &small), [1, unit, cell, 7, 7 * cell, 0, 0, 0]);
+    assert_eq!(figures(Gcra::new().leases(3), &small), [1, unit, cell, 4, 0, 3, 0, 0]);
+    assert_eq!(figures(LeakyQueue::new(), &quota), [1, unit, cell, 60, 0, 0, 0, 1]);
+    let three = LeakyQueue::new().immediate(3);
+    assert_eq!(figures(three, &small), [1, unit, cell, 7, 0, 0, 0, 3]);
+    // Units of 200 microseconds, or a minute that begins 13 seconds into one of the wall clock.
+    let anchored = FixedWindow::anchored();
+    assert_eq!(figures(anchored, &quota), [1, 200_000, 60, 300_000, 0, 0, 0, 0]);
+    let aligned = FixedWindow::aligned().utc_offset_secs(-13);
+    assert_eq!(figures(aligned, &quota), [1, MINUTE, 60, 1, 13_000_000_000, 0, 0, 0]);
+    let (windows, counter) = (SubWindows::new(), SlidingCounter::new());
+    assert_eq!(figures(windows, &quota), [1, MINUTE / 6, 60, 5, 0, 0, 0, 0]);
+    let later = windows.utc_offset_secs(-13);
+    assert_eq!(figures(later, &quota), [1, MINUTE / 6, 60, 5, 13_000_000_000, 0, 0, 0]);
+    assert_eq!(figures(counter, &quota), [1, MINUTE, 60, 1, 0, 0, 0, 0]);
+    // Limits less one, the number of rates, and windows in units of 5 microseconds.
+    let (log, minute) = (SlidingLog::new(), 12_000_000);
+    assert_eq!(figures(log, &quota), [1, 5_000, 59, 2, minute, 0, 0, 0]);
+    let four = log.and(Quota::per_second(5)).and(Quota::per_hour(9)).count_denials();
+    let four = four.and(Quota::new(1, Duration::from_millis(500)));
+    assert_eq!(
+        figures(four, &quota),
+        [1, 5_000, 59 << 48 | 4 << 32 | 8 << 16, 9, minute, 200_000, 60 * minute, 100_000]
+    );
+    let warm_up = WarmUp::new(Duration::from_secs(9)).max_wait(Duration::from_secs(2));
+    // 4,096 units in a second, and as many of warmth for a cell.
+    assert_eq!(figures(warm_up, &small), [8, 1_953_125, 7, 4_096, 4_096, 3, 9 * 4_096, 2 * 4_096]);
+}
+
+/// Half a unit of a microsecond lies between the origins of the two clocks.
+#[test]
+fn what_is_left_is_rounded_up_and_down_and_never_below_nothing() {
+    let grid = Grid::new(1, 1_000, (1 << 53) - 1, 0);
+    let moment = |nanos| Moment { tick: Tick::from_nanos(nanos), unix_origin_nanos: 0 };
+    let left = |elapsed, now, instant| {
+        let elapsed = Duration::from_nanos(elapsed);
+        let restart = Restart { then: moment(0), elapsed, now: moment(now) };
+        ClockChange::on(&grid, &restart).left(&grid, instant)
+    };
+    assert_eq!(left(0, 500, 5), (6, 5));
+    assert_eq!(left(3_000, 500, 5), (3, 2));
+    assert_eq!(left(3_000, 0, 5), (2, 2), "whole units");
+    assert_eq!([left(10_500, 0, 10), left(99_500, 0, 10)], [(0, 0); 2]);
+    // By windows of the wall clock nothing is rounded.
+    assert_eq!(ClockChange::of_units(10, 20, 3).left(&grid, 15), (2, 2));
+}
+
+#[test]
+fn instants_that_count_from_before_the_origin_come_round() {
+    let change = ClockChange::of_units(u64::MAX - 1, u64::MAX, 0).counted_before(5);
+    assert_eq!((change.then(), change.now()), (3, 4));
 }
 
 /// A key's state by a clock.
@@ -142,6 +210,13 @@ fn answers_go_on<A: Algorithm<Params: Rebase>>(
         prop_assert_eq!(told(rebased.ask(there, n)), told(kept.ask(here, n)), "{:?}", passed);
     }
     Ok(())
+}
+
+#[test]
+fn a_queue_goes_on_after_a_restart() {
+    let (before, after) = ([(0, 3), (100_000, 2)], [(0, 1), (50_000, 2), (400_000, 1), (0, 1)]);
+    let quota = Quota::per_second(10).burst(6);
+    answers_go_on(&LeakyQueue::new(), &quota, (2_500, 3), [&before, &after]).expect("alike");
 }
 
 fn charges() -> impl Strategy<Value = Vec<(u32, u64)>> {
