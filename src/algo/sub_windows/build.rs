@@ -243,6 +243,11 @@ mod tests {
         );
         let fresh = params.liveness(params.fresh(Tick::ZERO), params.instant(Tick::ZERO));
         assert_eq!(fresh, Liveness::Idle { units: 0 });
+        let idle_in = |word, secs: u64| {
+            params.idle_in(word, params.instant(Tick::from_nanos(secs * 1_000_000_000)))
+        };
+        assert_eq!([0, 29, 59, 60, 90].map(|secs| idle_in(word, secs)), [6, 4, 1, 0, 0]);
+        assert_eq!(idle_in(params.fresh(Tick::ZERO), 0), 0);
     }
 
     #[test]
@@ -265,7 +270,57 @@ mod tests {
         assert_eq!(built(1, "9/min"), Err(QuotaError::SubWindowCount));
         assert_eq!(built(257, "9/min"), Err(QuotaError::SubWindowCount));
         assert_eq!(built(6, "1 per 5 ns"), Err(QuotaError::SubWindowCount));
+        assert_eq!(built(6, "1 per 6 ns"), Err(QuotaError::SubWindowLimitTooLarge), "52 days");
+        let none = SubWindows::new().params(&Quota::per_minute(0), 0);
+        assert_eq!(none, Err(QuotaError::ZeroLimit));
+        assert!(built(6, "1073741823/y").is_ok(), "thirty bits");
+        assert_eq!(built(6, "1073741824/y"), Err(QuotaError::SubWindowLimitTooLarge));
         assert_eq!(built(6, "2000000000/y"), Err(QuotaError::SubWindowLimitTooLarge));
         assert!(built(2, "9/min").is_ok() && built(256, "9/min").is_ok());
+    }
+
+    /// 23 bits of time, in sub-windows of which 2^23 are exactly a year.
+    #[test]
+    fn the_time_of_a_large_limit_must_span_a_year() {
+        let limit = (1 << 30) - 1;
+        let built = |nanos| {
+            let quota = Quota::new(limit, Duration::from_nanos(nanos));
+            SubWindows::new().count(128).params(&quota, 0)
+        };
+        let params = built(481_201_171_875).expect("a year");
+        let ring = params.grid.ring().expect("it comes round");
+        assert_eq!(params.grid.span(ring), Duration::from_secs(365 * 86_400));
+        assert_eq!(built(481_201_171_874), Err(QuotaError::SubWindowLimitTooLarge));
+    }
+
+    #[test]
+    fn a_ring_has_a_place_for_each_sub_window_and_more_where_indexes_come_round() {
+        for (text, places, horizon) in [
+            ("9/min", 6, None),
+            // Of 2^24 sub-windows an hour and those that count are ahead of a clock that is behind.
+            ("500000000/min", 8, Some(Duration::from_secs(10 * ((1 << 24) - 360 - 6 - 2)))),
+        ] {
+            let params = SubWindows::new().params(&text.parse().expect("a quota"), 0);
+            let params = params.expect("in range");
+            assert_eq!((params.ring_cells(), params.cells_to_clear()), (places, places), "{text}");
+            assert_eq!(params.horizon(), horizon, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_count_has_the_bits_of_the_limit_or_of_twice_the_limit_where_the_oldest_is_weighed() {
+        let quota = Quota::per_minute(9);
+        let plain = SubWindows::new().params(&quota, 0).expect("in range");
+        let weighed = crate::SlidingCounter::new().params(&quota, 0).expect("in range");
+        assert_eq!((plain.count.max(), weighed.count.max()), (15, 31));
+    }
+
+    #[test]
+    fn leases_take_at_most_half_of_the_limit() {
+        let leases = |cells| SubWindows::new().leases(cells).params(&Quota::per_minute(9), 0);
+        assert_eq!(leases(4).map(|params| params.lease_cells), Ok(4));
+        for cells in [5, 8, 9, 10] {
+            assert_eq!(leases(cells), Err(QuotaError::LeaseCellsTooMany), "{cells}");
+        }
     }
 }

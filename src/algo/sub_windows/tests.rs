@@ -166,6 +166,7 @@ fn a_decision_at_once_reads_the_ring_where_the_word_does_not_suffice() {
         [false, true].map(|brief| read_at_once(params, at, n, brief))
     }
     let plain = SubWindows::new().count(4).params(&quota, 0).expect("in range");
+    assert_eq!(how(plain, 3, 1), ["word"; 2], "there is room");
     assert_eq!(how(plain, 3, 2), ["word"; 2], "there is room");
     assert_eq!(how(plain, 3, 4), ["ring", "word"], "there is room once the oldest has left");
     assert_eq!(how(plain, 3, 5), ["ring", "word"], "more than the oldest has to leave");
@@ -178,6 +179,198 @@ fn a_decision_at_once_reads_the_ring_where_the_word_does_not_suffice() {
     assert_eq!(how(weighed, 3, 3), ["ring"; 2], "there is room once the oldest weighs less");
     assert_eq!(how(weighed, 3, 5), ["ring"; 2], "the others alone leave no room");
     assert_eq!(how(weighed, 4, 1), ["no"; 2], "the next sub-window has begun");
+}
+
+/// Ten cells in each second, about.
+fn ten_a_second() -> Counted<true> {
+    let quota = Quota::new(10, Duration::from_secs(1));
+    Counted::new(SlidingCounter::new().params(&quota, 0).expect("in range"))
+}
+
+fn millis(millis: u64) -> Tick {
+    Tick::from_nanos(8_000_000_000 + millis * 1_000_000)
+}
+
+#[test]
+fn a_weighed_decision_at_once_needs_counts_that_a_decision_may_have_left() {
+    let mut key = ten_a_second();
+    key.charge(millis(1_500), 2);
+    let last = key.params.index.of(key.word);
+    let cell = |count| key.params.index.set(key.params.count.set(0, count), last - 1);
+    let is_decided = |word: u64, oldest: u64| {
+        let ring = [oldest; 2];
+        key.params.read_at_once(word, || &ring[..], millis(1_500), 9, false).is_some()
+    };
+    assert!(is_decided(key.word, 0), "no cell of the oldest");
+    assert!(is_decided(key.word, cell(10)), "as many as the limit");
+    for more in [11, 31] {
+        assert!(!is_decided(key.word, cell(more)), "{more}");
+    }
+    // Two windows never count more than twice the limit.
+    let word = |total| key.params.index.set(key.params.count.set(0, total), last);
+    assert_eq!([20, 21, 31].map(|total| is_decided(word(total), 0)), [true, false, false]);
+    let quota = Quota::new(10, Duration::from_secs(2));
+    let plain = SubWindows::new().count(2).params(&quota, 0).expect("in range");
+    let decided = [10, 11, 15].map(|total| {
+        let word = plain.index.set(plain.count.set(0, total), plain.instant(millis(0)));
+        plain.read_at_once(word, || &[0; 2][..], millis(0), 1, false).is_some()
+    });
+    assert_eq!(decided, [true, false, false]);
+}
+
+/// A limit of 7 fills the count's field.
+#[test]
+fn an_older_count_of_the_whole_limit_counts() {
+    let quota = Quota::new(7, Duration::from_secs(6));
+    let mut key = Counted::new(SubWindows::new().params(&quota, 0).expect("in range"));
+    assert_eq!(key.params.count.max(), 7);
+    key.charge(millis(0), 7);
+    key.charge(millis(6_000), 1);
+    assert_eq!(key.read(millis(6_500), 0).expect("nothing").remaining(), 6);
+    let mut key = Counted::new(key.params);
+    key.charge(millis(0), 7);
+    // Published by another thread, which has not advanced the word yet.
+    let published = key.word;
+    let place = key.params.place(key.params.index.of(published));
+    key.ring[place] = published;
+    let next = key.params.index.set(0, key.params.index.of(published) + 1);
+    key.word = next | 7;
+    assert!(key.read(millis(1_000), 1).is_err() && key.read(millis(5_999), 1).is_err());
+    assert_eq!(key.read(millis(6_000), 7).expect("they have left").remaining(), 0);
+}
+
+/// Whether a cell that another thread has published, before it advanced the word, changes no answer and no
+/// publication.
+fn is_the_same_once_published<const WEIGHED: bool>(params: SubWindowParams<WEIGHED>) {
+    let mut key = Counted::new(params);
+    for (at, n) in [(0, 2), (1_100, 3), (2_200, 1)] {
+        key.charge(millis(at), n);
+    }
+    let mut published = key.clone();
+    let last = params.index.of(key.word);
+    published.ring[params.place(last)] = params.index.set(params.count.set(0, 1), last);
+    for at in (2_200..6_000).step_by(100) {
+        for n in 0..=params.limit.get() {
+            let found = |key: &Counted<WEIGHED>| {
+                let view = params.read(key.word, &*key.ring, millis(at), n);
+                (view.published, params.step(view, millis(at), n), key.read(millis(at), n))
+            };
+            assert_eq!(found(&published), found(&key), "{n} at {at}");
+        }
+    }
+}
+
+#[test]
+fn a_cell_published_before_the_word_advances_changes_nothing() {
+    let quota = |secs| Quota::new(6, Duration::from_secs(secs));
+    is_the_same_once_published(SubWindows::new().count(3).params(&quota(3), 0).expect("in range"));
+    let weighed = SlidingCounter::new().older(2).params(&quota(2), 0).expect("in range");
+    is_the_same_once_published(weighed);
+}
+
+#[test]
+fn nothing_is_published_of_a_sub_window_that_counts_no_more_or_counted_nothing() {
+    let quota = Quota::new(6, Duration::from_secs(6));
+    let mut key = Counted::new(SubWindows::new().params(&quota, 0).expect("in range"));
+    let published = |key: &Counted<false>, at: u64| {
+        key.params.read(key.word, &*key.ring, millis(at), 1).published
+    };
+    key.word = key.params.fresh(millis(0));
+    assert_eq!(published(&key, 1_000), 0);
+    key.charge(millis(0), 2);
+    assert_eq!((published(&key, 5_000), published(&key, 6_000)), (key.word, 0));
+}
+
+#[test]
+fn a_clock_one_window_behind_weighs_the_oldest_in_full() {
+    let mut key = ten_a_second();
+    for (at, n) in [(500, 10), (1_500, 3)] {
+        key.charge(millis(at), n);
+    }
+    assert_eq!(key.read(millis(1_500), 0).expect("nothing").remaining(), 2);
+    let denied = key.read(millis(500), 1).expect_err("all of the ten count there");
+    // As when the next window began, which for this clock is in half a second.
+    let next = Duration::from_millis(500);
+    assert_eq!(key.read(millis(500).saturating_add(next), 1).expect_err("full").remaining(), 0);
+    let later = Duration::from_nanos(300_000_001);
+    assert_eq!((denied.remaining(), denied.retry_after()), (0, Some(next + later)));
+}
+
+/// So many cells in a day that their shares of a nanosecond are too many for a word.
+#[test]
+fn an_estimate_beyond_the_limit_leaves_no_cell() {
+    const HOUR: u64 = 3_600_000;
+    let quota = Quota::per_day(1_000_000);
+    let mut key = Counted::new(SlidingCounter::new().params(&quota, 0).expect("in range"));
+    let at = |hours: u64| Tick::from_nanos(hours * HOUR * 1_000_000);
+    key.charge(at(23), 1_000_000);
+    key.charge(at(24 + 18), 700_000);
+    assert_eq!(key.read(at(24 + 18), 0).expect("nothing").remaining(), 50_000);
+    // By a clock of the same day that is behind, three quarters of the first million count.
+    let denied = key.read(at(24 + 6), 1).expect_err("1,450,000 of a million");
+    assert_eq!(denied.remaining(), 0);
+}
+
+/// Eight sub-windows of more nanoseconds than a word has.
+#[test]
+fn the_waits_in_windows_of_a_century_are_those_of_the_model() {
+    use crate::algo::oracle::{Oracle, Verdict};
+    let century = Duration::from_nanos(100 * 365 * 86_400 * 1_000_000_000 - 1);
+    let quota = Quota::new(200, century);
+    let mut key = Counted::new(SlidingCounter::new().older(7).params(&quota, 0).expect("in range"));
+    let mut model = key.params.oracle();
+    let year = |years: u64| Tick::from_nanos(years * 365 * 86_400 * 1_000_000_000 + 12_345);
+    for (at, n) in
+        [(1, 90), (17, 60), (33, 50), (34, 1), (40, 150), (90, 1), (101, 201), (109, 120)]
+    {
+        let answer = key.read(year(at), n);
+        assert_eq!(Verdict::from(&answer), model.decide(year(at), n), "{n} after {at} years");
+        key.charge(year(at), n);
+    }
+}
+
+#[test]
+fn a_permit_for_a_cell_of_a_lease_counts_nothing_once_all_are_left() {
+    let quota = Quota::per_minute(9);
+    let mut key = Counted::new(SubWindows::new().leases(4).params(&quota, 0).expect("in range"));
+    key.charge(millis(0), 4);
+    let of = |left| {
+        let permit = key.params.permit_ahead(key.word, millis(0), left);
+        (permit.remaining(), permit.reset_after().as_secs())
+    };
+    // Eight seconds into a sub-window of ten.
+    assert_eq!([4, 1, 0].map(of), [(9, 0), (6, 52), (5, 52)]);
+}
+
+/// Words of a clock whose sub-windows have other numbers, which are eight places apart.
+#[test]
+fn a_rebased_ring_has_cells_of_the_older_sub_windows_and_no_others() {
+    use crate::algo::{Moment, Rebase, Restart};
+    let quota = "500000000/min".parse().expect("a quota");
+    let params = SubWindows::new().params(&quota, 0).expect("in range");
+    let mut key = Counted::new(params);
+    for at in [0, 10_000, 20_000] {
+        key.charge(millis(at), 1 + at / 10_000);
+    }
+    let last = params.index.of(key.word);
+    // What older rounds have left where later sub-windows will be.
+    for later in 0..3 {
+        key.ring[params.place(last + later)] = params.index.set(5, last + later - 8);
+    }
+    let moment = |tick| Moment { tick, unix_origin_nanos: 0 };
+    let restart = Restart {
+        then: moment(millis(20_000)),
+        elapsed: Duration::ZERO,
+        now: moment(millis(20_000)),
+    };
+    let word = params.rebase(key.word, &mut key.ring, &params.clock_change(&restart));
+    assert_eq!(word, Some(key.word));
+    let counts = |back| (params.place(last - back), params.index.set(3 - back, last - back));
+    let mut expected = [0; 8];
+    for (place, cell) in [counts(1), counts(2)] {
+        expected[place] = cell;
+    }
+    assert_eq!(*key.ring, expected);
 }
 
 #[test]
