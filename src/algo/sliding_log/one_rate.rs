@@ -192,6 +192,30 @@ mod tests {
         }
     }
 
+    /// As many cells as the limit, and each answer that needs no search for what remains.
+    #[test]
+    fn one_rate_decides_at_once_but_for_several_cells_that_are_denied() {
+        let params = four();
+        let word = word(&params, FIRST, 20_400);
+        let cells = [cell(FIRST, 20_300), 0, 0, 0, cell(FIRST, 20_300), 2];
+        let decided = |now: u64, n: u64, brief: bool| {
+            let view = params.read_at_once(word, || &cells[..], at(now), n, brief)?;
+            Some(params.answer(view, at(now), n).map(|permit| permit.remaining()).ok())
+        };
+        // Two of four are there, and later all of them.
+        assert_eq!([1, 2].map(|n| decided(20_500, n, false)), [Some(Some(1)), Some(Some(0))]);
+        assert_eq!([3, 4, 5, 0].map(|n| decided(20_500, n, false)), [None; 4]);
+        assert_eq!(decided(30_400, 4, false), Some(Some(0)));
+        assert_eq!(decided(30_400, 4, true).map(|answer| answer.is_some()), Some(true));
+        assert_eq!([3, 4].map(|n| decided(20_500, n, true)), [Some(None); 2]);
+        let full = self::word(&params, SECOND, 20_400);
+        let cells = [cell(SECOND, 20_350), cell(FIRST, 20_300), cell(FIRST, 20_300), 0, 0, 0];
+        let view = params.read_at_once(full, || &cells[..], at(20_500), 1, false);
+        let view = view.expect("a single cell");
+        let denied = params.answer(view, at(20_500), 1).expect_err("all four are used");
+        assert_eq!((denied.remaining(), denied.limit()), (0, 4));
+    }
+
     /// All four events were charged at once in the second round. Two of their places still hold cells
     /// of a life of the same generation, and the current life began later.
     #[test]

@@ -270,6 +270,12 @@ mod tests {
         assert_eq!(unit_nanos(fine, millis(1)), Ok(1));
         let apart = log.and(Quota::new(1, Duration::from_nanos(10)));
         assert_eq!(unit_nanos(apart, Quota::per_day(9)), Err(QuotaError::LogWindowsTooFarApart));
+        // 1,024 windows take 1.5 times as many nanoseconds as 45 bits have.
+        let long = Quota::new(60, Duration::from_millis(51_500));
+        let and = |nanos| log.and(Quota::new(1, Duration::from_nanos(nanos)));
+        assert_eq!(unit_nanos(and(10_000), long), Ok(2));
+        assert_eq!(unit_nanos(and(2_000), long), Ok(2), "a thousand of the shortest");
+        assert_eq!(unit_nanos(and(1_000), long), Err(QuotaError::LogWindowsTooFarApart));
         // With 17 bits for the places, 34 are left: they hold 1,024 such windows, to the unit.
         let longest = Quota::new(1 << 16, Duration::from_nanos(2_000_000 << 24));
         assert_eq!(unit_nanos(log, longest), Ok(2_000_000));
@@ -288,6 +294,11 @@ mod tests {
         assert_eq!(log.horizon(), Some(span(time - log.ahead_max - 1)));
         assert_eq!(log.skew_tolerance(), Some(span(log.ahead_max - 1)));
         assert_eq!(log.ahead_max, 720_000_000, "an hour");
+        // 34 bits of time, in units of a millisecond: an eighth of a thousandth of them.
+        let ten_seconds = Quota::new(1 << 16, Duration::from_secs(10));
+        let log = params(SlidingLog::new(), ten_seconds).expect("in range");
+        assert_eq!((log.grid().ratio(), log.time.max()), ((1, 1_000_000), (1 << 34) - 1));
+        assert_eq!(log.ahead_max, (1 << 21) - 1);
     }
 
     #[test]

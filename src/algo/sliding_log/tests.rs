@@ -168,6 +168,90 @@ fn the_latest_event_is_never_before_the_origin() {
     // An event at the origin itself is valid.
     let floor = ring - tolerance;
     assert_eq!(last(0, floor), (0, 0));
+    // If clocks cannot differ by so much, it is as old as can be.
+    let floor = window + 10;
+    assert_eq!(last(floor + tolerance + 1, floor), (0, 0));
+}
+
+#[test]
+fn the_latest_event_is_found_where_instants_come_round() {
+    let params = params("1000/us");
+    let last = |event: u64, floor: u64| params.last(params.time.set(0, event), floor);
+    assert_eq!(last(6, u64::MAX - 3), (6, 10), "ahead of the last instant");
+    assert!(params.window_max > 5);
+    assert_eq!(last(5_u64.wrapping_sub(10), 5), (u64::MAX - 4, 0), "before the first one");
+}
+
+/// A thousand in a microsecond, in units of a nanosecond: the last instants have times that came round.
+#[test]
+fn a_log_decides_at_the_last_tick_and_a_little_before() {
+    let params = params("1000/us");
+    let ring = vec![0; params.ring_cells()];
+    let (last, before) = (Tick::MAX, Tick::MAX.saturating_sub(Duration::from_nanos(1_010)));
+    assert_eq!([last, before].map(|now| params.floor(now)), [999, u64::MAX - 10]);
+    let charge = |word, now| {
+        let view = params.read(word, &ring[..], now, 1);
+        let permit = params.answer(view, now, 1).expect("there is room");
+        let Step::Admit { next } = params.step(view, now, 1) else { unreachable!() };
+        (next, permit.reset_after())
+    };
+    let (word, reset) = charge(params.fresh(last), last);
+    assert_eq!(reset, Duration::from_micros(1));
+    // For a clock that is behind, what was charged stays ahead, and so do its own charges.
+    let (after, reset) = charge(word, before);
+    assert_eq!(params.time.of(after), params.time.of(word));
+    assert_eq!(reset, Duration::from_nanos(2_010));
+}
+
+/// Snapshots hold cells, so their form is fixed.
+#[test]
+fn a_cell_has_its_time_and_the_parity_of_its_round() {
+    let [set, odd] = [1 << 53, 1 << 52];
+    assert_eq!(
+        [0, 1, 2, 3].map(|lap| cell(77, lap)),
+        [set, set | odd, set, set | odd].map(|bits| bits | 77)
+    );
+    assert_eq!(cell(TIME.max() + 3, FIRST), set | odd | 2);
+}
+
+#[test]
+fn an_event_may_have_the_latest_time_of_all() {
+    let params = params("4/s");
+    let mut ring = [0; 6];
+    ring[0] = cell(TIME.max(), FIRST);
+    let found = params.found(&view(&params, &ring, FIRST), 1);
+    assert!(matches!(found, Entry::Older { time } if time == TIME.max()));
+}
+
+/// In units of 5 microseconds. The first event is in the word alone, the second one's time in the ring.
+#[test]
+fn a_log_owes_each_event_for_as_long_as_the_latest_counts() {
+    let params = params("4/s");
+    let (mut ring, mut word) = ([0; 6], 0);
+    let at = |millis: u64| Tick::from_nanos(7_000_000_000 + millis * 1_000_000);
+    let mut owed = Vec::new();
+    for (millis, event) in [(0, 0), (100, 1), (200, 2)] {
+        let before = if event == 0 { params.fresh(at(0)) } else { word };
+        let view = params.read(before, &ring[..], at(millis), 1);
+        let Step::Admit { next } = params.step(view, at(millis), 1) else { panic!("four fit") };
+        let cells = ring;
+        params.publish(view, &cells[..], |place, content| {
+            ring[place] = content;
+            true
+        });
+        word = next;
+        owed.push(params.owed(word, &ring[..], params.instant(at(millis))));
+    }
+    assert_eq!(owed, [200_000, 2 * 200_000, 3 * 200_000]);
+    assert_eq!(params.owed(word, &ring[..], params.instant(at(1_150))), 10_000, "one counts");
+}
+
+#[test]
+fn only_a_log_that_counts_denials_remembers_them() {
+    let quota = Quota::per_second(4);
+    assert!(!params("4/s").remembers_denials());
+    let counts = SlidingLog::new().count_denials().params(&quota, 0).expect("in range");
+    assert!(counts.remembers_denials());
 }
 
 #[test]
