@@ -26,6 +26,7 @@ fn fields_tile_the_word_and_units_are_fine() {
             };
             assert!(tile(&[params.warmth, params.cold_at], PAYLOAD_BITS));
             assert!(params.cell >= UNITS_IN_CELL_MIN && params.period < 1 << 23);
+            assert_eq!(params.cell % 2, 0, "half an interval is whole");
             let factor = u64::from(factor);
             assert_eq!(params.refill * (5 + factor), 2 * (1 + factor) * params.cell);
             let (units, nanos) = params.grid.ratio();
@@ -47,6 +48,45 @@ fn a_period_without_room_in_the_word_is_rejected() {
     assert_eq!(params("1000000000/s", WarmUp::new(SECOND)), Err(E::WarmUpTooLong));
     assert_eq!(params("5/s", long.cold_factor(101)), Err(E::ColdFactorOutOfRange));
     assert!(params("5/s", WarmUp::new(Duration::ZERO)).is_ok());
+    assert_eq!(long.params(&Quota::per_second(0), 0), Err(E::ZeroLimit));
+}
+
+/// 4,096 units in a second, of which eight are the period's part for a cold factor of 3.
+#[test]
+fn a_period_is_rounded_up_to_whole_parts() {
+    let params = |period| params("1/s burst 7", WarmUp::new(period).max_wait(SECOND * 2));
+    let even = params(SECOND * 9).expect("in range");
+    assert_eq!((even.cell, even.period), (4_096, 9 * 4_096));
+    assert_eq!(params(SECOND * 9 + Duration::from_nanos(1)).expect("in range").period, 36_872);
+    assert_eq!(params(Duration::ZERO).expect("in range").period, 8);
+    // The longest wait, the burst, and the period twice are written ahead.
+    assert_eq!(even.grid.reach(), 2 * 4_096 + 7 * 4_096 + 2 * 9 * 4_096);
+}
+
+#[test]
+fn the_last_unit_of_the_ramp_costs_a_unit_and_what_follows_nothing() {
+    let params = params("5/s burst 100", WarmUp::new(SECOND * 4)).expect("in range");
+    for (below, extra) in [(1, 1), (0, 0)] {
+        let view = View { wait: 0, warmth: params.ramp - below };
+        assert_eq!(params.charged(view, 1).wait, params.cell + extra, "{below}");
+    }
+}
+
+#[test]
+fn a_key_never_seen_is_cold_whatever_the_clock() {
+    let params = params("5/s burst 100", WarmUp::new(SECOND * 4)).expect("in range");
+    let fresh = params.fresh(Tick::from_nanos(9_000_000_000));
+    assert_eq!(params.warmth.of(fresh), 0);
+}
+
+#[test]
+fn a_key_without_a_slot_is_told_the_time_that_a_warm_one_takes_to_cool_down() {
+    let params = params("5/s burst 100", WarmUp::new(SECOND * 4)).expect("in range");
+    let now = Tick::from_nanos(9_000_000_000);
+    let denied = params.no_slot(params.fresh(now), now, Duration::ZERO);
+    assert_eq!((denied.limit(), denied.remaining()), (100, 0));
+    assert_eq!(denied.reset_after(), SECOND * 4);
+    assert!(denied.retry_after() <= Some(Duration::from_millis(1)), "in a unit");
 }
 
 #[test]
@@ -75,6 +115,10 @@ fn units_are_the_finest_whose_ring_has_a_year() {
         let none_finer = finer.is_none_or(|finer| !has_a_year(&finer));
         assert!(none_finer || params.cell > interval_nanos / 2, "{text}");
     }
+    // A ring of exactly a year has one: 2^32 units of 2 * 481,201,171,875 / 2^17 ns.
+    let interval = Duration::from_nanos(2 * 481_201_171_875);
+    let exact = WarmUp::new(interval * 9).params(&Quota::new(1, interval), 0).expect("in range");
+    assert_eq!((exact.cell, exact.grid.ring()), (1 << 17, Some(1 << 32)));
     // If no unit gives a year, the coarsest is taken.
     let short = params("1000/s", WarmUp::new(SECOND * 60)).expect("in range");
     assert!(!has_a_year(&short) && short.cell == UNITS_IN_CELL_MIN);
@@ -104,6 +148,15 @@ fn rebasing_keeps_the_turn_of_a_cold_key_and_drops_an_expired_one() {
     let left = params.grid.ahead(params.cold_at.of(word), params.grid.floor(now.tick));
     assert!((1_000..=1_001).contains(&left), "{left}");
     assert_eq!(rebased(waits, SECOND * 3_600), None);
+    // A warm key is as cold at the same unit, and goes no earlier: half a unit is lost of its warmth.
+    let warm = params.cold_at.set(500, ahead);
+    let word = rebased(warm, Duration::ZERO).expect("it is warm");
+    let view = params.view(word, params.grid.floor(now.tick));
+    assert_eq!((view.wait, view.warmth), (501, 499));
+    // By the same clock the last unit counts.
+    let here = params.clock_change(&Restart { then, elapsed: Duration::ZERO, now: then });
+    let last = params.cold_at.set(0, params.cold_at.of(cold) + 1);
+    assert_eq!(params.rebase(last, &mut [], &here), Some(last));
 }
 
 /// Without a ramp every cell takes one interval, warm or cold.
