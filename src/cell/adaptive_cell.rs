@@ -248,6 +248,29 @@ mod tests {
         assert_eq!(limit, 10, "measured");
     }
 
+    /// Another thread adds a sample of the limit before while the next one is published.
+    #[test]
+    fn a_measurement_begins_with_an_empty_window() {
+        let cell = cell(MinLatency::new().measure_every(SECOND).measure_samples(2), 1);
+        cell.record(&good(), at(0), at(1_000), |_| panic!("two samples are needed"));
+        cell.record(&good(), at(0), at(1_000), |_| ());
+        cell.record(&good(), at(1_000), at(3_000), |limit| {
+            assert_eq!(limit, 1, "measures again");
+            cell.record(&good(), at(1_000), at(3_000), |_| panic!("the window has just begun"));
+            assert_eq!(cell.open_samples(), 1);
+        });
+        assert_eq!(cell.open_samples(), 0);
+    }
+
+    #[test]
+    fn the_longest_window_never_ends() {
+        let (controller, range) = (Aimd::new().into(), LimitRange { min: 1, max: 100 });
+        let plan = AdaptivePlan { controller, range, interval: Duration::MAX, samples_min: 1 };
+        let cell = AdaptiveCell::new(plan, 10, at(5_000));
+        cell.record(&good(), at(5_000), at(900_000), |_| panic!("it has no end"));
+        assert_eq!(cell.open_samples(), 1);
+    }
+
     #[test]
     fn a_full_window_leaves_samples_out_and_is_still_taken() {
         let cell = cell(Aimd::new(), 1);

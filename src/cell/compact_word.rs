@@ -134,6 +134,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_state_or_a_nonce_may_be_the_largest() {
+        let (mine, largest) = (Fingerprint::of(7), STATE.max());
+        let committed = CompactWord::committed(mine, largest);
+        let cell = CompactCell::new(committed);
+        assert!(committed.is_committed_of(mine) && committed.is_of(mine));
+        assert_eq!(cell.load_in_life(mine.life()).map(Seen::word), Some(committed));
+        assert!(cell.seems_in_life(mine.life()));
+        assert!(CompactWord::provisional(mine, largest).is_of(mine));
+        for others in [Fingerprint::of(6), Fingerprint::of(8)] {
+            assert!(!committed.is_of(others) && !cell.seems_in_life(others.life()));
+        }
+    }
+
     proptest! {
         #[test]
         fn every_field_round_trips(hash: u64, other: u64, state: u64, nonce: u64) {

@@ -211,6 +211,17 @@ mod tests {
         assert_eq!(GENERATION.max(), Head::GENERATION_MAX);
     }
 
+    #[test]
+    fn a_ring_is_copied_beside_its_own_word_only() {
+        let seen = Head::committed(3, 77);
+        let words = [5, 6].map(|content| AtomicU64::new(GENERATION.set(content, 3)));
+        let (ring, head, mut copied) = (SlotRing::new(&words), HeadCell::new(seen), vec![9]);
+        assert!(head.copy_ring(seen, ring, 2, &mut copied));
+        assert_eq!(copied, [9, 5, 6]);
+        assert!(!head.copy_ring(Head::committed(3, 78), ring, 2, &mut copied));
+        assert_eq!(copied, [9, 5, 6], "nothing of another word");
+    }
+
     proptest! {
         #[test]
         fn a_cell_round_trips_in_its_own_generation_only(

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::fmt;
 
 use super::ruling::{Answer, InFull, OfOneState, YesOrNo};
-use super::{CompactCell, CompactWord, Fingerprint, Head, HeadCell};
+use super::{CompactCell, CompactWord, DirectCell, Fingerprint, Head, HeadCell};
 use super::{MaxAhead, Request, Seen, SlotRing, StateWord};
 use crate::algo::sealed::Sealed;
 use crate::algo::{Algorithm, Grid, Liveness, NoRing, Ring, StateMachine, Step};
@@ -110,7 +110,7 @@ impl<M: StateMachine> StateMachine for Interrupted<'_, M> {
 const NOW: Tick = Tick::from_nanos(5_000_000_000);
 
 /// Five at once, and all of them back in five seconds.
-fn bucket() -> impl StateMachine {
+fn bucket() -> impl StateMachine<View = u64> {
     Gcra::new().params(&Quota::per_second(1).burst(5), 0).expect("in range")
 }
 
@@ -322,6 +322,85 @@ fn a_compact_word_is_charged_once_or_not_at_all() {
     assert!(admit(four, 2).is_none());
     assert!(admit(free, 1).is_none(), "it was another word by then");
     assert_eq!(cell.load(), four);
+}
+
+#[test]
+fn a_refundable_charge_is_decided_by_one_try_unless_it_is_of_nothing() {
+    let fresh = Head::committed(3, bucket().fresh(NOW));
+    let (cell, machine) = (HeadCell::new(fresh), bucket());
+    let charge = |seen, n| cell.charge_once(Seen::of(seen), &machine, request(n));
+    assert!(charge(fresh, 0).is_none());
+    assert_eq!(cell.load(), fresh);
+    let four = charged(&machine, 4);
+    assert_eq!(charge(fresh, 4).expect("no other thread"), Ok(four));
+    assert_eq!(cell.load(), Head::committed(3, four));
+    assert!(charge(fresh, 1).is_none(), "it was another word by then");
+    assert!(charge(cell.load(), 2).expect("no other thread").is_err(), "one is left");
+    assert_eq!(cell.load(), Head::committed(3, four));
+}
+
+/// The thread that takes the slot does so after the log was read, and before its first event is published.
+#[test]
+fn a_claim_of_a_log_that_has_changed_hands_is_no_answer() {
+    let (log, words) = log();
+    let ring = SlotRing::new(&words);
+    let claim = Head::provisional(3, log.fresh(NOW));
+    let theirs = Head::provisional(4, log.fresh(NOW));
+    let cell = HeadCell::new(claim);
+    let meanwhile = || {
+        let _ = cell.swap(claim, theirs);
+    };
+    let machine = Interrupted { machine: log.clone(), meanwhile: &meanwhile };
+    assert!(cell.commit(claim, ring, log.fresh(NOW), &machine, request(1)).is_none());
+    assert_eq!(cell.load(), theirs);
+    assert!(cell.commit(theirs, ring, log.fresh(NOW), &log, request(1)).is_some());
+}
+
+#[test]
+fn a_bucket_without_keys_is_decided_at_once_after_its_first_charge() {
+    let (machine, word) = (bucket(), DirectCell::unused());
+    assert_eq!(word.load(), Head::provisional(0, 0));
+    let cell = DirectCell::new(&word, &[], 0);
+    let at_once = |n| cell.answer_at_once::<_, YesOrNo>(&machine, NOW, n);
+    assert_eq!(at_once(1), None, "it was never used");
+    assert!(cell.answer::<_, YesOrNo>(&machine, NOW, 3));
+    assert_eq!([2, 1].map(at_once), [Some(true), Some(false)]);
+    assert_eq!(word.load(), Head::committed(0, charged(&machine, 5)));
+    cell.reset();
+    assert_eq!(at_once(1), None, "it is as if it were never used");
+}
+
+#[test]
+fn a_log_without_keys_is_restored_with_its_ring() {
+    let (log, words) = log();
+    let (heads, others) = ([DirectCell::unused(), DirectCell::unused()], self::log().1);
+    let [cell, copy] = [(&heads[0], &words), (&heads[1], &others)]
+        .map(|(head, words)| DirectCell::new(head, words, 3));
+    for n in [1, 1, 0] {
+        assert!(cell.answer::<_, YesOrNo>(&log, NOW, n));
+    }
+    fn state<M: StateMachine>(cell: DirectCell<'_>, _: &M) -> Option<(u64, Vec<u64>)> {
+        cell.state::<M>(1)
+    }
+    fn restore<M: StateMachine>(cell: DirectCell<'_>, _: &M, state: u64, contents: &[u64]) {
+        cell.restore::<M>(state, contents);
+    }
+    let (word, contents) = state(cell, &log).expect("it is used");
+    assert!(contents.iter().any(|content| *content > 0));
+    restore(copy, &log, word, &contents);
+    assert_eq!(state(copy, &log), Some((word, contents)));
+    assert!(!copy.answer::<_, YesOrNo>(&log, NOW, 1));
+}
+
+#[test]
+fn an_answer_says_whether_it_admits() {
+    let machine = bucket();
+    let decided = [5, 6].map(|n| machine.answer(machine.fresh(NOW), NOW, n));
+    assert_eq!(decided.map(|answer| InFull::is_admitted(&answer)), [true, false]);
+    assert_eq!(decided.map(|answer| OfOneState::<InFull>::is_admitted(&answer)), [true, false]);
+    assert_eq!([true, false].map(|answer| YesOrNo::is_admitted(&answer)), [true, false]);
+    let brief = [true, false].map(|answer| OfOneState::<YesOrNo>::is_admitted(&answer));
+    assert_eq!(brief, [true, false]);
 }
 
 #[test]
