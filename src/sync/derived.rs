@@ -71,3 +71,44 @@ impl<const M: usize> DerivedCell<M> {
         derived
     }
 }
+
+#[cfg(all(test, not(any(tollgate_loom, tollgate_shuttle))))]
+mod tests {
+    use super::*;
+
+    /// The sum of the words, and their difference; the last word is the cell's own.
+    fn derived(&[a, b]: &[u64; 2]) -> Option<[u64; 3]> {
+        (a >= b).then(|| [a + b, a - b, 99])
+    }
+
+    fn kept(_: &[u64; 2]) -> Option<[u64; 3]> {
+        panic!("the words were derived from this version before")
+    }
+
+    fn words([sum, difference, _]: [u64; 3]) -> [u64; 2] {
+        [sum, difference]
+    }
+
+    #[test]
+    fn words_are_derived_once_for_each_version() {
+        let source = VersionedCell::new(&[8, 3]);
+        let cell = DerivedCell::new(&source, derived).expect("in order");
+        assert_eq!(words(cell.read(&source, kept)), [11, 5]);
+        for (pair, expected) in [([7, 7], [14, 0]), ([9, 1], [10, 8]), ([2, 1], [3, 1])] {
+            assert!(matches!(source.replace(|_| Ok::<_, ()>(pair)), Ok(Ok(()))));
+            assert_eq!(words(cell.read(&source, derived)), expected);
+            assert_eq!(words(cell.read(&source, kept)), expected);
+        }
+    }
+
+    #[test]
+    fn a_version_of_which_nothing_can_be_derived_leaves_the_words_before() {
+        let source = VersionedCell::new(&[1, 2]);
+        assert!(DerivedCell::new(&source, derived).is_none());
+        let source = VersionedCell::new(&[8, 3]);
+        let cell = DerivedCell::new(&source, derived).expect("in order");
+        assert!(matches!(source.replace(|_| Ok::<_, ()>([1, 2])), Ok(Ok(()))));
+        assert_eq!(words(cell.read(&source, derived)), [11, 5]);
+        assert_eq!(words(cell.read(&source, kept)), [11, 5]);
+    }
+}

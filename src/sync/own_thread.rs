@@ -34,3 +34,37 @@ impl Drop for OwnThread {
         }
     }
 }
+
+#[cfg(all(test, not(any(tollgate_loom, tollgate_shuttle))))]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, mpsc};
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_owner_of_a_thread_waits_for_its_end() {
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&has_ended);
+        let own = OwnThread::new(thread::spawn(move || {
+            thread::sleep(Duration::from_millis(20));
+            ended.store(true, Ordering::Relaxed);
+        }));
+        assert!(own.is_of_this_process());
+        drop(own);
+        assert!(has_ended.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_thread_that_owns_itself_does_not_wait_for_its_end() {
+        let (give, take) = mpsc::channel::<OwnThread>();
+        let (tell, told) = mpsc::channel();
+        let handle = thread::spawn(move || {
+            drop(take.recv().expect("itself"));
+            tell.send(()).expect("a test waits");
+        });
+        give.send(OwnThread::new(handle)).expect("it waits");
+        assert!(told.recv_timeout(Duration::from_secs(60)).is_ok(), "it has not gone on");
+    }
+}

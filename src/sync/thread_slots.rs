@@ -166,4 +166,33 @@ mod tests {
             assert!(slot[0] == slot[1] && slot[0] < ThreadSlots::COUNT);
         }
     }
+
+    /// A thread that is ending has given its slot back. It asks once more while its last variables are dropped.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn threads_that_are_ending_have_numbers_of_their_own() {
+        use std::cell::RefCell;
+        use std::sync::mpsc::{Sender, channel};
+
+        struct Late(Sender<usize>);
+        impl Drop for Late {
+            fn drop(&mut self) {
+                self.0.send(thread_slot()).expect("a test waits");
+            }
+        }
+        std::thread_local!(static LATE: RefCell<Option<Late>> = const { RefCell::new(None) });
+        let late_number = || {
+            let (tell, told) = channel();
+            let ended = std::thread::spawn(move || {
+                // Made before the slot, and dropped after it.
+                LATE.with(|late| *late.borrow_mut() = Some(Late(tell)));
+                thread_slot()
+            });
+            let slot = ended.join().expect("no panic");
+            assert!(slot < ThreadSlots::COUNT);
+            told.recv().expect("it was dropped")
+        };
+        let [first, second] = [late_number(), late_number()];
+        assert!(ThreadSlots::COUNT <= first && first < second, "{first} and {second}");
+    }
 }

@@ -211,6 +211,7 @@ mod tests {
             // The next writer writes the reader's copy.
             assert_eq!(copy_of(last + 2), copy_of(turn));
             assert!((turn / 2 * 2 + 2..=last).step_by(2).all(|t| copy_of(t) != copy_of(turn)));
+            assert_eq!(last % 2, 0, "it is at work from the next turn on");
         }
     }
 
@@ -284,6 +285,7 @@ mod tests {
         let cell = VersionedCell::new(&[1]);
         let outer = cell.replace(|words| {
             assert!(cell.replace(|_| Ok::<_, ()>([7])).is_err());
+            assert_eq!(cell.read(), *words, "no reader waits");
             Ok::<_, ()>([words[0] + 1])
         });
         assert!(matches!(outer, Ok(Ok(()))));
