@@ -179,3 +179,32 @@ impl Pieces {
         Some(unsafe { self.block.mapping.first.add(start) }.cast())
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
+    use super::*;
+
+    #[test]
+    fn a_block_hands_out_no_more_than_it_has() {
+        let file = memfd_create("tollgate-test", MemfdFlags::CLOEXEC).expect("memory");
+        ftruncate(&file, 2 * HEADER_BYTES as u64).expect("space");
+        let file = Arc::new(LockableFile::new(file.into()));
+        let block = Block::of_file(file, 2 * HEADER_BYTES).expect("a mapping");
+        let pieces = Pieces::new(Arc::new(block), true);
+        // A page, in pieces of 128 bytes.
+        assert!(pieces.take::<u64>(HEADER_BYTES / 8 + 1).is_none());
+        assert!(pieces.take::<u64>(usize::MAX).is_none());
+        let taken = (0..100).take_while(|_| pieces.take::<u64>(1).is_some()).count();
+        assert_eq!(taken, HEADER_BYTES / PIECE_ALIGN);
+    }
+
+    #[test]
+    fn a_piece_of_more_bytes_than_there_are_is_as_long_as_can_be() {
+        assert_eq!([1, 16, 17].map(piece_bytes::<u64>), [128, 128, 256]);
+        for count in [usize::MAX, usize::MAX / 8 + 1] {
+            assert_eq!(piece_bytes::<u64>(count), usize::MAX, "{count:x}");
+        }
+    }
+}

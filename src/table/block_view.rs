@@ -83,3 +83,36 @@ impl BlockView {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(ring_words: u64, begins_at: u64) -> BlockView {
+        BlockView::new(TableForm { is_compact: false, stated_buckets: 8, ring_words, begins_at })
+    }
+
+    /// A ring of so many words would take a length that wraps around to a small one.
+    #[test]
+    fn a_form_of_any_numbers_has_a_place_for_each_part() {
+        assert_eq!(view(0, 0).buckets(), 8 * 8, "a small table has slack");
+        for ring_words in [1 << 58, (1 << 58) - 2, (1 << 61) - 2, u64::MAX - 1, u64::MAX] {
+            assert_eq!(view(ring_words, 0).buckets(), 8, "{ring_words:x}");
+        }
+        let first = view(0, 4_096).bucket_at(0);
+        assert_eq!(view(0, 4_096).bucket_at(3), first + 3 * 128);
+        for bucket in [1 << 57, (1 << 57) - 16, u64::MAX] {
+            assert_eq!(view(0, 4_096).bucket_at(bucket), u64::MAX, "{bucket:x}");
+        }
+        for begins_at in [u64::MAX - 64, u64::MAX] {
+            assert_eq!(view(0, begins_at).bucket_at(0), u64::MAX, "{begins_at:x}");
+        }
+    }
+
+    #[test]
+    fn a_form_without_buckets_has_none() {
+        let none = TableForm { is_compact: true, stated_buckets: 0, ring_words: 0, begins_at: 0 };
+        let view = BlockView::new(none);
+        assert_eq!((view.buckets(), view.slots(), view.capacity()), (0, 0, 0));
+    }
+}

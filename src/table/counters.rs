@@ -113,3 +113,24 @@ impl Tally {
         counts.fold(0, u64::wrapping_add)
     }
 }
+
+#[cfg(all(test, feature = "shared-memory"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_a_block_have_the_counts_of_all_stripes() {
+        let mut words = vec![0; Counters::WORDS];
+        let stripe = Counters::WORDS / STRIPES;
+        for (index, stripe) in words.chunks_mut(stripe).enumerate() {
+            stripe[Event::Evicted as usize] = 10 + index as u64;
+            stripe[Event::Claimed as usize] = 1;
+        }
+        let total = |event| Counters::total_in(&words, event);
+        assert_eq!(total(Event::Evicted), 108);
+        assert_eq!((total(Event::Claimed), total(Event::Leased)), (8, 0));
+        // Any words have a sum.
+        words[Event::Claimed as usize] = u64::MAX;
+        assert_eq!(Counters::total_in(&words, Event::Claimed), 6);
+    }
+}
