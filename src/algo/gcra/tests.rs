@@ -328,6 +328,17 @@ fn cells_that_are_put_behind_a_longer_debt_add_none() {
     }
 }
 
+/// Another thread may give cells back between the denial and its explanation.
+#[test]
+fn a_denial_of_cells_that_fit_by_now_has_no_wait() {
+    let params = params("1/s burst 5");
+    let now = Tick::from_nanos(100_000_000_000);
+    for n in [1, 4, 5] {
+        let denied = params.denied(params.fresh(now), now, n);
+        assert_eq!((denied.remaining(), denied.retry_after()), (5, Some(Duration::ZERO)), "{n}");
+    }
+}
+
 #[test]
 fn any_number_of_cells_fills_the_bucket_and_no_more() {
     use crate::algo::Refund;

@@ -73,6 +73,13 @@ fn the_last_unit_of_the_ramp_costs_a_unit_and_what_follows_nothing() {
 }
 
 #[test]
+fn a_denial_of_a_request_whose_turn_has_come_has_no_wait() {
+    let params = params("5/s", WarmUp::new(SECOND * 4).max_wait(SECOND)).expect("in range");
+    let denied = params.denied(params.fresh(Tick::ZERO), Tick::ZERO, 1);
+    assert_eq!(denied.retry_after(), Some(Duration::ZERO));
+}
+
+#[test]
 fn a_key_never_seen_is_cold_whatever_the_clock() {
     let params = params("5/s burst 100", WarmUp::new(SECOND * 4)).expect("in range");
     let fresh = params.fresh(Tick::from_nanos(9_000_000_000));
