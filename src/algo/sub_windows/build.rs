@@ -199,6 +199,7 @@ mod tests {
     use core::time::Duration;
 
     use super::*;
+    use crate::algo::sliding_counter::SlidingCounter;
     use crate::algo::{Liveness, StateMachine, Step};
     use crate::time::Tick;
     use crate::word::tile;
@@ -311,7 +312,7 @@ mod tests {
     fn a_count_has_the_bits_of_the_limit_or_of_twice_the_limit_where_the_oldest_is_weighed() {
         let quota = Quota::per_minute(9);
         let plain = SubWindows::new().params(&quota, 0).expect("in range");
-        let weighed = crate::SlidingCounter::new().params(&quota, 0).expect("in range");
+        let weighed = SlidingCounter::new().params(&quota, 0).expect("in range");
         assert_eq!((plain.count.max(), weighed.count.max()), (15, 31));
     }
 
