@@ -140,3 +140,35 @@ impl Drop for FileLock<'_> {
         let _ = fcntl_lock(&**self.file, FlockOperation::Unlock);
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use rustix::fs::{MemfdFlags, memfd_create};
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn file() -> LockableFile {
+        let file = memfd_create("tollgate-test", MemfdFlags::CLOEXEC).expect("memory");
+        LockableFile::new(file.into())
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_types, reason = "it measures how long a thread waits")]
+    fn a_lock_that_another_holds_is_waited_for_as_long_as_the_caller_says() {
+        let file = file();
+        let held = file.lock_within(LONG).expect("other tests hold locks for a moment");
+        assert!(file.try_lock().is_none());
+        let began = std::time::Instant::now();
+        let wait = 3 * BETWEEN_TRIES;
+        assert!(file.lock_within(wait).is_none());
+        assert!(began.elapsed() >= wait, "{:?}", began.elapsed());
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| file.lock_within(LONG).is_some());
+            std::thread::sleep(wait);
+            drop(held);
+            assert!(waits.join().expect("no panic"), "it was given back");
+        });
+    }
+}
