@@ -37,6 +37,8 @@ use crate::settings::Settings;
 ///   Then it waits for a second turn, for at most [`max_wait`](Settings::max_wait) again. So requests that the service
 ///   has held up go at the rate, too, and not all at once. One that the service holds up again waits for no third
 ///   turn.
+/// - If a pause begins before it is sent, it waits for the end of the pause and another turn. That and the wait for its
+///   first turn take at most `max_wait` together.
 /// - Those that come later wait behind these. If as many come as may go, each of them waits longer by as much as the
 ///   service held up, until fewer come or the rate has grown. Requests that wait for a second turn count towards
 ///   `max_waiting`, too.
@@ -173,10 +175,11 @@ async fn ready_turn<'a, S, Q>(
 where
     S: Service<Q> + Clone,
 {
-    let deadline = pacer.deadline();
+    let mut deadline = pacer.deadline();
     let mut waited_again = false;
     loop {
         let turn = pacer.turn_until(deadline).await.map_err(widened)?;
+        let began = pacer.now();
         let is_held_up = had_to_wait(service).await? || pacer.holds_up();
         if is_held_up && pacer.wait_again(Tick::ZERO).await.is_err() {
             // A clone holds no place under a limit of the service while it waits.
@@ -188,6 +191,8 @@ where
         if let Some(turn) = turn.sent_now(waited_again) {
             return Ok(turn);
         }
+        // The time for which the service held the request up does not count.
+        deadline = deadline.saturating_add(pacer.now().since(began));
         *service = service.clone();
     }
 }

@@ -249,7 +249,7 @@ impl Pacer {
         PacerStats { sent, denied, failed }
     }
 
-    fn now(&self) -> Tick {
+    pub(crate) fn now(&self) -> Tick {
         self.queue.limiter().clock().now()
     }
 

@@ -39,6 +39,49 @@ async fn a_request_that_waited_for_the_service_is_not_sent_in_a_pause() {
     assert_eq!((paused, stats.sent, stats.failed), (1, 2, 1));
 }
 
+/// The hang is longer than a request may wait for its turn.
+#[tokio::test(start_paused = true)]
+async fn a_pause_after_a_hang_fails_no_request_that_the_hang_held_up() {
+    let service = OneAtATime::new(|nth| match nth {
+        0 => (Duration::from_secs(65), Response::builder()),
+        1 => (Duration::from_millis(1), Response::builder().status(429).header("retry-after", "1")),
+        _ => (Duration::from_millis(1), Response::builder()),
+    });
+    let pacer = Pacer::new(Settings::new(10.0).without_slow_start()).expect("in range");
+    let layer = PaceLayer::new(pacer);
+    let call = || tokio::spawn(layer.layer(service.clone()).oneshot(Request::new(())));
+    let calls: Vec<_> = (0..20).map(|_| call()).collect();
+    sleep(Duration::from_millis(65_900)).await;
+    assert_eq!(service.sent(), 2, "the others wait for the end of the pause");
+    for call in calls {
+        let ended = call.await.expect("no panic");
+        assert!(ended.is_ok(), "{ended:?}");
+    }
+    assert_eq!((service.sent(), layer.pacer(None).stats().failed), (20, 0));
+}
+
+/// The second hang is longer than a request may wait for its turn, and begins after their second turns.
+#[tokio::test(start_paused = true)]
+async fn a_pause_after_a_second_hang_fails_no_request_that_it_held_up() {
+    let service = OneAtATime::new(|nth| match nth {
+        0 => (Duration::from_secs(30), Response::builder()),
+        1 => {
+            let denied = Response::builder().status(429).header("retry-after", "1");
+            (Duration::from_secs(65), denied)
+        }
+        _ => (Duration::from_millis(1), Response::builder()),
+    });
+    let pacer = Pacer::new(Settings::new(10.0).without_slow_start()).expect("in range");
+    let layer = PaceLayer::new(pacer);
+    let call = || tokio::spawn(layer.layer(service.clone()).oneshot(Request::new(())));
+    let calls: Vec<_> = (0..20).map(|_| call()).collect();
+    for call in calls {
+        let ended = call.await.expect("no panic");
+        assert!(ended.is_ok(), "{ended:?}");
+    }
+    assert_eq!((service.sent(), layer.pacer(None).stats().failed), (20, 0));
+}
+
 #[tokio::test(start_paused = true)]
 async fn in_a_pause_no_more_wait_than_the_settings_say() {
     let pacer = pacer(Settings::new(100.0).max_waiting(2));
