@@ -211,7 +211,8 @@ impl<'g> RuleDenial<'g> {
         wait.and_then(|wait| Some(wait.max(self.min_wait?)))
     }
 
-    /// The time until the key has its whole quota again, or until its ban ends if that is later.
+    /// The time until the key has the whole quota of the [reported limit](Self::reported_limit) again, or until its
+    /// ban ends if that is later.
     #[must_use]
     pub fn reset_after(&self) -> Duration {
         let reset_after = self.denied().map_or(Duration::ZERO, Denied::reset_after);

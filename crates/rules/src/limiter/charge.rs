@@ -9,7 +9,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::{Clock, Tick};
+use tollgate::decision::DecisionParts;
+use tollgate::{Clock, Denied, Tick};
 
 use super::RulesLimiter;
 use crate::active_rule::{ActiveRule, Ban, Bucket, Charged, Cost, Held};
@@ -112,13 +113,30 @@ impl<C: Clock> RulesLimiter<C> {
         let mut longest: Option<RuleDenial<'_>> = None;
         for hit in hits {
             let ActiveRule { rule, ban: Some(ban), .. } = &self.active[hit.rule] else { continue };
-            if let Some(denied) = ban.get(charge.key(*hit), charge.now) {
+            if let Some(banned) = ban.get(charge.key(*hit), charge.now) {
+                let denied = self.until_whole_quota(banned, *hit, charge);
                 let denial = RuleDenial::new(rule, DenyReason::Banned(denied));
                 let denial = denial.by_plan(hit.plan);
                 longest = longest_of(longest, denial);
             }
         }
         longest.map_or(Ok(()), |denial| Err(denial.no_sooner(self.limits_wait(hits, charge))))
+    }
+
+    /// A denial by a ban, with the reset of the limit that the ban reports if that is later.
+    #[cold]
+    fn until_whole_quota(&self, banned: Denied, hit: Hit, charge: PendingCharge<'_>) -> Denied {
+        let active = &self.active[hit.rule];
+        // A rule with `concurrency` may have none.
+        let Some(limit) = active.rule.limits.get(hit.plan) else { return banned };
+        let nothing = Cost::queued(0, None, &limit.quota()).by_plan(hit.plan);
+        let of_limit = match active.bucket(hit.plan).peek(charge.key(hit), nothing, charge.now) {
+            Ok(permit) => permit.reset_after(),
+            Err(denied) => denied.reset_after(),
+        };
+        let (limit, remaining) = (banned.limit(), banned.remaining());
+        let reset_after = banned.reset_after().max(of_limit);
+        DecisionParts { limit, remaining, reset_after }.denied(banned.retry_after())
     }
 
     /// How long until all limits would admit the request; `None`: never.

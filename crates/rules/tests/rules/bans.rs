@@ -24,6 +24,12 @@ impl Gate {
         Self { limiter, clock }
     }
 
+    /// When a denied key has its whole quota again.
+    fn reset(&self) -> Duration {
+        let decision = self.limiter.decide(&Request::default());
+        decision.denied().expect("denied").reset_after()
+    }
+
     /// The wait of a denial of some cells, and whether it is by a ban; `None` if they are admitted.
     fn denied(&self, cells: u64) -> Option<(Option<Duration>, bool)> {
         let decision = self.limiter.decide_n(&Request::default(), cells);
@@ -57,6 +63,38 @@ fn a_denial_waits_for_its_ban_and_for_the_limits_whichever_is_longer() {
             assert_eq!(gate.denied(1), None);
             assert_eq!(gate.denied(1), Some((Some(86_400 * SECOND), false)));
             assert_eq!(gate.denied(1), Some((Some(86_400 * SECOND), true)));
+        }
+    }
+}
+
+#[test]
+fn a_ban_resets_when_the_key_has_its_whole_quota_again_or_when_it_ends() {
+    const ALGORITHMS: [&str; 6] =
+        ["gcra", "fixed-window", "leaky-queue", "sub-windows", "sliding-counter", "sliding-log"];
+    for algorithm in ALGORITHMS {
+        for (limits, is_plan) in [("limits = \"10/h\"", false), ("plan = PLAN", true)] {
+            if is_plan && !["gcra", "fixed-window"].contains(&algorithm) {
+                continue;
+            }
+            let plan = "{ by = \"header:x-plan\", gold = \"20/h\", default = \"10/h\" }";
+            let limits = limits.replace("PLAN", plan);
+            let gate = |ban: &str| {
+                let gate = Gate::new(&format!(
+                    "rule = [{{ name = \"a\", key = \"none\", algorithm = \"{algorithm}\", \
+                     {limits}, penalty = \"{ban}\" }}]"
+                ));
+                assert!((0..10).all(|_| gate.denied(1).is_none()), "{algorithm}");
+                gate
+            };
+            let short = gate("1 min");
+            let reset = short.reset();
+            assert!(reset > 3_000 * SECOND, "{algorithm}: {reset:?}");
+            short.clock.advance(30 * SECOND);
+            assert_eq!(short.reset(), reset - 30 * SECOND, "{algorithm}");
+            let long = gate("1 day");
+            assert_eq!(long.reset(), 86_400 * SECOND);
+            long.clock.advance(30 * SECOND);
+            assert_eq!(long.reset(), 86_370 * SECOND, "{algorithm}");
         }
     }
 }
