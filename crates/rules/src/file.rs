@@ -53,6 +53,9 @@ pub struct RulesFile<C: Clock = QuantaClock> {
     path: PathBuf,
     /// The content of the last reading, with or without mistakes; `None` if the file could not be read.
     last_content: Option<Vec<u8>>,
+    /// Whether the limiters of that content could not be built. The next poll tries again, since the reason may pass: a
+    /// lack of memory, or another process that changes the quota of a shared limit.
+    is_unbuilt: bool,
     live: Arc<LiveRules<C>>,
 }
 
@@ -99,7 +102,7 @@ impl<C: Clock> RulesFile<C> {
         let content = read(&path)?;
         let rules = parse(&path, &content)?;
         let live = Arc::new(LiveRules::new(build(rules)?));
-        Ok(Self { path, last_content: Some(content), live })
+        Ok(Self { path, last_content: Some(content), is_unbuilt: false, live })
     }
 
     /// The rules in force, now and after each change.
@@ -135,7 +138,8 @@ impl<C: Clock> RulesFile<C> {
     }
 
     /// Reads the file again, and puts its rules in force if its content has changed since the last
-    /// read. A file with mistakes is an error once, until it changes again.
+    /// read. A file with mistakes is an error once, until it changes again. One whose limiters cannot be built is tried
+    /// again by each call, until it is in force.
     ///
     /// # Errors
     ///
@@ -198,7 +202,7 @@ impl<C: Clock> RulesFile<C> {
         accept: impl FnOnce(&Rules) -> Result<(), String>,
     ) -> Result<Option<ReloadSummary>, ReloadError> {
         let read = read_again(&self.path);
-        if read.as_ref().ok() == self.last_content.as_ref() {
+        if read.as_ref().ok() == self.last_content.as_ref() && !self.is_unbuilt {
             return Ok(None);
         }
         self.put_in_force(read, accept).map(Some)
@@ -222,11 +226,13 @@ impl<C: Clock> RulesFile<C> {
         accept: impl FnOnce(&Rules) -> Result<(), String>,
     ) -> Result<ReloadSummary, ReloadError> {
         // A file with mistakes is remembered too, so that `poll` reports it once.
-        self.last_content = None;
+        (self.last_content, self.is_unbuilt) = (None, false);
         let content = self.last_content.insert(read?);
         let rules = parse(&self.path, content)?;
         accept(&rules).map_err(ReloadError::Rejected)?;
-        let (gate, summary) = self.live.load().successor(rules)?;
+        let carried = self.live.load().successor(rules);
+        self.is_unbuilt = carried.is_err();
+        let (gate, summary) = carried?;
         self.live.replace(gate);
         Ok(summary)
     }

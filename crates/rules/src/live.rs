@@ -77,7 +77,7 @@ impl<C: Clock> LiveRules<C> {
         self.reloads.load(Ordering::Relaxed)
     }
 
-    /// How often a changed file was not put in force, because of an error.
+    /// How often a changed file was not put in force, because of an error. Each attempt to build its limiters counts.
     ///
     /// ```
     /// # use tollgate_rules::RulesFile;

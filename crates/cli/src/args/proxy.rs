@@ -74,6 +74,8 @@ Upgrades (WebSocket and others, HTTP/1.1 on both sides):
 Rules:
   The proxy checks the file every second, and immediately on SIGHUP. If the file has a mistake, the
   rules in force stay unchanged; the log and the metric tollgate_rules_last_reload_successful say so.
+  They stay, too, if its limits cannot be built, for lack of memory for example; that is tried again
+  every second.
 
 Metrics:
   GET /metrics at --admin, in the Prometheus text format; docs/metrics.md describes each metric.

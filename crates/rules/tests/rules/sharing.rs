@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tollgate_rules::{ReloadSummary, ReloadWarning, Request, Rules, RulesFile, RulesLimiter};
+use tollgate_rules::{
+    ReloadError, ReloadSummary, ReloadWarning, Request, Rules, RulesFile, RulesLimiter,
+};
 
 /// A name that no other test has. Its folder is removed when this is dropped.
 struct Name(String);
@@ -371,6 +373,35 @@ fn a_block_that_cannot_be_attached_is_named_with_its_rule() {
     std::fs::remove_file(name.folder()).expect("removed");
     assert!(error.starts_with(&format!("shared = \"{}\": /dev/shm/tollgate-", name.0)), "{error}");
     assert!(error.ends_with("is no folder: remove it, or choose another name"), "{error}");
+}
+
+#[test]
+fn a_file_whose_limits_cannot_be_shared_is_tried_again_until_they_can() {
+    let (old, new) = (Name::new(), Name::new());
+    let (path, mut file) = old.file(0, "limits = \"9/d\"");
+    std::fs::write(new.folder(), "").expect("written");
+    std::fs::write(&path, new.text("limits = \"5/d\"")).expect("written");
+    for _ in 0..2 {
+        assert!(matches!(file.poll(), Err(ReloadError::Build(_))));
+    }
+    assert_eq!((left(&file.live().load()), file.live().failures()), (9, 2));
+    std::fs::remove_file(new.folder()).expect("removed");
+    assert!(file.poll().expect("shared").is_some());
+    assert_eq!((left(&file.live().load()), file.poll().expect("shared")), (5, None));
+
+    // A file that is gone or has mistakes by then is reported once.
+    let taken = Name::new();
+    std::fs::write(taken.folder(), "").expect("written");
+    for mistake in [Some("rule = 7"), None] {
+        std::fs::write(&path, taken.text("limits = \"5/d\"")).expect("written");
+        assert!(matches!(file.poll(), Err(ReloadError::Build(_))));
+        match mistake {
+            Some(text) => std::fs::write(&path, text).expect("written"),
+            None => std::fs::remove_file(&path).expect("removed"),
+        }
+        assert!(file.poll().is_err() && matches!(file.poll(), Ok(None)), "{mistake:?}");
+    }
+    std::fs::remove_file(taken.folder()).expect("removed");
 }
 
 #[test]
