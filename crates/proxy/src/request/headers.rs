@@ -10,7 +10,7 @@ use http::header::{
 use http::{Uri, Version};
 
 use super::client::Client;
-use super::values::has_outer_space;
+use super::values;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -59,14 +59,13 @@ pub(crate) fn remove_named_by_connection(headers: &mut HeaderMap) {
     }
 }
 
-/// Removes what trailers must not have (RFC 9110, 6.5.1): the fields of the connection, the length, and the host; and
-/// fields whose values are malformed. In HTTP/2, a recipient takes a message with such a field for malformed.
+/// Removes what trailers must not have: the fields of the connection, the length, and the host (RFC 9110, 6.5.1), and
+/// white space around values. In HTTP/2, a recipient takes a message with such a field for malformed.
 pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
-    let malformed = trailers.iter().filter(|(_, value)| has_outer_space(value));
-    let malformed: Vec<HeaderName> = malformed.map(|(name, _)| name.clone()).collect();
-    for name in HOP_BY_HOP.iter().chain(&[CONTENT_LENGTH, HOST, TRAILER]).chain(&malformed) {
+    for name in HOP_BY_HOP.iter().chain(&[CONTENT_LENGTH, HOST, TRAILER]) {
         trailers.remove(name);
     }
+    values::trim(trailers);
 }
 
 /// The host of a request: the target's if it has one, else the value of `Host`.
@@ -153,6 +152,10 @@ fn takes_trailers(headers: &HeaderMap) -> bool {
 /// Rewrites the upstream's headers for the client.
 pub(crate) fn to_client(headers: &mut HeaderMap, version: Version) {
     remove_hop_by_hop(headers);
+    // In HTTP/1, hyper has done so.
+    if version == Version::HTTP_2 {
+        values::trim(headers);
+    }
     headers.append(VIA, via(version));
 }
 

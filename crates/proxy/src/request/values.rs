@@ -1,7 +1,7 @@
-//! Checks the values of header fields. hyper checks which characters they have.
+//! Checks and trims the values of header fields. hyper checks which characters they have.
 
 use http::request::Parts;
-use http::{HeaderValue, Version};
+use http::{HeaderMap, HeaderValue, Version};
 
 /// A value begins or ends with white space.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,11 +16,29 @@ pub(crate) fn check(head: &Parts) -> Result<(), BadValue> {
     }
 }
 
+/// Removes the white space around the values, which does not belong to them (RFC 9110, 5.5). With it, an HTTP/2 message
+/// would be malformed.
+pub(super) fn trim(headers: &mut HeaderMap) {
+    for value in headers.values_mut().filter(|value| has_outer_space(value)) {
+        // Every part of a value is a value.
+        if let Ok(mut trimmed) = HeaderValue::from_bytes(trimmed(value.as_bytes())) {
+            trimmed.set_sensitive(value.is_sensitive());
+            *value = trimmed;
+        }
+    }
+}
+
 /// Whether a value begins or ends with a space or a tab.
-pub(super) fn has_outer_space(value: &HeaderValue) -> bool {
-    let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
-    let bytes = value.as_bytes();
-    is_space(bytes.first()) || is_space(bytes.last())
+fn has_outer_space(value: &HeaderValue) -> bool {
+    trimmed(value.as_bytes()).len() < value.len()
+}
+
+/// The bytes without the spaces and tabs around them.
+fn trimmed(mut bytes: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = bytes {
+        bytes = rest;
+    }
+    bytes
 }
 
 #[cfg(test)]
@@ -45,6 +63,30 @@ mod tests {
         ] {
             assert_eq!(checked(Version::HTTP_2, value), is_clear, "{value:?}");
             assert!(checked(Version::HTTP_11, value), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn values_are_trimmed_and_stay_sensitive() {
+        for (value, expected) in [
+            ("", ""),
+            ("a b\tc", "a b\tc"),
+            (" \t", ""),
+            (" a", "a"),
+            ("a\t ", "a"),
+            ("\t a b \u{85}\t", "a b \u{85}"),
+        ] {
+            for is_sensitive in [true, false] {
+                let mut sent = HeaderValue::from_bytes(value.as_bytes()).expect("a value");
+                sent.set_sensitive(is_sensitive);
+                let mut headers = HeaderMap::new();
+                headers.append("a", HeaderValue::from_static("1"));
+                headers.append("a", sent);
+                trim(&mut headers);
+                let kept: Vec<_> = headers.get_all("a").iter().collect();
+                assert_eq!(kept, ["1".as_bytes(), expected.as_bytes()], "{value:?}");
+                assert_eq!(kept[1].is_sensitive(), is_sensitive, "{value:?}");
+            }
         }
     }
 }
