@@ -186,7 +186,7 @@ pub(crate) struct ProxyArgs {
     response_timeout: Duration,
 
     /// How long a response and the body of its request may make no progress, and how long a client
-    /// may read nothing of what it is sent
+    /// may read nothing of what it is sent; not for upgraded connections
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     body_timeout: Duration,
 

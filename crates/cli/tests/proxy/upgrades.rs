@@ -220,6 +220,59 @@ fn an_idle_tunnel_is_ended() {
 }
 
 #[test]
+fn a_tunnel_whose_client_sends_and_does_not_read_is_not_idle() {
+    let up = upstream(|mut stream| {
+        read_head(&mut stream);
+        stream.write_all(AGREED.as_bytes()).expect("written");
+        let bytes = vec![7; 64 << 10];
+        // Wait until the proxy closes the connection.
+        while stream.write_all(&bytes).is_ok() {}
+    });
+    let timeouts = ["--body-timeout", "0.5", "--tunnel-timeout", "3"];
+    let proxy = Proxy::before("upgrade-unread", up, &timeouts);
+    let mut client = upgraded(&proxy);
+    for _ in 0..30 {
+        std::thread::sleep(Duration::from_millis(100));
+        client.write_all(b"more").expect("the tunnel is open");
+    }
+    let sent = Instant::now();
+    assert!(is(&proxy, "tollgate_tunnels_open", 1.0));
+    eventually("it is closed", || is(&proxy, "tollgate_tunnels_open", 0.0));
+    // It ends only when the client sends nothing either.
+    assert!(sent.elapsed() >= Duration::from_secs(2), "{:?}", sent.elapsed());
+    assert!(is(&proxy, "tollgate_stalls_total{of=\"tunnel\"}", 1.0));
+    assert!(is(&proxy, "tollgate_stalls_total{of=\"reader\"}", 0.0));
+}
+
+#[test]
+fn a_tunnel_whose_upstream_sends_and_does_not_read_is_not_idle() {
+    let up = upstream(|mut stream| {
+        read_head(&mut stream);
+        stream.write_all(AGREED.as_bytes()).expect("written");
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(100));
+            stream.write_all(b"more").expect("the tunnel is open");
+        }
+        // Wait until the proxy closes the connection.
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let proxy = Proxy::before("upgrade-unread-up", up, &["--body-timeout", "0.5"]);
+    let mut client = upgraded(&proxy);
+    let mut writer = client.try_clone().expect("a socket");
+    let writes = std::thread::spawn(move || {
+        let bytes = vec![7; 64 << 10];
+        // Wait until the proxy closes the connection.
+        while writer.write_all(&bytes).is_ok() {}
+    });
+    client.read_exact(&mut [0; 20 * 4]).expect("the tunnel is open");
+    client.shutdown(Shutdown::Both).expect("shut");
+    writes.join().expect("no panic");
+    for of in ["response", "upload", "reader", "tunnel"] {
+        assert!(is(&proxy, &format!("tollgate_stalls_total{{of=\"{of}\"}}"), 0.0), "{of}");
+    }
+}
+
+#[test]
 fn an_upstream_that_disconnects_ends_the_tunnel() {
     let up = upstream(|mut stream| {
         read_head(&mut stream);

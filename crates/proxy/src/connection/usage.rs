@@ -27,6 +27,8 @@ pub(crate) struct Usage {
     is_used: AtomicBool,
     /// Whether a request in HTTP/1 has arrived.
     is_http1: AtomicBool,
+    /// Whether the connection has become a tunnel.
+    is_tunnel: AtomicBool,
     /// Whether the client has sent bytes since this was last cleared.
     has_sent: AtomicBool,
     /// HTTP/2 requests in flight.
@@ -71,6 +73,16 @@ impl Usage {
     /// Whether a response would look complete, and is not, if the connection was closed.
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the connection has become a tunnel, which has a timeout of its own.
+    pub(crate) fn became_tunnel(&self) {
+        self.is_tunnel.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the connection has become a tunnel.
+    pub(super) fn is_tunnel(&self) -> bool {
+        self.is_tunnel.load(Ordering::Relaxed)
     }
 
     /// Notes that bytes of the client have arrived.

@@ -17,7 +17,7 @@ use crate::metrics::{Metrics, Stall};
 /// How long the proxy waits for a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientTimeouts {
-    /// For a client that reads nothing of what it is sent.
+    /// For a client that reads nothing of what it is sent, until the connection is a tunnel.
     pub(crate) write: Duration,
     /// For a client that has closed its sending side, while nothing is sent to it.
     pub(crate) half_close: Duration,
@@ -49,6 +49,7 @@ impl ClientStream {
         Self { stream, timeouts, write_timer: None, half_close_timer: None, usage, metrics }
     }
 
+    /// Fails if nothing could be written for the timeout. A tunnel may stay so as long as the client sends.
     fn check_stall<R>(
         &mut self,
         polled: Poll<io::Result<R>>,
@@ -58,6 +59,9 @@ impl ClientStream {
             self.write_timer = None;
             self.half_close_timer = None;
             return polled;
+        }
+        if self.usage.is_tunnel() {
+            return Poll::Pending;
         }
         let span = self.timeouts.write;
         let timer = self.write_timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(span)));

@@ -82,6 +82,7 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
         }
         if head.headers.contains_key(UPGRADE) {
             head.extensions.insert(Arc::clone(&self.open));
+            head.extensions.insert(Arc::clone(&self.usage));
         }
         if finder.mark(&mut head, self.peer).address.is_none() {
             metrics.count_client_unknown();

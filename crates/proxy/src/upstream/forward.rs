@@ -197,6 +197,7 @@ impl Inner {
             client: upgrade.client,
             upstream: hyper::upgrade::on(&mut response),
             open: upgrade.open,
+            usage: upgrade.usage,
             idle_timeout: self.options.tunnel_timeout,
             metrics: Arc::clone(&self.metrics),
         };

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::idle::LastMove;
 use crate::connection::open::OpenConnection;
+use crate::connection::usage::Usage;
 use crate::metrics::{Direction, Metrics, Stall};
 
 const BUFFER_BYTES: usize = 16 << 10;
@@ -23,15 +24,18 @@ pub(crate) struct Tunnel {
     pub(super) upstream: OnUpgrade,
     /// Keeps the client's connection counted as open until the tunnel ends.
     pub(super) open: Arc<OpenConnection>,
+    /// That of the client's connection.
+    pub(super) usage: Arc<Usage>,
     pub(super) idle_timeout: Duration,
     pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Tunnel {
     pub(super) async fn run(self) {
-        let Self { client, upstream, open, idle_timeout, metrics } = self;
-        // The client may close the connection before it has received the response.
+        let Self { client, upstream, open, usage, idle_timeout, metrics } = self;
+        // The client may close the connection before it has received the response. Until then, its write timeout holds.
         let Ok((client, upstream)) = tokio::try_join!(client, upstream) else { return };
+        usage.became_tunnel();
         let guard = TunnelGuard::begin(metrics);
         let (from_client, to_client) = tokio::io::split(TokioIo::new(client));
         let (from_upstream, to_upstream) = tokio::io::split(TokioIo::new(upstream));

@@ -7,6 +7,7 @@ use http::{Request, Version};
 use hyper::upgrade::OnUpgrade;
 
 use crate::connection::open::OpenConnection;
+use crate::connection::usage::Usage;
 use crate::metrics::Failure;
 use crate::request::headers::words;
 
@@ -19,6 +20,7 @@ pub(super) struct UpgradeRequest {
     pub(super) protocols: HeaderValue,
     pub(crate) client: OnUpgrade,
     pub(crate) open: Arc<OpenConnection>,
+    pub(crate) usage: Arc<Usage>,
 }
 
 impl UpgradeRequest {
@@ -28,8 +30,9 @@ impl UpgradeRequest {
             return None;
         }
         let protocols = protocols(request.headers())?;
-        let open = request.extensions_mut().remove()?;
-        Some(Self { protocols, client: hyper::upgrade::on(request), open })
+        let extensions = request.extensions_mut();
+        let (open, usage) = (extensions.remove()?, extensions.remove()?);
+        Some(Self { protocols, client: hyper::upgrade::on(request), open, usage })
     }
 
     /// The protocol that the upstream chose, if the client asked for it.
