@@ -327,7 +327,7 @@ impl<W: StateWord> StateCell<W> {
         };
         if has_ring {
             let live = ring.of_generation(word.generation());
-            let write = |place, content| self.publish_cell(word, ring, place, content);
+            let write = move |place, content| self.publish_cell(word, ring, place, content);
             if !machine.publish(view, live, write) {
                 return Err(self.load());
             }
@@ -452,7 +452,7 @@ impl<W: StateWord> StateCell<W> {
         next: u64,
     ) -> bool {
         if M::RINGED {
-            let write = |place, content| self.publish_cell(claim, ring, place, content);
+            let write = move |place, content| self.publish_cell(claim, ring, place, content);
             if !self.clear(claim, ring, machine.cells_to_clear())
                 || !machine.publish(view, NoRing, write)
             {

@@ -182,15 +182,21 @@ impl Slots {
     /// The first of a key's buckets.
     #[inline(always)]
     pub(crate) fn first_bucket(&self, probe: Probe) -> &Bucket {
-        let index = probe.home(self.slot_count) / BUCKET;
+        let index = self.home(probe) / BUCKET;
         // SAFETY: as in `preferred`, so the index of the slot's bucket is below the count of buckets.
         unsafe { self.buckets.all().get_unchecked(index) }
+    }
+
+    /// The index of the slot that a key prefers.
+    #[inline(always)]
+    pub(super) fn home(&self, probe: Probe) -> usize {
+        probe.home(self.slot_count)
     }
 
     /// The slot that a key prefers in the first of its buckets.
     #[inline(always)]
     pub(super) fn preferred(&self, probe: Probe) -> &Slot {
-        let index = probe.home(self.slot_count);
+        let index = self.home(probe);
         // SAFETY: a number below 2^64 times the count of slots, divided by 2^64, is below the count, and
         // that many were allocated.
         unsafe { self.buckets.all().as_flattened().get_unchecked(index) }
@@ -249,7 +255,12 @@ impl Lines {
 }
 
 /// The ring words of all slots, one slot's after the other's.
-pub(super) struct RingWords(Zeroed<AtomicU64>);
+pub(super) struct RingWords {
+    words: Zeroed<AtomicU64>,
+    slot_count: usize,
+    /// Words of one slot.
+    length: usize,
+}
 
 impl RingWords {
     /// The part of a block that `count` words take.
@@ -258,16 +269,37 @@ impl RingWords {
         piece_bytes::<AtomicU64>(count)
     }
 
-    pub(super) fn zeroed(count: usize, source: &Source) -> Result<Self, OutOfMemory> {
+    /// `length` words for each slot.
+    pub(super) fn zeroed(
+        slot_count: usize,
+        length: usize,
+        source: &Source,
+    ) -> Result<Self, OutOfMemory> {
         let none = Source::Own(HugePages(false));
+        let count = slot_count.checked_mul(length).ok_or(OutOfMemory)?;
         let source = if count == 0 { &none } else { source };
         // SAFETY: atomic integers.
-        Ok(Self(unsafe { Zeroed::new(count, source) }?))
+        Ok(Self { words: unsafe { Zeroed::new(count, source) }?, slot_count, length })
     }
 
     #[inline(always)]
     pub(super) fn all(&self) -> &[AtomicU64] {
-        self.0.all()
+        self.words.all()
+    }
+
+    /// Words of one slot.
+    #[inline(always)]
+    pub(super) fn length(&self) -> usize {
+        self.length
+    }
+
+    /// The words of a slot.
+    #[inline(always)]
+    pub(super) fn of_slot(&self, index: usize) -> &[AtomicU64] {
+        assert!(index < self.slot_count, "the slot is of this table");
+        let first = index * self.length;
+        // SAFETY: there are `length` words for each of the slots, and this is one of them.
+        unsafe { self.all().get_unchecked(first..first + self.length) }
     }
 }
 

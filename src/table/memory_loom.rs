@@ -40,8 +40,12 @@ impl Slots {
         self.bucket(probe.first(self.bucket_count()))
     }
 
+    pub(super) fn home(&self, probe: Probe) -> usize {
+        probe.home(slots_of(self.bucket_count()))
+    }
+
     pub(super) fn preferred(&self, probe: Probe) -> &Slot {
-        &self.0.as_flattened()[probe.home(slots_of(self.bucket_count()))]
+        &self.0.as_flattened()[self.home(probe)]
     }
 
     pub(crate) fn address(&self) -> usize {
@@ -78,16 +82,31 @@ impl Lines {
     }
 }
 
-pub(super) struct RingWords(Vec<AtomicU64>);
+pub(super) struct RingWords {
+    words: Vec<AtomicU64>,
+    length: usize,
+}
 
 impl RingWords {
     #[expect(clippy::unnecessary_wraps, reason = "the memory that ships can run out")]
-    pub(super) fn zeroed(count: usize, _: &Source) -> Result<Self, OutOfMemory> {
-        Ok(Self((0..count).map(|_| AtomicU64::new(0)).collect()))
+    pub(super) fn zeroed(
+        slot_count: usize,
+        length: usize,
+        _: &Source,
+    ) -> Result<Self, OutOfMemory> {
+        Ok(Self { words: (0..slot_count * length).map(|_| AtomicU64::new(0)).collect(), length })
     }
 
     pub(super) fn all(&self) -> &[AtomicU64] {
-        &self.0
+        &self.words
+    }
+
+    pub(super) fn length(&self) -> usize {
+        self.length
+    }
+
+    pub(super) fn of_slot(&self, index: usize) -> &[AtomicU64] {
+        &self.words[index * self.length..][..self.length]
     }
 }
 

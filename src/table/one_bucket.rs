@@ -21,7 +21,7 @@ impl OneBucket {
         let words = machine.ring_cells();
         let kept_words = words - usize::from(machine.has_note());
         let head = Placed::new(source, CachePadded::new(DirectCell::unused()))?;
-        Ok(Self { head, ring: RingWords::zeroed(words, source)?, kept_words })
+        Ok(Self { head, ring: RingWords::zeroed(1, words, source)?, kept_words })
     }
 
     /// The part of a block that it takes.

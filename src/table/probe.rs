@@ -56,7 +56,7 @@ impl Probe {
     /// The order in which the key's slots are probed, in a table of `of` buckets.
     #[inline(always)]
     pub(super) fn order(&self, of: u32) -> Order {
-        Order { preferred: self.home(slots_of(of)) % BUCKET }
+        Order::beginning_at(self.home(slots_of(of)))
     }
 
     /// Another bucket than the first, unless there is only one.
@@ -78,6 +78,12 @@ impl Probe {
 }
 
 impl Order {
+    /// The order of a key that prefers the slot of this index.
+    #[inline(always)]
+    pub(super) fn beginning_at(home: usize) -> Self {
+        Self { preferred: home % BUCKET }
+    }
+
     /// The slots of a bucket in this order.
     #[inline]
     pub(super) fn slots<S>(self, bucket: &[S; BUCKET]) -> impl Iterator<Item = &S> {

@@ -41,7 +41,7 @@ use core::ptr;
 use super::block::piece_bytes;
 use super::counters::Counters;
 use super::memory::{LINE_WORDS, OutOfMemory, RingWords, Slots, prefetch};
-use super::probe::{LINE, Probe};
+use super::probe::{LINE, Order, Probe};
 use super::ranking::Ranking;
 use super::slack::slack_factor;
 use super::slot_kind::{FoundSlot, SlotKind, SlotRef};
@@ -62,28 +62,31 @@ pub(super) struct WideSlots {
     /// Nearly every key is in the slot it prefers.
     has_slack: bool,
     ring_words: RingWords,
-    ring: RingLayout,
+    /// Whether the last word of each ring is a note.
+    has_note: bool,
 }
 
 /// The ring beside each slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RingLayout {
     words: usize,
-    /// Words that are part of the state: all but the note.
-    kept_words: usize,
+    /// Whether the last word is a note.
+    has_note: bool,
 }
 
 impl RingLayout {
     pub(crate) fn of<M: StateMachine>(machine: &M) -> Self {
-        let words = machine.ring_cells();
-        Self { words, kept_words: words - usize::from(machine.has_note()) }
+        Self { words: machine.ring_cells(), has_note: machine.has_note() }
     }
 
-    /// The buckets that there are, with slack, and the words of all their rings; as many as there can be, if
-    /// they are too many.
-    fn room_for(self, stated_buckets: u32) -> (u32, usize) {
-        let buckets = stated_buckets * slack_factor(stated_buckets, self.bucket_bytes());
-        (buckets, (buckets as usize * BUCKET).saturating_mul(self.words))
+    /// Words that are part of the state: all but the note.
+    fn kept_words(self) -> usize {
+        self.words - usize::from(self.has_note)
+    }
+
+    /// The buckets that there are, with slack.
+    fn buckets_for(self, stated_buckets: u32) -> u32 {
+        stated_buckets * slack_factor(stated_buckets, self.bucket_bytes())
     }
 
     /// The memory of a bucket with its rings.
@@ -99,22 +102,27 @@ impl WideSlots {
         ring: RingLayout,
         source: &Source,
     ) -> Result<Self, OutOfMemory> {
-        let (buckets, words) = ring.room_for(stated_buckets);
+        let buckets = ring.buckets_for(stated_buckets);
         let slots = Slots::zeroed(buckets, source)?;
-        let ring_words = RingWords::zeroed(words, source)?;
-        Ok(Self { slots, has_slack: buckets > stated_buckets, ring_words, ring })
+        let ring_words = RingWords::zeroed(buckets as usize * BUCKET, ring.words, source)?;
+        let (has_slack, has_note) = (buckets > stated_buckets, ring.has_note);
+        Ok(Self { slots, has_slack, ring_words, has_note })
+    }
+
+    fn ring_layout(&self) -> RingLayout {
+        RingLayout { words: self.ring_words.length(), has_note: self.has_note }
     }
 
     /// The part of a block that [`new`](Self::new) takes.
     #[cfg(feature = "shared-memory")]
     pub(super) fn block_bytes(stated_buckets: u32, ring: RingLayout) -> usize {
-        let (buckets, words) = ring.room_for(stated_buckets);
-        let slots = piece_bytes::<[Slot; BUCKET]>(buckets as usize);
-        slots.saturating_add(RingWords::block_bytes(words))
+        let buckets = ring.buckets_for(stated_buckets) as usize;
+        let words = (buckets * BUCKET).saturating_mul(ring.words);
+        piece_bytes::<[Slot; BUCKET]>(buckets).saturating_add(RingWords::block_bytes(words))
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.slots.bucket_count() as usize * self.ring.bucket_bytes()
+        self.slots.bucket_count() as usize * self.ring_layout().bucket_bytes()
     }
 
     /// The index of a slot, by its head.
@@ -127,7 +135,7 @@ impl WideSlots {
     /// may lie in two.
     #[inline(always)]
     fn ends_of_short_ring(&self, head: &HeadCell) -> Option<[&AtomicU64; 2]> {
-        let RingLayout { words: length, .. } = self.ring;
+        let length = self.ring_words.length();
         if !(1..=LINE_WORDS).contains(&length) {
             return None;
         }
@@ -186,14 +194,12 @@ fn less_alike(left: usize, bucket: &[Slot; BUCKET], key: Owner) -> usize {
 #[inline(always)]
 #[allow(clippy::reversed_empty_ranges, reason = "a model's line is one slot")]
 fn likely_in(bucket: &[Slot; BUCKET], key: Owner, line: usize) -> &Slot {
-    let mut matching: usize = 0;
-    for place in 0..LINE - 1 {
-        let matches = bucket[line + place].owner().is(key);
-        matching |= usize::from(matches) << place;
-    }
     // If none of the others matches, the last one is read.
-    let place = (matching | 1 << (LINE - 1)).trailing_zeros() as usize;
-    &bucket[(line + place) % BUCKET]
+    let mut matching: usize = 1;
+    for place in (0..LINE - 1).rev() {
+        matching = matching * 2 + usize::from(bucket[line + place].owner().is(key));
+    }
+    &bucket[(line + matching.trailing_zeros() as usize) % BUCKET]
 }
 
 impl SlotKind for WideSlots {
@@ -216,9 +222,7 @@ impl SlotKind for WideSlots {
         if !M::RINGED {
             return SlotRing::NONE;
         }
-        let first = self.index_of(head) * self.ring.words;
-        let words = &self.ring_words.all()[first..first + self.ring.words];
-        SlotRing::new(words)
+        SlotRing::new(self.ring_words.of_slot(self.index_of(head)))
     }
 
     #[inline(always)]
@@ -235,7 +239,7 @@ impl SlotKind for WideSlots {
     /// which the decision needs anyway.
     #[inline(always)]
     fn find_in_line(&self, probe: Probe) -> Option<FoundSlot<'_, Head>> {
-        let line = probe.order(self.bucket_count()).first_of_line();
+        let line = Order::beginning_at(self.slots.home(probe)).first_of_line();
         let likely = likely_in(self.slots.first_bucket(probe), Owner::of(probe.hash()), line);
         likely.committed_for(probe)
     }

@@ -31,7 +31,7 @@ impl WideSlots {
                 if debt_of(word.state(), machine, instant) == 0 {
                     break;
                 }
-                if cell.copy_ring(word, ring, self.ring.kept_words, &mut row.rings) {
+                if cell.copy_ring(word, ring, self.ring_layout().kept_words(), &mut row.rings) {
                     row.add(place, [owner.fingerprint(), word.state()]);
                     break;
                 }
