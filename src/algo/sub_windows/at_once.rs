@@ -2,6 +2,7 @@
 
 use core::num::NonZeroU64;
 
+use super::scan::shares_until_less;
 use super::{SubWindowParams, SubWindowView, Waits};
 use crate::algo::Ring;
 use crate::decision::{OutOfLine, Scale};
@@ -38,35 +39,52 @@ impl Current {
     }
 }
 
+/// The weighed oldest count, beside the room for it.
+enum Weight {
+    /// It leaves room for the cells asked for.
+    Fits,
+    /// It will while it is the oldest.
+    Leaves,
+    /// It will not, or nothing is said about it.
+    Stays,
+}
+
 impl<const WEIGHED: bool> SubWindowParams<WEIGHED> {
-    /// The decision where all sub-windows count whole. `None` for a word that no decision can have left.
+    /// The decision where all sub-windows count whole.
     #[inline(always)]
     pub(super) fn evaluate_whole<R: Ring>(
         &self,
         current: Current,
         ring: impl FnOnce() -> R,
         brief: bool,
-    ) -> Option<SubWindowView> {
-        let Current { last, total, before, .. } = current;
+    ) -> SubWindowView {
+        let Current { word, last, total, n, before, .. } = current;
         let view = self.view_of(current, total <= before);
         if view.admits || brief {
-            return Some(view);
-        }
-        if total > self.total_max {
-            return None;
+            return view;
         }
         let ring = ring();
-        let excess = total - before;
-        let wait = match (excess..=self.count.max()).contains(&self.oldest(ring, last)) {
+        let wait = match (total - before..=self.count.max()).contains(&self.oldest(ring, last)) {
             true => 1,
             // A key that spends its limit within one sub-window has no cell in the oldest.
             false => {
                 let (cells, life) = ring.parts();
-                self.sub_windows_until_left::<R>(cells, life, last, self.older, excess)
+                self.until_later_left::<R>(cells, life, word, n)
             }
         };
         let scale = self.grid.scale(current.now, current.floor);
-        Some(SubWindowView { waits: Waits { idle: self.older + 1, wait, scale }, ..view })
+        SubWindowView { waits: Waits { idle: self.older + 1, wait, scale }, ..view }
+    }
+
+    /// Sub-windows until `n` cells fit, if more than the oldest has to leave.
+    ///
+    /// It takes what the caller has in registers, and works the rest out again.
+    #[inline(never)]
+    fn until_later_left<R: Ring>(&self, cells: R::Cells, life: u64, word: u64, n: u64) -> u64 {
+        let last = self.index.highest_of(word);
+        let total = self.count.lowest_of(word).min(self.total_max);
+        let excess = total + n - self.limit.get();
+        self.sub_windows_until_left::<R>(cells, life, last, self.older, excess)
     }
 
     /// The decision where the oldest weighs by its overlap. `None` for a word and a ring that no decision can have
@@ -82,47 +100,64 @@ impl<const WEIGHED: bool> SubWindowParams<WEIGHED> {
         if brief && total <= before {
             return Some(self.view_of(current, true));
         }
-        if total > self.total_max {
-            return None;
-        }
         let ring = ring();
         let oldest = match self.oldest(ring, last) {
-            count if count <= self.limit.get() => count.min(total),
+            count if count <= self.limit.get() => count,
             count if count > self.count.max() => 0,
             _ => return None,
         };
-        let scale = self.grid.scale(current.now, current.floor);
+        if oldest > total {
+            return None;
+        }
         let whole = total - oldest;
+        let scale = self.grid.scale(current.now, current.floor);
         let overlap = scale.nanos - scale.phase;
+        let view =
+            |admits| SubWindowView { whole, oldest, overlap, ..self.view_of(current, admits) };
+        // There is room even with the oldest counted whole.
+        if total <= before {
+            return Some(view(true));
+        }
         let room = (before + 1).saturating_sub(whole);
-        // There may be room even with the oldest counted whole.
-        let admits = total <= before
-            || u128::from(oldest) * u128::from(overlap)
-                < u128::from(room) * u128::from(scale.nanos);
-        let waits = match admits || brief {
-            true => Waits::NONE,
-            false => match self.until_room(room, oldest, scale) {
-                Some(waits) => waits,
-                None => {
-                    let Current { word, now, n, .. } = current;
-                    let (cells, life) = ring.parts();
-                    let OutOfLine(waits) = self.until_later_room::<R>(cells, life, word, now, n);
-                    waits
-                }
-            },
+        let weight = self.weight_of(room, oldest, scale, overlap);
+        if let Weight::Fits = weight {
+            return Some(view(true));
+        }
+        let waits = if brief {
+            Waits::NONE
+        } else if let Weight::Leaves = weight {
+            let Scale { units, nanos, phase } = scale;
+            let wait = shares_until_less(oldest, room, nanos).saturating_sub(phase);
+            let idle = (self.older + 1) * nanos - phase;
+            Waits { idle, wait, scale: Scale { units, nanos: 1, phase: 0 } }
+        } else {
+            let Current { word, now, n, .. } = current;
+            let (cells, life) = ring.parts();
+            let OutOfLine(waits) = self.until_later_room::<R>(cells, life, word, now, n);
+            waits
         };
-        Some(SubWindowView { whole, oldest, overlap, waits, ..self.view_of(current, admits) })
+        Some(SubWindowView { waits, ..view(false) })
     }
 
-    /// The waits until less than `room` is left of the weighed oldest count. `None`: that takes longer than it stays
-    /// the oldest, or a product overflows.
+    /// How the weighed oldest count compares with the `room` for it.
     #[inline(always)]
-    fn until_room(&self, room: u64, oldest: u64, scale: Scale) -> Option<Waits> {
-        let Scale { units, nanos, phase } = scale;
-        let passed = nanos.checked_mul(oldest.checked_sub(room)?)? / NonZeroU64::new(oldest)? + 1;
-        let idle = (self.older + 1).checked_mul(nanos)? - phase;
-        let scale = Scale { units, nanos: 1, phase: 0 };
-        (passed < nanos).then(|| Waits { idle, wait: passed.saturating_sub(phase), scale })
+    fn weight_of(&self, room: u64, oldest: u64, scale: Scale, overlap: u64) -> Weight {
+        // In the last share of its sub-window the oldest weighs `oldest` shares of a cell.
+        if self.cell > NonZeroU64::MIN {
+            let room = room * scale.nanos;
+            return match () {
+                () if oldest * overlap < room => Weight::Fits,
+                () if oldest < room => Weight::Leaves,
+                () => Weight::Stays,
+            };
+        }
+        let room = u128::from(room) * u128::from(scale.nanos);
+        let idle_fits = (self.older + 1).checked_mul(scale.nanos).is_some();
+        match () {
+            () if u128::from(oldest) * u128::from(overlap) < room => Weight::Fits,
+            () if u128::from(oldest) < room && idle_fits => Weight::Leaves,
+            () => Weight::Stays,
+        }
     }
 
     /// The waits if more than the oldest sub-window has to leave.

@@ -169,7 +169,7 @@ impl<const WEIGHED: bool> SubWindowParams<WEIGHED> {
         let ahead_nanos = into_window(period, origin, utc_offset_secs)? + period;
         let limit = NonZeroU64::new(quota.limit()).ok_or(QuotaError::ZeroLimit)?;
         let shares = grid.ratio().1;
-        let fits = WEIGHED && shares.checked_mul(total_max + 1).is_some();
+        let fits = WEIGHED && shares.checked_mul(total_max.max(older) + 1).is_some();
         Ok(Self {
             cell: NonZeroU64::new(shares).filter(|_| fits).unwrap_or(NonZeroU64::MIN),
             grid,

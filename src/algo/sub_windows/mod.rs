@@ -77,7 +77,8 @@ pub struct SubWindowParams<const WEIGHED: bool> {
     total_max: u64,
     /// Sub-windows before the current one that count.
     older: u64,
-    /// The shares of a cell in which the remaining room is measured: those of the grid, if all cells fit.
+    /// The shares of a cell in which the remaining room is measured: those of the grid, if a word has room for those
+    /// of all cells, and of all sub-windows; else 1.
     cell: NonZeroU64,
     /// Added to every instant, so that sub-windows begin where the wall clock's do; plus a period,
     /// so that sub-windows that count at the clock's origin have an index too.
@@ -257,7 +258,7 @@ impl<const WEIGHED: bool> StateMachine for SubWindowParams<WEIGHED> {
         let current = Current::of(self, word, now, n)?;
         match WEIGHED {
             true => self.evaluate_weighed(current, ring, brief),
-            false => self.evaluate_whole(current, ring, brief),
+            false => Some(self.evaluate_whole(current, ring, brief)),
         }
     }
 

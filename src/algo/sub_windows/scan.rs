@@ -195,7 +195,7 @@ impl<const WEIGHED: bool> SubWindowParams<WEIGHED> {
                 None | Some(0) => {}
                 Some(room) if oldest < room => return (later, 0),
                 Some(room) => {
-                    let passed = part(nanos, oldest - room, oldest) + 1;
+                    let passed = shares_until_less(oldest, room, nanos);
                     if passed < nanos {
                         return (later, passed);
                     }
@@ -274,6 +274,13 @@ pub(super) const fn reciprocal(divisor: u32) -> u64 {
 pub(super) fn remainder(index: u64, divisor: u32, reciprocal: u64) -> usize {
     let fraction = reciprocal.wrapping_mul(index);
     ((u128::from(fraction) * u128::from(divisor)) >> 64) as usize
+}
+
+/// Shares of a sub-window that pass, of `nanos`, until less than `room` is left of the weighed `oldest`, which is
+/// as large at least.
+#[inline(always)]
+pub(super) fn shares_until_less(oldest: u64, room: u64, nanos: u64) -> u64 {
+    part(nanos, oldest.wrapping_sub(room), oldest) + 1
 }
 
 /// `whole * numerator / denominator` rounded down, for a fraction of at most 1. It cannot panic, so the compiler
