@@ -70,6 +70,19 @@ pub struct Grid {
     reach: u64,
 }
 
+/// A span back from an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Back {
+    /// Its units, less one.
+    reach: u64,
+    /// As many, and those that are ahead.
+    most: u64,
+}
+
+impl Back {
+    pub(super) const NONE: Self = Self { reach: 0, most: 0 };
+}
+
 impl Grid {
     /// The grid with `units` units in `nanos` nanoseconds, kept in a field whose largest value is
     /// `field_max`, for an algorithm that writes up to `reach` units ahead of its clock.
@@ -156,14 +169,31 @@ impl Grid {
     /// ```
     #[inline]
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "halves of a u128, and a floor below n")]
     pub fn floor(&self, now: Tick) -> u64 {
+        (self.placed(now) >> 64) as u64
+    }
+
+    /// Whether a unit begins at `now`.
+    ///
+    /// There the number of units is whole, and `n * F` falls short of it by less than 2^-64. So with what is carried
+    /// the lower half is 0, or 1 where nothing falls short. Elsewhere the number is away from a whole one by at least
+    /// `1 / nanos`, above 2^-63, and the half is 2 or more.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half of a u128")]
+    pub(super) fn begins_unit(&self, now: Tick) -> bool {
+        self.placed(now) as u64 <= 1
+    }
+
+    /// `now` in units, in 2^-64.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "halves of a u128")]
+    fn placed(&self, now: Tick) -> u128 {
         let nanos = u128::from(now.as_nanos());
         let high = nanos * u128::from((self.fraction >> 64) as u64);
         let low = nanos * u128::from(self.fraction as u64);
         // The high half of a product is below 2^64 - 1.
         let carried = (low >> 64) as u64 + 1;
-        ((high + u128::from(carried)) >> 64) as u64
+        high + u128::from(carried)
     }
 
     /// How many units `instant` lies ahead of `now` (a floor of this grid); 0 where it is not.
@@ -201,13 +231,17 @@ impl Grid {
         now.wrapping_sub(instant) & self.mask
     }
 
-    /// Whether `instant` is ahead of `now`, or behind it by less than `span`, which is above 0.
+    /// The span of so many units, at least one, for [`within`](Self::within).
+    pub(super) fn back(&self, units: u64) -> Back {
+        Back { reach: units - 1, most: self.ahead_max + (units - 1) }
+    }
+
+    /// Whether `instant` is ahead of `now`, or behind it by less than a span.
     #[inline(always)]
-    pub(super) fn within(&self, instant: u64, now: u64, span: u64) -> bool {
-        // One comparison: what is behind by `span - 1` becomes 0, and what is `ahead_max` ahead
+    pub(super) fn within(&self, instant: u64, now: u64, span: Back) -> bool {
+        // One comparison: what is behind by one unit less becomes 0, and what is `ahead_max` ahead
         // the largest that still is.
-        let reach = span - 1;
-        instant.wrapping_sub(now).wrapping_add(reach) & self.mask <= self.ahead_max + reach
+        instant.wrapping_sub(now).wrapping_add(span.reach) & self.mask <= span.most
     }
 
     /// `instant` moved on by `units`, ready for the word's time field.

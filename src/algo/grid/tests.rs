@@ -116,6 +116,7 @@ proptest! {
             let (units, nanos) = grid.ratio();
             let phase = u128::from(now) * u128::from(units) % u128::from(nanos);
             prop_assert_eq!(u128::from(scale.phase), phase);
+            prop_assert_eq!(grid.begins_unit(Tick::from_nanos(now)), phase == 0);
         }
     }
 
@@ -127,9 +128,16 @@ proptest! {
         let nanos = units + more;
         let grid = Grid::new(units, nanos, WIDE, 0);
         let edge = narrow(u128::from(unit) * u128::from(nanos) / u128::from(units));
-        for now in [edge.saturating_sub(1), edge, edge.saturating_add(1)] {
-            let floor = exact(units, nanos, now) & u128::from(u64::MAX);
-            prop_assert_eq!(u128::from(grid.floor(Tick::from_nanos(now))), floor);
+        // A whole number of units that is a whole number of nanoseconds.
+        let whole = narrow(u128::from(unit % 5) * u128::from(nanos));
+        for edge in [edge, whole] {
+            for now in [edge.saturating_sub(1), edge, edge.saturating_add(1)] {
+                let at = Tick::from_nanos(now);
+                let floor = exact(units, nanos, now) & u128::from(u64::MAX);
+                prop_assert_eq!(u128::from(grid.floor(at)), floor);
+                let begins = u128::from(now) * u128::from(units) % u128::from(nanos) == 0;
+                prop_assert_eq!(grid.begins_unit(at), begins);
+            }
         }
     }
 
@@ -162,7 +170,7 @@ proptest! {
         let now = now & ((1 << 53) - 1);
         for instant in [instant & ((1 << 53) - 1), now + near, now.wrapping_sub(near), now] {
             let within = grid.ahead(instant, now) > 0 || grid.behind(instant, now) < span;
-            prop_assert_eq!(grid.within(instant, now, span), within);
+            prop_assert_eq!(grid.within(instant, now, grid.back(span)), within);
         }
     }
 

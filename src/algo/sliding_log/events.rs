@@ -1,6 +1,6 @@
 //! The events of a log: which exist, when they happened, and how many are in a window.
 
-use super::{FIRST, Rate, SlidingLogParams, TIME, cell_at, has_unwritten, round_of};
+use super::{FIRST, Rate, SlidingLogParams, TIME, cell_at, has_unwritten, round_in_cell};
 use crate::algo::Ring;
 use crate::time::Tick;
 
@@ -10,8 +10,12 @@ pub(super) struct View<R> {
     pub(super) ring: R,
     pub(super) word: u64,
     pub(super) lap: u64,
+    /// The round, as in a cell.
+    pub(super) round: u64,
     /// Places that hold events of this round.
     pub(super) filled: u64,
+    /// Events that are stored.
+    pub(super) known: u64,
     pub(super) last: u64,
     pub(super) floor: u64,
     /// Units from `floor` to the latest event, if it is later: written by a clock ahead, or later
@@ -43,7 +47,9 @@ impl SlidingLogParams {
         let (last, ahead) = self.last(word, floor);
         // Every word has a meaning, also one that fills more places than there are.
         let (lap, filled) = (self.lap.of(word), self.filled.lowest_of(word).min(self.places));
-        View { ring, word, lap, filled, last, floor, ahead, birth: 0 }
+        let known = self.known(lap, filled);
+        let round = round_in_cell(lap);
+        View { ring, word, lap, round, filled, known, last, floor, ahead, birth: 0 }
     }
 
     #[inline(always)]
@@ -57,30 +63,42 @@ impl SlidingLogParams {
         View { birth: self.birth(view.lap, view.ring), ..view }
     }
 
-    /// When the current life of the ring began; read once for all cells that are compared with it.
+    /// When the current life of the ring began, below other bits; read once for all cells that are compared with it.
     #[inline(always)]
     pub(super) fn birth<R: Ring>(&self, lap: u64, ring: R) -> u64 {
-        if has_unwritten(lap) { TIME.of(ring.cell(cell_at(self.places))) } else { 0 }
+        if has_unwritten(lap) { ring.cell(cell_at(self.places)) } else { 0 }
     }
 
     /// When the word's event happened, and how far ahead of `floor` that is.
     #[inline(always)]
     pub(super) fn last(&self, word: u64, floor: u64) -> (u64, u64) {
-        let distance = self.time.highest_of(word).wrapping_sub(floor) & self.time.max();
-        let behind = self.time.max() - distance + 1;
         // The word has only the low bits of the time, so the event is `distance` ahead or `behind` behind.
-        // Where the grid would say behind, the origin may tell otherwise: no event happened before it, so
-        // within the skew tolerance the event is ahead. (Else it would count for nothing, however often it
-        // was charged.) Times count from one window before the origin: a `floor` below that has come round,
-        // since units of a nanosecond wrap around to 0 at the last tick.
-        let come_round = || floor < self.window_max;
-        let origin_tells =
-            || behind > floor && !come_round() && distance <= self.grid.tolerance_units();
-        if distance <= self.ahead_max || origin_tells() {
+        let behind = floor.wrapping_sub(self.time.highest_of(word)) & self.time.max();
+        let distance = self.time.max() - behind + 1;
+        if behind > self.behind_max {
+            return (floor.wrapping_add(distance), distance);
+        }
+        match floor.checked_sub(behind) {
+            Some(last) => (last, 0),
+            None => self.last_before_origin(floor, behind, distance),
+        }
+    }
+
+    /// The same if `floor` is less than `behind`.
+    ///
+    /// The grid says behind, but the origin may tell otherwise: no event happened before it, so within the skew
+    /// tolerance the event is ahead. (Else it would count for nothing, however often it was charged.) Times
+    /// count from one window before the origin: a `floor` below that has come round, since units of a nanosecond
+    /// wrap around to 0 at the last tick.
+    #[cold]
+    #[inline(never)]
+    fn last_before_origin(&self, floor: u64, behind: u64, distance: u64) -> (u64, u64) {
+        if floor < self.window_max {
+            (floor.wrapping_sub(behind), 0)
+        } else if distance <= self.grid.tolerance_units() {
             (floor.wrapping_add(distance), distance)
         } else {
-            let round = || if come_round() { floor.wrapping_sub(behind) } else { 0 };
-            (floor.checked_sub(behind).unwrap_or_else(round), 0)
+            (0, 0)
         }
     }
 
@@ -95,19 +113,23 @@ impl SlidingLogParams {
 
     /// The number of events that are stored.
     #[inline(always)]
-    pub(super) fn known<R: Ring>(&self, view: &View<R>) -> u64 {
-        if view.lap == FIRST { view.filled } else { self.places }
+    pub(super) fn known(&self, lap: u64, filled: u64) -> u64 {
+        if lap == FIRST { filled } else { self.places }
     }
 
     /// The place of the event `back` (below the number of stored ones) before the latest, written
     /// or not, and a lap with the parity of its own.
     #[inline(always)]
     pub(super) fn position<R: Ring>(&self, view: &View<R>, back: u64) -> (u64, u64) {
-        let after = back + 1;
-        match view.filled.checked_sub(after) {
-            Some(place) => (place, view.lap),
-            None => ((view.filled + self.places).wrapping_sub(after), view.lap ^ 1),
-        }
+        let (place, before) = self.place(view, back);
+        (place, view.lap ^ u64::from(before))
+    }
+
+    /// The place, and whether its event is of the round before.
+    #[inline(always)]
+    fn place<R: Ring>(&self, view: &View<R>, back: u64) -> (u64, bool) {
+        let (place, before) = view.filled.overflowing_sub(back + 1);
+        (place.wrapping_add(if before { self.places } else { 0 }), before)
     }
 
     /// The event `back` (below the number of stored ones) before the latest.
@@ -125,9 +147,11 @@ impl SlidingLogParams {
         if back == 0 {
             return Entry::Latest;
         }
-        let (place, lap) = self.position(view, back);
-        let content = view.ring.xor(cell_at(place), round_of(lap) << TIME.bits());
-        if content > TIME.max() { Entry::Latest } else { Entry::Older { time: content } }
+        let (place, before) = self.place(view, back);
+        let content = view.ring.xor(cell_at(place), view.round);
+        // In the round before, the lowest bit of the round is the other one.
+        let time = content.wrapping_sub(u64::from(before) << TIME.bits());
+        if time > TIME.max() { Entry::Latest } else { Entry::Older { time } }
     }
 
     /// Whether a cell was written before the current life of the ring: in a life of the same generation, 1,024
@@ -184,7 +208,7 @@ impl SlidingLogParams {
             }
             back -= n;
         }
-        if back >= self.known(view) {
+        if back >= view.known {
             return 0;
         }
         self.until_left(self.event(view, back), view.floor, rate.window)
@@ -195,14 +219,15 @@ impl SlidingLogParams {
     /// A log of one event needs only its word; any other reads about three places of its ring.
     pub(super) fn count_live<R: Ring>(&self, word: u64, ring: R, floor: u64) -> u64 {
         let view = self.view_at(word, ring, floor);
-        if self.known(&view) == 1 {
+        if view.known == 1 {
             return 1;
         }
-        let longest = Rate { limit: self.places, window: self.window_max };
-        self.count_inside(&self.born(view), &longest, self.places, ring.note())
+        let (limit, window) = (self.places, self.window_max);
+        let longest = Rate { limit, window, back: self.grid.back(window) };
+        self.count_inside(&self.born(view), &longest, view.known, ring.note())
     }
 
-    /// The number of events in a rate's window, at most `max`.
+    /// The number of events in a rate's window, at most `max`, of which all are stored.
     #[inline(always)]
     pub(super) fn count_inside<R: Ring>(
         &self,
@@ -211,23 +236,30 @@ impl SlidingLogParams {
         max: u64,
         guess: u64,
     ) -> u64 {
-        let inside = |event| self.grid.within(event, view.floor, rate.window);
-        let max = max.min(self.known(view));
-        if max == 0 || !inside(view.last) {
-            return 0;
-        }
+        let inside = |event| self.grid.within(event, view.floor, rate.back);
+        let Some(last) = max.checked_sub(1) else { return 0 };
         // In most cases one event has left for the one that came.
-        let guess = guess.clamp(1, max);
-        if inside(self.event(view, guess - 1)) {
-            if guess == max || !inside(self.event(view, guess)) {
-                return guess;
+        let oldest = guess.wrapping_sub(1).min(last);
+        if inside(self.event(view, oldest)) {
+            let count = oldest + 1;
+            if count == max || !inside(self.event(view, count)) {
+                return count;
             }
-            return self.search_inside(*view, rate, [guess + 1, max + 1], guess + 3);
+            return self.search_inside(*view, rate, [count + 1, max + 1], count + 3);
         }
-        if inside(self.event(view, guess - 2)) {
-            return guess - 1;
+        if oldest == 0 || inside(self.event(view, oldest - 1)) {
+            return oldest;
         }
-        self.search_inside(*view, rate, [1, guess - 1], guess.saturating_sub(3))
+        self.search_below(*view, rate, oldest)
+    }
+
+    /// The same where fewer than `high` are inside.
+    #[inline(never)]
+    fn search_below<R: Ring>(&self, view: View<R>, rate: &Rate, high: u64) -> u64 {
+        match self.grid.within(view.last, view.floor, rate.back) {
+            true => self.search_inside(view, rate, [1, high], high.saturating_sub(2)),
+            false => 0,
+        }
     }
 
     /// The same by search: `low` are inside, `high` are not, and `count` is a guess.
@@ -245,7 +277,7 @@ impl SlidingLogParams {
             if count <= low || count >= high {
                 count = low + (high - low) / 2;
             }
-            if self.grid.within(self.event(&view, count - 1), view.floor, rate.window) {
+            if self.grid.within(self.event(&view, count - 1), view.floor, rate.back) {
                 low = count;
                 count += stride;
             } else {
@@ -262,7 +294,8 @@ impl SlidingLogParams {
     #[inline(always)]
     pub(super) fn remaining<R: Ring>(&self, view: &View<R>, n: u64, spare: u64) -> (u64, u64) {
         let rate = &self.rates[0];
-        let first = self.count_inside(view, rate, rate.limit - spare, view.ring.note());
+        let max = view.known.min(rate.limit - spare);
+        let first = self.count_inside(view, rate, max, view.ring.note());
         let left = rate.limit.saturating_sub(first.saturating_add(n));
         if self.rate_count == 1 {
             return (left, first);
@@ -274,7 +307,8 @@ impl SlidingLogParams {
     #[inline(never)]
     pub(super) fn remaining_of_others<R: Ring>(&self, view: View<R>, n: u64, spare: u64) -> u64 {
         let left = |rate: &Rate| {
-            let inside = self.count_inside(&view, rate, rate.limit - spare, 0);
+            let max = view.known.min(rate.limit - spare);
+            let inside = self.count_inside(&view, rate, max, 1);
             rate.limit.saturating_sub(inside.saturating_add(n))
         };
         self.rates()[1..].iter().map(left).min().unwrap_or(u64::MAX)

@@ -60,7 +60,7 @@ pub use rates::SlidingLog;
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use super::grid::Grid;
+use super::grid::{Back, Grid};
 #[cfg(feature = "std")]
 use super::oracle::EventLog;
 use super::{Liveness, Ring, StateMachine, Step, sealed::Sealed};
@@ -85,6 +85,8 @@ struct Rate {
     limit: u64,
     /// In nanoseconds at first, and in units once the grid is chosen.
     window: u64,
+    /// The window, once the grid is chosen.
+    back: Back,
 }
 
 /// The parameters of [`SlidingLog`] for a quota.
@@ -118,6 +120,8 @@ pub struct SlidingLogParams {
     time: Field,
     /// Units up to which the word's time counts as ahead of a clock; beyond that it is behind.
     ahead_max: u64,
+    /// Units up to which it counts as behind.
+    behind_max: u64,
 }
 
 /// The data of a decision.
@@ -125,7 +129,11 @@ pub struct SlidingLogParams {
 pub struct SlidingLogView {
     step: Step,
     lap: u64,
+    /// The round, as in a cell.
+    round: u64,
     filled: u64,
+    /// Events that are stored.
+    known: u64,
     /// When the latest event happened, in units.
     last: u64,
     floor: u64,
@@ -192,7 +200,7 @@ impl SlidingLogParams {
 
     /// Until the latest event has left every window.
     fn until_idle<R: Ring>(&self, view: &View<R>) -> u64 {
-        match self.known(view) {
+        match view.known {
             0 => 0,
             _ => self.until_left(view.last, view.floor, self.window_max),
         }
@@ -210,7 +218,9 @@ impl SlidingLogParams {
         SlidingLogView {
             step,
             lap: view.lap,
+            round: view.round,
             filled: view.filled,
+            known: view.known,
             last: view.last,
             floor: view.floor,
             birth: view.birth,
@@ -225,8 +235,7 @@ impl SlidingLogParams {
     /// moves back, and an event counts as the end of its unit.
     #[inline(always)]
     fn entered_at<R: Ring>(&self, view: &View<R>, now: Tick) -> (u64, u64) {
-        let begun = self.scale(now, view.floor).phase == 0;
-        let ahead = view.ahead.max(u64::from(!begun));
+        let ahead = view.ahead.max(u64::from(!self.grid.begins_unit(now)));
         (view.floor.wrapping_add(ahead), ahead)
     }
 
@@ -253,7 +262,7 @@ impl SlidingLogParams {
         // If all places hold that time, one more event changes nothing.
         let full = || {
             let oldest = self.places - 1;
-            oldest < self.known(&view) && TIME.of(self.event(&view, oldest)) == TIME.of(time)
+            oldest < view.known && TIME.of(self.event(&view, oldest)) == TIME.of(time)
         };
         if wait > 0 && (!self.count_denials || full()) {
             // If one cell does not fit, none are left.
@@ -275,7 +284,9 @@ impl SlidingLogParams {
         SlidingLogView {
             step,
             lap: view.lap,
+            round: view.round,
             filled: view.filled,
+            known: view.known,
             last: view.last,
             floor: view.floor,
             birth: view.birth,
@@ -290,7 +301,7 @@ impl SlidingLogParams {
 /// The content of a cell for an event of the round `lap`.
 #[inline(always)]
 const fn cell(time: u64, lap: u64) -> u64 {
-    ROUND.set(TIME.of(time), round_of(lap))
+    TIME.of(time) | round_in_cell(lap)
 }
 
 /// Whether a life in this lap may not have written every cell yet: before its third round.
@@ -299,10 +310,14 @@ const fn has_unwritten(lap: u64) -> bool {
     matches!(lap, FIRST | SECOND)
 }
 
-/// How a cell encodes its round.
+/// How a cell encodes its round, by its lap.
+///
+/// Looked up, since the compiler would work the round out anew for each event that is read.
+const ROUNDS: [u64; 4] = [ROUND.set(0, 2), ROUND.set(0, 3), ROUND.set(0, 2), ROUND.set(0, 3)];
+
 #[inline(always)]
-const fn round_of(lap: u64) -> u64 {
-    2 | lap & 1
+const fn round_in_cell(lap: u64) -> u64 {
+    ROUNDS[(lap & 3) as usize]
 }
 
 #[inline(always)]
@@ -380,13 +395,16 @@ impl StateMachine for SlidingLogParams {
         ring: R,
         mut write: impl FnMut(usize, u64) -> bool,
     ) -> bool {
-        let SlidingLogView { lap, filled, last, floor, birth, .. } = view;
-        let view = View { ring, word: 0, lap, filled, last, floor, ahead: 0, birth };
-        let known = self.known(&view);
-        if known > 1 && matches!(self.entry(&view, 1), Entry::Latest) {
-            return self.publish_all(view, write);
+        let SlidingLogView { lap, round, filled, known, last, floor, birth, .. } = view;
+        let view = View { ring, word: 0, lap, round, filled, known, last, floor, ahead: 0, birth };
+        if known > 1 {
+            if matches!(self.entry(&view, 1), Entry::Latest) {
+                return self.publish_all(view, write);
+            }
+        } else if known == 0 {
+            return write(cell_at(self.places), cell(last, FIRST));
         }
-        let (place, lap) = if known == 0 { (self.places, FIRST) } else { self.position(&view, 0) };
+        let (place, lap) = self.position(&view, 0);
         write(cell_at(place), cell(last, lap))
     }
 
@@ -467,7 +485,7 @@ impl SlidingLogParams {
         view: View<R>,
         mut write: impl FnMut(usize, u64) -> bool,
     ) -> bool {
-        let known = self.known(&view);
+        let known = view.known;
         let is_latest = |back| matches!(self.entry(&view, back), Entry::Latest);
         let mut count = 1;
         while count < known && is_latest(count) {

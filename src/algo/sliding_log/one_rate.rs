@@ -17,16 +17,19 @@ impl SlidingLogParams {
         n: u64,
     ) -> Option<SlidingLogView> {
         let (view, rate) = (self.born(view), &self.rates[0]);
-        let wait = self.until_within(&view, rate, n, None);
-        if wait > 0 {
-            return (n == 1).then(|| self.left_as_is(&view, Step::Deny, wait, 0));
-        }
-        let noted = self.count_inside(&view, rate, rate.limit - n, view.ring.note());
-        Some(SlidingLogView {
-            remaining: rate.limit - n - noted,
-            noted,
-            ..self.admission(&view, now, n)
-        })
+        let (back, known) = (rate.limit - n, view.known);
+        let max = if back < known {
+            let event = self.event(&view, back);
+            if self.grid.within(event, view.floor, rate.back) {
+                let wait = self.until_left(event, view.floor, rate.window);
+                return (n == 1).then(|| self.left_as_is(&view, Step::Deny, wait, 0));
+            }
+            back
+        } else {
+            known
+        };
+        let noted = self.count_inside(&view, rate, max, view.ring.note());
+        Some(SlidingLogView { remaining: back - noted, noted, ..self.admission(&view, now, n) })
     }
 
     /// Evaluates a request for its decision only. The birth of `view` has not been read.
@@ -50,7 +53,9 @@ impl SlidingLogParams {
         SlidingLogView {
             step: Step::Admit { next: self.enter(view, n, time) },
             lap: view.lap,
+            round: view.round,
             filled: view.filled,
+            known: view.known,
             last: view.last,
             floor: view.floor,
             birth: view.birth,
@@ -70,9 +75,9 @@ impl SlidingLogParams {
     #[inline(always)]
     fn admits<R: Ring>(&self, view: View<R>, n: u64) -> Option<View<R>> {
         let rate = &self.rates[0];
-        let inside = |event| self.grid.within(event, view.floor, rate.window);
+        let inside = |event| self.grid.within(event, view.floor, rate.back);
         let back = rate.limit - n;
-        if back >= self.known(&view) {
+        if back >= view.known {
             return Some(self.born(view));
         }
         match self.found(&view, back) {

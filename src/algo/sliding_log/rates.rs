@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::{LAP_BITS, RATES_MAX, Rate, SlidingLogParams, TIME};
-use crate::algo::grid::{Grid, YEAR_NANOS, gcd};
+use crate::algo::grid::{Back, Grid, YEAR_NANOS, gcd};
 use crate::algo::{Algorithm, PAYLOAD_BITS, sealed::Sealed};
 use crate::quota::{Quota, QuotaError};
 use crate::word::Field;
@@ -147,14 +147,15 @@ impl Algorithm for SlidingLog {
         if self.too_many {
             return Err(QuotaError::TooManyRates);
         }
-        let mut rates = [Rate { limit: 0, window: 0 }; RATES_MAX];
+        let mut rates = [Rate { limit: 0, window: 0, back: Back::NONE }; RATES_MAX];
         let mut count = 0;
         for quota in [Some(*quota)].iter().chain(&self.more).flatten() {
             quota.validate()?;
             if quota.limit() > LIMIT_MAX {
                 return Err(QuotaError::LogLimitTooLarge);
             }
-            rates[count] = Rate { limit: quota.limit(), window: quota.period_nanos() };
+            rates[count] =
+                Rate { limit: quota.limit(), window: quota.period_nanos(), back: Back::NONE };
             count += 1;
         }
         SlidingLogParams::new(rates, count, self.count_denials)
@@ -182,14 +183,17 @@ impl SlidingLogParams {
         let lap = filled.above(LAP_BITS);
         let time = lap.above(PAYLOAD_BITS - LAP_BITS - filled.bits());
         let units = units_in(common, shortest, longest, time)?;
+        let window_max = longest / common * units;
+        let grid = Grid::new(units, common, TIME.max(), window_max);
         for rate in given {
             // All windows are multiples of their common divisor.
             rate.window = rate.window / common * units;
+            rate.back = grid.back(rate.window);
         }
-        let window_max = longest / common * units;
-        let grid = Grid::new(units, common, TIME.max(), window_max);
+        let ahead_max = (time.max() / 8_192).min(grid.units_in(HOUR)).max(2);
         Ok(Self {
-            ahead_max: (time.max() / 8_192).min(grid.units_in(HOUR)).max(2),
+            ahead_max,
+            behind_max: time.max() - ahead_max,
             grid,
             rates,
             rate_count,

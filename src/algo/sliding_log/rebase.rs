@@ -3,7 +3,7 @@
 use core::fmt::{self, Formatter};
 
 use super::events::{Entry, View};
-use super::{FIRST, SlidingLogParams, TIME, cell, cell_at, has_unwritten};
+use super::{FIRST, SlidingLogParams, TIME, cell, cell_at, has_unwritten, round_in_cell};
 use crate::algo::numbered::Config;
 use crate::algo::{CONFIG_WORDS, ClockChange, Numbered, Rebase, Restart};
 
@@ -45,7 +45,7 @@ impl Rebase for SlidingLogParams {
 
     fn rebase(&self, word: u64, ring: &mut [u64], change: &ClockChange) -> Option<u64> {
         let (lap, filled) = (self.lap.of(word), self.filled.of(word).min(self.places));
-        let (last, word_ahead) = self.last(word, change.then());
+        let (last, _) = self.last(word, change.then());
         let longest = i128::from(self.window_max);
         let last_ahead = change.ahead(&self.grid, last).min(self.ahead_max.into());
         if self.is_unused(word) || last_ahead <= -longest {
@@ -67,11 +67,21 @@ impl Rebase for SlidingLogParams {
         // If the birth is not read, it bounds no event.
         let min_ahead = if has_unwritten(lap) { birth_ahead } else { -longest };
         let birth = self.birth(lap, &*ring);
-        let floor = change.then();
+        let (floor, known) = (change.then(), self.known(lap, filled));
         for back in 0..self.places {
-            let view =
-                View { ring: &*ring, word, lap, filled, last, floor, ahead: word_ahead, birth };
-            if back >= self.known(&view) {
+            let view = View {
+                ring: &*ring,
+                word,
+                lap,
+                round: round_in_cell(lap),
+                filled,
+                known,
+                last,
+                floor,
+                ahead: 0,
+                birth,
+            };
+            if back >= known {
                 // Places that the first round has not reached.
                 ring[cell_at(self.places + filled - 1 - back)] = 0;
                 continue;

@@ -39,8 +39,8 @@ fn a_place_counts_if_its_round_and_life_are_those_of_the_log() {
         // The latest event is at place 1: place 0 is of this round, places 2 and 3 of the one
         // before.
         for (back, before) in [(1, false), (2, true)] {
-            let expected = round_of(if before { lap ^ 1 } else { lap });
-            if params.known(&view(&params, &[0; 6], lap)) <= back {
+            let expected = ROUND.of(round_in_cell(if before { lap ^ 1 } else { lap }));
+            if view(&params, &[0; 6], lap).known <= back {
                 continue;
             }
             for (there, life) in (0..4).flat_map(|there| [(there, 0), (there, 1), (there, 512)]) {

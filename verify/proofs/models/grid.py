@@ -162,6 +162,14 @@ def placed(now, high_fraction, low_fraction):
     return U(((high + (low >> 64) + 1) >> 64).v)
 
 
+def begins_unit(now, high_fraction, low_fraction):
+    """Whether a unit begins at `now`: the half of the sum that `placed` drops."""
+    nanos = U128(now.v)
+    high, low = nanos * high_fraction, nanos * low_fraction
+    half = (high.v + ((low >> 64).v + 1)) % 2**64
+    return half <= 1
+
+
 class Scale:
     """Converts units to nanoseconds, counted from one instant."""
 
@@ -258,6 +266,28 @@ def exact_bounds():
     fact(x * nanos.v == 2**128 * (q.v * nanos.v + p.v) - e, e >= 0, e < 2**64 * nanos.v)
     # Multiplied by nanos, both bounds are linear in the products.
     return bounds(x, q.v)
+
+
+def beginnings(x, q, p):
+    return And(Implies(p == 0, x <= 2**128 * q), Implies(p != 0, x >= 2**128 * q + 2**64))
+
+
+def exact_beginnings():
+    """A unit that begins at the instant, and one that has begun, are on two sides of `2^128 * q + 2^64`."""
+    x, e = integer("x"), integer("e")
+    nanos, q, p = number("nanos", 1, 2**63 - 1), number("q"), number("p")
+    fact(p < nanos, x >= 0)
+    fact(x * nanos.v == 2**128 * (q.v * nanos.v + p.v) - e, e >= 0, e < 2**64 * nanos.v)
+    return beginnings(x, q.v, p.v)
+
+
+def units_begin():
+    """From `exact_bounds` and `exact_beginnings`: a unit begins where the phase is 0."""
+    q, p = number("q"), number("p")
+    n, high, low = number("now"), number("high"), number("low")
+    x = n.v * high.v * 2**64 + n.v * low.v
+    fact(bounds(x, q.v), beginnings(x, q.v, p.v))
+    return Iff(begins_unit(n, high, low), p.v == 0)
 
 
 def phases():
@@ -381,6 +411,7 @@ PROPERTIES = [
     Property("an instant is placed exactly by two multiplications: the error", chain(the_product, the_error)),
     Property("an instant is placed exactly by two multiplications: the bounds", one(exact_bounds)),
     Property("an instant is placed exactly by two multiplications: the floor", one(exact_floor)),
+    Property("the beginning of a unit is told by the half that is dropped", chain(exact_beginnings, units_begin)),
     Property("the phase is exact although its products wrap", one(phases)),
     Property("floors rise with time, and are no later than their instants", chain(floors_rise, no_floor_above_the_instant)),
     Property("a wait in nanoseconds is sufficient", one(waits_suffice)),
@@ -405,6 +436,8 @@ FAULTS = [
           "((high + (low >> 64) + 1) >> 64)", "((high + 1) >> 64)"),
     Fault("the sum is not rounded before the low bits are dropped", "an instant is placed exactly by two multiplications: the floor",
           "((high + (low >> 64) + 1) >> 64)", "((high + (low >> 64)) >> 64)"),
+    Fault("the beginning of a unit is told without what is carried", "the beginning of a unit is told by the half that is dropped",
+          "half = (high.v + ((low >> 64).v + 1)) % 2**64", "half = (high.v + (low >> 64).v) % 2**64"),
     Fault("only one of the products wraps", "the phase is exact although its products wrap",
           "placed = now.wrapping_mul(self.units)", "fact(self.units == 3, self.nanos == 7, now == MAX)\n"
           "        placed = now.saturating_mul(self.units)"),
