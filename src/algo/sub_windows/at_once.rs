@@ -15,9 +15,8 @@ pub(super) struct Current {
     /// Its sub-window, and the cells that count in it.
     last: u64,
     total: u64,
-    /// The cells asked for, and the most that may count before them.
+    /// The cells asked for: at least one, and at most the limit.
     n: u64,
-    before: u64,
     now: Tick,
     floor: u64,
 }
@@ -32,10 +31,12 @@ impl Current {
         n: u64,
     ) -> Option<Self> {
         let (last, total) = (params.index.highest_of(word), params.count.lowest_of(word));
-        let before = params.limit.get().checked_sub(n)?;
+        if n == 0 || n > params.limit.get() {
+            return None;
+        }
         let floor = params.grid.floor(now);
         let is_current = params.grid.behind(last, floor) == 0;
-        (is_current && n > 0).then_some(Self { word, last, total, n, before, now, floor })
+        is_current.then_some(Self { word, last, total, n, now, floor })
     }
 }
 
@@ -58,7 +59,8 @@ impl<const WEIGHED: bool> SubWindowParams<WEIGHED> {
         ring: impl FnOnce() -> R,
         brief: bool,
     ) -> SubWindowView {
-        let Current { word, last, total, n, before, .. } = current;
+        let Current { word, last, total, n, .. } = current;
+        let before = self.limit.get() - n;
         let view = self.view_of(current, total <= before);
         if view.admits || brief {
             return view;
@@ -96,13 +98,14 @@ impl<const WEIGHED: bool> SubWindowParams<WEIGHED> {
         ring: impl FnOnce() -> R,
         brief: bool,
     ) -> Option<SubWindowView> {
-        let Current { last, total, before, .. } = current;
-        if brief && total <= before {
+        let Current { last, total, n, .. } = current;
+        let (limit, with_them) = (self.limit.get(), total + n);
+        if brief && with_them <= limit {
             return Some(self.view_of(current, true));
         }
         let ring = ring();
         let oldest = match self.oldest(ring, last) {
-            count if count <= self.limit.get() => count,
+            count if count <= limit => count,
             count if count > self.count.max() => 0,
             _ => return None,
         };
@@ -115,10 +118,10 @@ impl<const WEIGHED: bool> SubWindowParams<WEIGHED> {
         let view =
             |admits| SubWindowView { whole, oldest, overlap, ..self.view_of(current, admits) };
         // There is room even with the oldest counted whole.
-        if total <= before {
+        if with_them <= limit {
             return Some(view(true));
         }
-        let room = (before + 1).saturating_sub(whole);
+        let room = (limit - n + 1).saturating_sub(whole);
         let weight = self.weight_of(room, oldest, scale, overlap);
         if let Weight::Fits = weight {
             return Some(view(true));
@@ -131,7 +134,7 @@ impl<const WEIGHED: bool> SubWindowParams<WEIGHED> {
             let idle = (self.older + 1) * nanos - phase;
             Waits { idle, wait, scale: Scale { units, nanos: 1, phase: 0 } }
         } else {
-            let Current { word, now, n, .. } = current;
+            let Current { word, now, .. } = current;
             let (cells, life) = ring.parts();
             let OutOfLine(waits) = self.until_later_room::<R>(cells, life, word, now, n);
             waits

@@ -132,6 +132,44 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(6_000))]
+
+    /// Also where products of counts and shares need more than 64 bits, and for counts that no decision leaves.
+    #[test]
+    fn a_decision_at_once_weighs_counts_of_any_size(
+        limit in prop_oneof![1..50_u64, 1..1_u64 << 29], older in 1..9_u32,
+        period in prop_oneof![1_000_000..1_u64 << 32, 1 << 40..3_000_000_000_000_000_000_u64],
+        at in 0..1_u64 << 62, from_limit in [-9_i64..9, -9..9], any: [u64; 2], n in 1..50_u64,
+    ) {
+        let quota = Quota::new(limit, Duration::from_nanos(period));
+        // Two in five are out of range.
+        let Ok(params) = SlidingCounter::new().older(older).params(&quota, 0) else {
+            return Ok(());
+        };
+        let now = Tick::from_nanos(at);
+        let (last, older) = (params.instant(now), u64::from(older));
+        let oldest_index = last.wrapping_sub(older) & params.index.max();
+        let near = |by: i64| limit.saturating_add_signed(by).min(params.count.max());
+        let any = any.map(|count| count & params.count.max());
+        for [oldest, more] in [from_limit.map(near), any, [near(from_limit[0]), any[1]]] {
+            let total = (oldest + more).min(params.count.max());
+            let word = params.index.set(params.count.set(0, total), last);
+            let mut ring = vec![0; params.ring_cells()];
+            ring[params.place(oldest_index)] = params.index.set(oldest, oldest_index);
+            for (n, brief) in [(n, false), (n, true), (limit, false), (limit, true)] {
+                let view = params.read_at_once(word, || &*ring, now, n, brief);
+                let Some(view) = view else { continue };
+                let full = params.read(word, &*ring, now, n);
+                prop_assert_eq!(params.step(view, now, n), params.step(full, now, n));
+                if !brief {
+                    prop_assert_eq!(params.answer(view, now, n), params.answer(full, now, n));
+                }
+            }
+        }
+    }
+}
+
 /// How a decision is made at once: by the word alone, by its ring too, or not at all.
 fn read_at_once<const WEIGHED: bool>(
     params: SubWindowParams<WEIGHED>,
