@@ -10,7 +10,7 @@ use core::marker::PhantomData;
 use super::backoff::Backoff;
 use super::head::{Head, HeadCell};
 use super::receipt::ChargeReceipt;
-use super::ring::SlotRing;
+use super::ring::{Loaded, SlotRing};
 use super::ruling::{Answer, OfOneState, Request, Ruling};
 use super::state_cell::MaxAhead;
 use super::state_word::{Seen, StateWord};
@@ -44,6 +44,12 @@ impl<'a> DirectCell<'a> {
     #[inline(always)]
     fn ring<M: StateMachine>(self) -> SlotRing<'a> {
         if M::RINGED { SlotRing::new(self.ring) } else { SlotRing::NONE }
+    }
+
+    /// The word and its ring.
+    #[inline(always)]
+    fn load<M: StateMachine>(self) -> Loaded<'a, Head> {
+        Loaded { word: self.head.load(), ring: self.ring::<M>() }
     }
 
     /// The word, if it is committed and the bucket was never reset. The bits above the state are then known: they
@@ -100,10 +106,10 @@ impl<'a> DirectCell<'a> {
         request: Request,
         max: MaxAhead,
     ) -> Option<(u64, u64)> {
-        let seen = self.head.load();
-        match seen.is_provisional() {
+        let loaded = self.load::<M>();
+        match loaded.word.is_provisional() {
             true => None,
-            false => self.head.charge_ahead(seen, self.ring::<M>(), machine, request, max),
+            false => self.head.charge_ahead(loaded, machine, request, max),
         }
     }
 
@@ -136,17 +142,16 @@ impl<'a> DirectCell<'a> {
     /// The ruling, and the generation of the word that it was made on.
     fn rule<M: StateMachine>(self, machine: &M, request: Request) -> (Ruling<M::View>, u64) {
         loop {
-            let (seen, ring) = (self.head.load(), self.ring::<M>());
-            let ruling = if !seen.is_provisional() {
-                self.head.charge(seen, ring, machine, request)
+            let loaded = self.load::<M>();
+            let ruling = if !loaded.word.is_provisional() {
+                self.head.charge(loaded, machine, request)
             } else if M::RINGED {
-                self.stamp(seen, machine, request)
+                self.stamp(loaded, machine, request)
             } else {
-                let fresh = machine.fresh(request.now);
-                self.head.commit(seen, SlotRing::NONE, fresh, machine, request)
+                self.head.commit(loaded, machine.fresh(request.now), machine, request)
             };
             if let Some(ruling) = ruling {
-                return (ruling, seen.generation());
+                return (ruling, loaded.word.generation());
             }
         }
     }
@@ -157,7 +162,7 @@ impl<'a> DirectCell<'a> {
     /// charged. Before that, the ring is cleared of what a life 1,024 resets ago has left there.
     fn stamp<M: StateMachine>(
         self,
-        unused: Head,
+        unused: Loaded<'_, Head>,
         machine: &M,
         request: Request,
     ) -> Option<Ruling<M::View>> {
@@ -169,9 +174,10 @@ impl<'a> DirectCell<'a> {
             Step::Admit { .. } if cells == 0 => return Some(Ruling::Admitted(view)),
             Step::Admit { .. } | Step::DenyCounted { .. } => {}
         }
-        if self.head.clear(unused, self.ring::<M>(), self.kept_cells) {
+        if self.head.clear(unused, self.kept_cells) {
+            let stamped = Head::committed(unused.word.generation(), fresh);
             // If the swap fails, another thread has stamped the word.
-            let _ = self.head.swap(unused, Head::committed(unused.generation(), fresh));
+            let _ = self.head.swap(unused.word, stamped);
         }
         None
     }
@@ -183,10 +189,10 @@ impl<'a> DirectCell<'a> {
     /// Reads the view by which a decision about `n` cells would be made.
     pub(crate) fn read<M: StateMachine>(self, machine: &M, now: Tick, n: u64) -> M::View {
         let request = Request { now, cells: n };
-        let head = self.head.load();
-        let view = match head.is_provisional() {
+        let loaded = self.load::<M>();
+        let view = match loaded.word.is_provisional() {
             true => None,
-            false => self.head.peek(head, self.ring::<M>(), machine, request),
+            false => self.head.peek(loaded, machine, request),
         };
         view.unwrap_or_else(|| request.read(machine, machine.fresh(now)))
     }
@@ -196,12 +202,12 @@ impl<'a> DirectCell<'a> {
     pub(crate) fn state<M: StateMachine>(self, tries: usize) -> Option<(u64, Vec<u64>)> {
         let mut contents = Vec::new();
         for _ in 0..tries {
-            let head = self.head.load();
-            if head.is_provisional() {
+            let loaded = self.load::<M>();
+            if loaded.word.is_provisional() {
                 return None;
             }
-            if self.head.copy_ring(head, self.ring::<M>(), self.kept_cells, &mut contents) {
-                return Some((head.state(), contents));
+            if self.head.copy_ring(loaded, self.kept_cells, &mut contents) {
+                return Some((loaded.word.state(), contents));
             }
             core::hint::spin_loop();
         }
@@ -277,10 +283,10 @@ impl Visitor for Admit<'_> {
     #[inline(always)]
     fn visit<M: StateMachine>(self, machine: &M) -> Option<Permit> {
         let Self { cell, now, n } = self;
-        let seen = cell.head.load();
-        match seen.is_provisional() {
+        let loaded = cell.load::<M>();
+        match loaded.word.is_provisional() {
             true => None,
-            false => cell.head.admit(seen, cell.ring::<M>(), machine, Request { now, cells: n }),
+            false => cell.head.admit(loaded, machine, Request { now, cells: n }),
         }
     }
 }

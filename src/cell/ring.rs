@@ -96,6 +96,21 @@ impl<'a> SlotRing<'a> {
     }
 }
 
+/// A state word, as it was last loaded, and the ring beside it.
+#[derive(Clone, Copy)]
+pub(crate) struct Loaded<'a, W> {
+    pub(crate) word: W,
+    pub(crate) ring: SlotRing<'a>,
+}
+
+impl<'a, W: StateWord> Loaded<'a, W> {
+    /// The ring as the word counts it, and true to it while that word is current.
+    #[inline(always)]
+    pub(super) fn live(self) -> LiveRing<'a> {
+        self.ring.of_generation(self.word.generation())
+    }
+}
+
 /// The ring of one life of a slot: words of another generation read as empty.
 #[derive(Clone, Copy)]
 pub(super) struct LiveRing<'a> {
@@ -172,25 +187,19 @@ impl<W: StateWord> StateCell<W> {
     }
 
     /// Clears the first `count` cells of what a life of the same generation, 1,024 lives ago, has
-    /// left there. False: the word `seen` is not current any more.
-    pub(super) fn clear(&self, seen: W, ring: SlotRing<'_>, count: usize) -> bool {
-        let live = ring.of_generation(seen.generation());
-        (0..count).all(|place| live.cell(place) == 0 || self.publish_cell(seen, ring, place, 0))
+    /// left there. False: the loaded word is not current any more.
+    pub(super) fn clear(&self, loaded: Loaded<'_, W>, count: usize) -> bool {
+        let (Loaded { word, ring }, live) = (loaded, loaded.live());
+        (0..count).all(|place| live.cell(place) == 0 || self.publish_cell(word, ring, place, 0))
     }
 
-    /// Appends the first `count` cells of the ring of the word `seen`. False, and nothing appended:
+    /// Appends the first `count` cells of the ring of the loaded word. False, and nothing appended:
     /// that word is not current any more.
-    pub(crate) fn copy_ring(
-        &self,
-        seen: W,
-        ring: SlotRing<'_>,
-        count: usize,
-        to: &mut Vec<u64>,
-    ) -> bool {
+    pub(crate) fn copy_ring(&self, loaded: Loaded<'_, W>, count: usize, to: &mut Vec<u64>) -> bool {
         let begun = to.len();
-        let live = ring.of_generation(seen.generation());
+        let live = loaded.live();
         to.extend((0..count).map(|place| live.cell(place)));
-        let is_current = ring.is_none() || self.load() == seen;
+        let is_current = loaded.ring.is_none() || self.load() == loaded.word;
         if !is_current {
             to.truncate(begun);
         }
@@ -216,9 +225,10 @@ mod tests {
         let seen = Head::committed(3, 77);
         let words = [5, 6].map(|content| AtomicU64::new(GENERATION.set(content, 3)));
         let (ring, head, mut copied) = (SlotRing::new(&words), HeadCell::new(seen), vec![9]);
-        assert!(head.copy_ring(seen, ring, 2, &mut copied));
+        let with = |word| Loaded { word, ring };
+        assert!(head.copy_ring(with(seen), 2, &mut copied));
         assert_eq!(copied, [9, 5, 6]);
-        assert!(!head.copy_ring(Head::committed(3, 78), ring, 2, &mut copied));
+        assert!(!head.copy_ring(with(Head::committed(3, 78)), 2, &mut copied));
         assert_eq!(copied, [9, 5, 6], "nothing of another word");
     }
 
@@ -231,9 +241,9 @@ mod tests {
             let content = CONTENT.of(content);
             let words = [AtomicU64::new(left), AtomicU64::new(left)];
             let ring = SlotRing::new(&words);
-            let seen = Head::committed(generation, payload);
-            let head = HeadCell::new(seen);
-            prop_assert!(head.publish_cell(seen, ring, 1, content));
+            let seen = Loaded { word: Head::committed(generation, payload), ring };
+            let head = HeadCell::new(seen.word);
+            prop_assert!(head.publish_cell(seen.word, ring, 1, content));
             prop_assert_eq!(ring.of_generation(generation).cell(1), content);
             let elsewhere = if other == generation { content } else { 0 };
             prop_assert_eq!(ring.of_generation(other).cell(1), elsewhere);
@@ -242,7 +252,7 @@ mod tests {
             let late = Head::committed(generation, !payload);
             prop_assert!(!head.publish_cell(late, ring, 1, content ^ 1));
             prop_assert_eq!(ring.of_generation(generation).cell(1), content);
-            prop_assert!(head.clear(seen, ring, 2));
+            prop_assert!(head.clear(seen, 2));
             prop_assert_eq!(ring.of_generation(generation).cell(1), 0);
         }
     }

@@ -21,7 +21,7 @@
 use core::marker::PhantomData;
 
 use super::backoff::Backoff;
-use super::ring::SlotRing;
+use super::ring::{Loaded, SlotRing};
 use super::ruling::{Answer, InFull, Request, Ruling};
 use super::state_word::{Seen, StateWord};
 use crate::algo::{NoRing, StateMachine, Step};
@@ -43,6 +43,15 @@ struct Transition<V> {
     next: Option<u64>,
     /// Cells to write into the ring's note, if it has one.
     note: Option<u64>,
+}
+
+/// A try whose compare-and-swap has failed.
+#[derive(Clone, Copy)]
+pub(crate) struct LostRace<W> {
+    /// The word that it was tried on.
+    pub(crate) first: W,
+    /// The word that another thread has written.
+    pub(crate) actual: W,
 }
 
 /// A [`StateWord`] that several threads change.
@@ -115,7 +124,7 @@ impl<W: StateWord> StateCell<W> {
     }
 
     /// Answers from all of the ring that counts. It is out of line, so that the usual decisions have the
-    /// registers to themselves.
+    /// registers to themselves. Registers hold the word and the ring, but a [`Loaded`] would go through memory.
     #[inline(never)]
     fn answer_out_of_line<M: StateMachine, A: Answer>(
         &self,
@@ -124,10 +133,11 @@ impl<W: StateWord> StateCell<W> {
         machine: &M,
         request: Request,
     ) -> OutOfLine<Option<A::Out>> {
-        OutOfLine(match self.try_charge::<M, A>(word, ring, machine, request) {
+        OutOfLine(match self.try_charge::<M, A>(Loaded { word, ring }, machine, request) {
             Ok(ruling) => Some(A::of(ruling, machine, request)),
             Err(actual) => {
-                let OutOfLine(ruling) = self.charge_again(word, actual, ring, machine, request);
+                let race = LostRace { first: word, actual };
+                let OutOfLine(ruling) = self.charge_again(race, ring, machine, request);
                 ruling.map(|ruling| A::of(ruling, machine, request))
             }
         })
@@ -137,15 +147,15 @@ impl<W: StateWord> StateCell<W> {
     #[inline(always)]
     pub(crate) fn charge<M: StateMachine>(
         &self,
-        word: W,
-        ring: SlotRing<'_>,
+        loaded: Loaded<'_, W>,
         machine: &M,
         request: Request,
     ) -> Option<Ruling<M::View>> {
-        match self.try_charge::<M, InFull>(word, ring, machine, request) {
+        match self.try_charge::<M, InFull>(loaded, machine, request) {
             Ok(ruling) => Some(ruling),
             Err(actual) => {
-                let OutOfLine(ruling) = self.charge_again(word, actual, ring, machine, request);
+                let race = LostRace { first: loaded.word, actual };
+                let OutOfLine(ruling) = self.charge_again(race, loaded.ring, machine, request);
                 ruling
             }
         }
@@ -204,7 +214,8 @@ impl<W: StateWord> StateCell<W> {
         };
         let (next, ruling) = request.rule(machine, seen.state, view);
         let note = (!A::BRIEF).then_some(cells);
-        let advanced = self.advance(word, ring, machine, Transition { view, next, note });
+        let loaded = Loaded { word, ring };
+        let advanced = self.advance(loaded, machine, Transition { view, next, note });
         Some(advanced.map(|()| ruling))
     }
 
@@ -233,22 +244,21 @@ impl<W: StateWord> StateCell<W> {
     #[inline(always)]
     fn try_charge<M: StateMachine, A: Answer>(
         &self,
-        word: W,
-        ring: SlotRing<'_>,
+        loaded: Loaded<'_, W>,
         machine: &M,
         request: Request,
     ) -> Result<Ruling<M::View>, W> {
-        debug_assert!(!word.is_provisional());
+        debug_assert!(!loaded.word.is_provisional());
         let request = request.or_planted();
         let Request { now, cells } = request;
-        let live = ring.of_generation(word.generation());
+        let (state, live) = (loaded.word.state(), loaded.live());
         let view = match A::BRIEF {
-            false => machine.read(word.state(), live, now, cells),
-            true => machine.read_brief(word.state(), live, now, cells),
+            false => machine.read(state, live, now, cells),
+            true => machine.read_brief(state, live, now, cells),
         };
-        let (next, ruling) = request.rule(machine, word.state(), view);
+        let (next, ruling) = request.rule(machine, state, view);
         let note = (!A::BRIEF).then_some(cells);
-        self.advance(word, ring, machine, Transition { view, next, note })?;
+        self.advance(loaded, machine, Transition { view, next, note })?;
         Ok(ruling)
     }
 
@@ -257,18 +267,16 @@ impl<W: StateWord> StateCell<W> {
     #[inline(always)]
     pub(crate) fn admit<M: StateMachine>(
         &self,
-        word: W,
-        ring: SlotRing<'_>,
+        loaded: Loaded<'_, W>,
         machine: &M,
         request: Request,
     ) -> Option<Permit> {
-        let Request { now, cells } = request;
-        let live = ring.of_generation(word.generation());
-        let view = machine.read(word.state(), live, now, cells);
-        let (next, Ruling::Admitted(view)) = request.rule(machine, word.state(), view) else {
+        let (Request { now, cells }, state) = (request, loaded.word.state());
+        let view = machine.read(state, loaded.live(), now, cells);
+        let (next, Ruling::Admitted(view)) = request.rule(machine, state, view) else {
             return None;
         };
-        self.advance(word, ring, machine, Transition { view, next, note: Some(cells) }).ok()?;
+        self.advance(loaded, machine, Transition { view, next, note: Some(cells) }).ok()?;
         Some(machine.permit(view, now, cells))
     }
 
@@ -277,29 +285,28 @@ impl<W: StateWord> StateCell<W> {
     /// that; `None` has written nothing that counts.
     pub(crate) fn charge_ahead<M: StateMachine>(
         &self,
-        first: W,
-        ring: SlotRing<'_>,
+        first: Loaded<'_, W>,
         machine: &M,
         request: Request,
         max: MaxAhead,
     ) -> Option<(u64, u64)> {
         let Request { now, cells } = request;
         debug_assert!(cells > 0);
-        let (mut word, mut backoff) = (first, Backoff::FIRST);
-        while word.is_same_life(first) {
-            let live = ring.of_generation(word.generation());
-            let seen = machine.read(word.state(), live, now, 0);
+        let (mut loaded, mut backoff) = (first, Backoff::FIRST);
+        while loaded.word.is_same_life(first.word) {
+            let (state, live) = (loaded.word.state(), loaded.live());
+            let seen = machine.read(state, live, now, 0);
             let left = machine.permit(seen, now, 0).remaining();
             let taken = max.cells.min(left / 4).max(cells);
             if taken == cells && !max.or_just_those {
                 return None;
             }
-            let view = machine.read(word.state(), live, now, taken);
+            let view = machine.read(state, live, now, taken);
             let Step::Admit { next } = machine.step(view, now, taken) else { return None };
             let transition = Transition { view, next: Some(next), note: Some(taken) };
-            match self.advance(word, ring, machine, transition) {
+            match self.advance(loaded, machine, transition) {
                 Ok(()) => return Some((taken, next)),
-                Err(actual) => word = actual,
+                Err(actual) => loaded.word = actual,
             }
             backoff.pause();
         }
@@ -311,11 +318,11 @@ impl<W: StateWord> StateCell<W> {
     #[inline(always)]
     fn advance<M: StateMachine>(
         &self,
-        word: W,
-        ring: SlotRing<'_>,
+        loaded: Loaded<'_, W>,
         machine: &M,
         transition: Transition<M::View>,
     ) -> Result<(), W> {
+        let Loaded { word, ring } = loaded;
         let Transition { view, next, note } = transition;
         let has_ring = M::RINGED && !ring.is_none();
         let Some(next) = next else {
@@ -326,9 +333,8 @@ impl<W: StateWord> StateCell<W> {
             return Ok(());
         };
         if has_ring {
-            let live = ring.of_generation(word.generation());
             let write = move |place, content| self.publish_cell(word, ring, place, content);
-            if !machine.publish(view, live, write) {
+            if !machine.publish(view, loaded.live(), write) {
                 return Err(self.load());
             }
         }
@@ -367,23 +373,23 @@ impl<W: StateWord> StateCell<W> {
         if actual == word { Ok(()) } else { Err(actual) }
     }
 
-    /// The retry loop, after a first try on `first` has lost a race to `word`.
+    /// The retry loop, after a first try that has lost a race.
     #[cold]
     #[inline(never)]
     pub(crate) fn charge_again<M: StateMachine>(
         &self,
-        first: W,
-        mut word: W,
+        race: LostRace<W>,
         ring: SlotRing<'_>,
         machine: &M,
         request: Request,
     ) -> OutOfLine<Option<Ruling<M::View>>> {
+        let LostRace { first, actual: mut word } = race;
         let mut backoff = Backoff::FIRST;
         while word.is_same_life(first) {
             // The other thread's cache line is here now. A pause lets that thread win several times in a row,
             // which costs less than a line that changes hands each time.
             backoff.pause();
-            match self.try_charge::<M, InFull>(word, ring, machine, request) {
+            match self.try_charge::<M, InFull>(Loaded { word, ring }, machine, request) {
                 Ok(ruling) => return OutOfLine(Some(ruling)),
                 Err(actual) => word = actual,
             }
@@ -396,16 +402,14 @@ impl<W: StateWord> StateCell<W> {
     #[inline]
     pub(crate) fn peek<M: StateMachine>(
         &self,
-        first: W,
-        ring: SlotRing<'_>,
+        first: Loaded<'_, W>,
         machine: &M,
         request: Request,
     ) -> Option<M::View> {
         let Request { now, cells } = request;
-        let mut word = first;
-        while word.is_same_life(first) {
-            let live = ring.of_generation(first.generation());
-            let view = machine.read(word.state(), live, now, cells);
+        let mut word = first.word;
+        while word.is_same_life(first.word) {
+            let view = machine.read(word.state(), first.live(), now, cells);
             if M::RINGED
                 && !planted(Fault::RecheckSkipped)
                 && let Err(actual) = self.expect(word)
@@ -425,19 +429,18 @@ impl<W: StateWord> StateCell<W> {
     /// remembered.
     pub(crate) fn commit<M: StateMachine>(
         &self,
-        claim: W,
-        ring: SlotRing<'_>,
+        claim: Loaded<'_, W>,
         fresh: u64,
         machine: &M,
         request: Request,
     ) -> Option<Ruling<M::View>> {
-        debug_assert!(claim.is_provisional());
+        debug_assert!(claim.word.is_provisional());
         let view = request.read(machine, fresh);
         let (next, ruling) = request.rule(machine, fresh, view);
         if next.is_none() && !machine.starts_in_debt() {
             return Some(ruling);
         }
-        let is_committed = self.commit_as(claim, ring, machine, view, next.unwrap_or(fresh));
+        let is_committed = self.commit_as(claim, machine, view, next.unwrap_or(fresh));
         is_committed.then_some(ruling)
     }
 
@@ -445,21 +448,20 @@ impl<W: StateWord> StateCell<W> {
     #[inline(always)]
     pub(crate) fn commit_as<M: StateMachine>(
         &self,
-        claim: W,
-        ring: SlotRing<'_>,
+        claim: Loaded<'_, W>,
         machine: &M,
         view: M::View,
         next: u64,
     ) -> bool {
+        let Loaded { word, ring } = claim;
         if M::RINGED {
-            let write = move |place, content| self.publish_cell(claim, ring, place, content);
-            if !self.clear(claim, ring, machine.cells_to_clear())
-                || !machine.publish(view, NoRing, write)
+            let write = move |place, content| self.publish_cell(word, ring, place, content);
+            if !self.clear(claim, machine.cells_to_clear()) || !machine.publish(view, NoRing, write)
             {
                 return false;
             }
         }
-        self.swap(claim, claim.commit(next)).is_ok()
+        self.swap(word, word.commit(next)).is_ok()
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::ruling::{Answer, InFull, OfOneState, YesOrNo};
 use super::{CompactCell, CompactWord, DirectCell, Fingerprint, Head, HeadCell};
-use super::{MaxAhead, Request, Seen, SlotRing, StateWord};
+use super::{Loaded, LostRace, MaxAhead, Request, Seen, SlotRing, StateWord};
 use crate::algo::sealed::Sealed;
 use crate::algo::{Algorithm, Grid, Liveness, NoRing, Ring, StateMachine, Step};
 use crate::decision::{Denied, OutOfLine, Permit};
@@ -126,18 +126,22 @@ fn request(cells: u64) -> Request {
     Request { now: NOW, cells }
 }
 
+fn ringless(word: Head) -> Loaded<'static, Head> {
+    Loaded { word, ring: SlotRing::NONE }
+}
+
 /// Answers by a first try, and after a lost race by the next ones.
 fn answer<A: Answer>(
     cell: &HeadCell,
-    first: Head,
-    ring: SlotRing<'_>,
+    first: Loaded<'_, Head>,
     machine: &impl StateMachine,
     request: Request,
 ) -> Option<A::Out> {
-    match cell.try_answer::<_, A>(Seen::of(first), || ring, machine, request) {
+    match cell.try_answer::<_, A>(Seen::of(first.word), || first.ring, machine, request) {
         Ok(answer) => answer,
         Err(actual) => {
-            let OutOfLine(ruling) = cell.charge_again(first, actual, ring, machine, request);
+            let race = LostRace { first: first.word, actual };
+            let OutOfLine(ruling) = cell.charge_again(race, first.ring, machine, request);
             ruling.map(|ruling| A::of(ruling, machine, request))
         }
     }
@@ -160,30 +164,30 @@ fn the_loser_of_a_race_is_decided_by_the_state_that_the_winner_left() {
     for (n, remaining, after) in [(1, Some(0), both), (2, None, theirs)] {
         let (decided, head) = beside(theirs, |cell, first, meanwhile| {
             let machine = Interrupted { machine: bucket(), meanwhile };
-            answer::<InFull>(cell, first, SlotRing::NONE, &machine, request(n))
+            answer::<InFull>(cell, ringless(first), &machine, request(n))
         });
         let decided = decided.expect("the key is still there");
         assert_eq!((decided.ok().map(|permit| permit.remaining()), head), (remaining, after));
         let (allowed, head) = beside(theirs, |cell, first, meanwhile| {
             let machine = Interrupted { machine: bucket(), meanwhile };
-            answer::<YesOrNo>(cell, first, SlotRing::NONE, &machine, request(n))
+            answer::<YesOrNo>(cell, ringless(first), &machine, request(n))
         });
         assert_eq!((allowed, head), (Some(remaining.is_some()), after));
         let (allowed, head) = beside(theirs, |cell, first, meanwhile| {
             let machine = Interrupted { machine: bucket(), meanwhile };
-            answer::<OfOneState<YesOrNo>>(cell, first, SlotRing::NONE, &machine, request(n))
+            answer::<OfOneState<YesOrNo>>(cell, ringless(first), &machine, request(n))
         });
         assert_eq!((allowed, head), (Some(remaining.is_some()), after));
         let (charge, head) = beside(theirs, |cell, first, meanwhile| {
             let machine = Interrupted { machine: bucket(), meanwhile };
-            let ruling = cell.charge(first, SlotRing::NONE, &machine, request(n));
+            let ruling = cell.charge(ringless(first), &machine, request(n));
             ruling.map(|ruling| ruling.is_admitted())
         });
         assert_eq!((charge, head), (Some(remaining.is_some()), after));
         // A first try that lost is no answer.
         let (admitted, head) = beside(theirs, |cell, first, meanwhile| {
             let machine = Interrupted { machine: bucket(), meanwhile };
-            cell.admit(first, SlotRing::NONE, &machine, request(n)).is_some()
+            cell.admit(ringless(first), &machine, request(n)).is_some()
         });
         assert_eq!((admitted, head), (false, theirs));
     }
@@ -197,9 +201,8 @@ fn a_word_that_changed_hands_is_charged_no_more() {
     {
         let (decided, head) = beside(theirs, |cell, first, meanwhile| {
             let machine = Interrupted { machine: bucket(), meanwhile };
-            let decided =
-                answer::<InFull>(cell, first, SlotRing::NONE, &machine, request(1)).is_some();
-            (decided, answer::<YesOrNo>(cell, first, SlotRing::NONE, &machine, request(1)))
+            let decided = answer::<InFull>(cell, ringless(first), &machine, request(1)).is_some();
+            (decided, answer::<YesOrNo>(cell, ringless(first), &machine, request(1)))
         });
         assert_eq!((decided, head), ((false, None), theirs));
     }
@@ -208,19 +211,12 @@ fn a_word_that_changed_hands_is_charged_no_more() {
 #[test]
 fn the_first_try_without_a_race_is_an_answer() {
     let (cell, machine) = (HeadCell::new(Head::committed(3, bucket().fresh(NOW))), bucket());
-    let decided = answer::<InFull>(&cell, cell.load(), SlotRing::NONE, &machine, request(3));
+    let decided = answer::<InFull>(&cell, ringless(cell.load()), &machine, request(3));
     assert_eq!(decided.expect("no other thread").expect("free").remaining(), 2);
-    let decided =
-        answer::<OfOneState<InFull>>(&cell, cell.load(), SlotRing::NONE, &machine, request(1));
+    let decided = answer::<OfOneState<InFull>>(&cell, ringless(cell.load()), &machine, request(1));
     assert_eq!(decided.expect("no other thread").expect("free").remaining(), 1);
-    assert_eq!(
-        answer::<YesOrNo>(&cell, cell.load(), SlotRing::NONE, &machine, request(2)),
-        Some(false)
-    );
-    assert_eq!(
-        answer::<YesOrNo>(&cell, cell.load(), SlotRing::NONE, &machine, request(1)),
-        Some(true)
-    );
+    assert_eq!(answer::<YesOrNo>(&cell, ringless(cell.load()), &machine, request(2)), Some(false));
+    assert_eq!(answer::<YesOrNo>(&cell, ringless(cell.load()), &machine, request(1)), Some(true));
     assert_eq!(cell.load(), Head::committed(3, charged(&bucket(), 5)));
 }
 
@@ -233,7 +229,7 @@ fn cells_are_charged_ahead_up_to_a_quarter_and_one_alone_only_if_the_caller_acce
     {
         let cell = HeadCell::new(first);
         let max = MaxAhead { cells: max, or_just_those: or_just_one };
-        let charged_ahead = cell.charge_ahead(first, SlotRing::NONE, &hundred, request(1), max);
+        let charged_ahead = cell.charge_ahead(ringless(first), &hundred, request(1), max);
         assert_eq!(charged_ahead.map(|(taken, _)| taken), taken);
         assert_eq!(cell.load().state(), charged(&hundred, taken.unwrap_or(0)));
     }
@@ -269,23 +265,31 @@ fn a_ring_that_was_read_beside_a_head_that_advanced_is_read_again() {
     let cell = HeadCell::new(fresh);
     let theirs = || {
         if cell.load() == fresh {
-            assert_eq!(answer::<YesOrNo>(&cell, fresh, ring, &log, request(2)), Some(true));
+            assert_eq!(
+                answer::<YesOrNo>(&cell, Loaded { word: fresh, ring }, &log, request(2)),
+                Some(true)
+            );
         }
     };
     let machine = Interrupted { machine: log.clone(), meanwhile: &theirs };
     // A peek, and a charge of nothing, which writes nothing either.
-    let seen = cell.peek(fresh, ring, &machine, request(0)).expect("the key is still there");
+    let seen = cell
+        .peek(Loaded { word: fresh, ring }, &machine, request(0))
+        .expect("the key is still there");
     assert_eq!(machine.permit(seen, NOW, 0).remaining(), 0);
     let (log, words) = self::log();
     let (ring, cell) = (SlotRing::new(&words), HeadCell::new(fresh));
     let theirs = || {
         if cell.load() == fresh {
-            assert_eq!(answer::<YesOrNo>(&cell, fresh, ring, &log, request(2)), Some(true));
+            assert_eq!(
+                answer::<YesOrNo>(&cell, Loaded { word: fresh, ring }, &log, request(2)),
+                Some(true)
+            );
         }
     };
     let machine = Interrupted { machine: log.clone(), meanwhile: &theirs };
-    let decided =
-        answer::<InFull>(&cell, fresh, ring, &machine, request(0)).expect("the key is still there");
+    let decided = answer::<InFull>(&cell, Loaded { word: fresh, ring }, &machine, request(0))
+        .expect("the key is still there");
     assert_eq!(decided.expect("nothing was asked for").remaining(), 0);
 }
 
@@ -294,14 +298,17 @@ fn a_denial_on_a_ring_that_changed_hands_is_no_answer() {
     let (log, words) = log();
     let ring = SlotRing::new(&words);
     let cell = HeadCell::new(Head::committed(3, log.fresh(NOW)));
-    assert_eq!(answer::<YesOrNo>(&cell, cell.load(), ring, &log, request(2)), Some(true));
+    assert_eq!(
+        answer::<YesOrNo>(&cell, Loaded { word: cell.load(), ring }, &log, request(2)),
+        Some(true)
+    );
     let full = cell.load();
     let others = Head::committed(4, log.fresh(NOW));
     let theirs = || {
         let _ = cell.swap(full, others);
     };
     let machine = Interrupted { machine: log.clone(), meanwhile: &theirs };
-    assert!(answer::<InFull>(&cell, full, ring, &machine, request(1)).is_none());
+    assert!(answer::<InFull>(&cell, Loaded { word: full, ring }, &machine, request(1)).is_none());
     assert_eq!(cell.load(), others);
 }
 
@@ -312,7 +319,7 @@ fn a_compact_word_is_charged_once_or_not_at_all() {
     let machine = machine.expect("in range").expect("narrow");
     let free = CompactWord::committed(mine, machine.fresh(NOW));
     let cell = CompactCell::new(free);
-    let admit = |word, n| cell.admit(word, SlotRing::NONE, &machine, request(n));
+    let admit = |word, n| cell.admit(Loaded { word, ring: SlotRing::NONE }, &machine, request(n));
     // A charge of nothing changes nothing, and one that does not fit is left to the caller.
     assert_eq!(admit(free, 0).expect("free").remaining(), 5);
     assert_eq!(cell.load(), free);
@@ -351,9 +358,11 @@ fn a_claim_of_a_log_that_has_changed_hands_is_no_answer() {
         let _ = cell.swap(claim, theirs);
     };
     let machine = Interrupted { machine: log.clone(), meanwhile: &meanwhile };
-    assert!(cell.commit(claim, ring, log.fresh(NOW), &machine, request(1)).is_none());
+    assert!(
+        cell.commit(Loaded { word: claim, ring }, log.fresh(NOW), &machine, request(1)).is_none()
+    );
     assert_eq!(cell.load(), theirs);
-    assert!(cell.commit(theirs, ring, log.fresh(NOW), &log, request(1)).is_some());
+    assert!(cell.commit(Loaded { word: theirs, ring }, log.fresh(NOW), &log, request(1)).is_some());
 }
 
 #[test]

@@ -203,8 +203,7 @@ impl<K: SlotKind> SlotTable<K> {
         if !is_alone || K::state_of_claim(claim.word, fresh) != fresh {
             return ControlFlow::Continue(Some(claim));
         }
-        let ring = self.slots.ring::<M>(claim.cell);
-        match claim.cell.commit_as(claim.word, ring, machine, view, next) {
+        match claim.cell.commit_as(self.slots.loaded::<M>(claim), machine, view, next) {
             true => ControlFlow::Break((Ok(ruling), Some(claim))),
             false => ControlFlow::Continue(None),
         }
@@ -228,17 +227,16 @@ impl<K: SlotKind> SlotTable<K> {
                     kept
                 }
                 Scan::Committed(slot) => {
-                    let ring = self.slots.ring::<M>(slot.cell);
-                    if let Some(ruling) = slot.cell.charge(slot.word, ring, machine, request) {
+                    let loaded = self.slots.loaded::<M>(slot);
+                    if let Some(ruling) = slot.cell.charge(loaded, machine, request) {
                         return Some((Ok(ruling), Some(slot)));
                     }
                     None
                 }
                 Scan::Claimed(slot) => {
-                    let ring = self.slots.ring::<M>(slot.cell);
+                    let loaded = self.slots.loaded::<M>(slot);
                     let fresh = K::state_of_claim(slot.word, machine.fresh(request.now));
-                    if let Some(ruling) = slot.cell.commit(slot.word, ring, fresh, machine, request)
-                    {
+                    if let Some(ruling) = slot.cell.commit(loaded, fresh, machine, request) {
                         return Some((Ok(ruling), Some(slot)));
                     }
                     None

@@ -53,7 +53,7 @@ pub(crate) use one_bucket::OneBucket;
 pub(crate) use placed::Placed;
 pub(crate) use probe::Probe;
 pub(crate) use request::{Attempt, Charged, Full, KeyRequest};
-use slot_kind::{FoundSlot, SlotKind, SlotRef};
+use slot_kind::{FoundSlot, SlotKind};
 use slot_table::SlotTable;
 pub(crate) use slot_table::TakeOver;
 pub(crate) use snapshot::{Misplaced, Row, SavedSlot, TRIES};
@@ -337,13 +337,11 @@ impl Table {
         n: u64,
     ) -> Attempt {
         let Kind::Wide(table) = &self.kind else { return Attempt::Undecided };
-        let Some(SlotRef { cell, word }) = table.slots.find_committed(probe) else {
-            return Attempt::Undecided;
-        };
+        let Some(slot) = table.slots.find_committed(probe) else { return Attempt::Undecided };
         let request = Request { now, cells: n };
-        match cell.admit(word, table.slots.ring::<M>(cell), machine, request) {
+        match slot.cell.admit(table.slots.loaded::<M>(slot), machine, request) {
             Some(permit) => Attempt::Admitted(permit),
-            None if cell.load() == word => Attempt::Undecided,
+            None if slot.cell.load() == slot.word => Attempt::Undecided,
             None => Attempt::Raced,
         }
     }
@@ -358,8 +356,8 @@ impl Table {
         max: MaxAhead,
     ) -> Option<(u64, u64)> {
         let Kind::Wide(table) = &self.kind else { return None };
-        let SlotRef { cell, word } = table.slots.find_committed(probe)?;
-        cell.charge_ahead(word, table.slots.ring::<M>(cell), machine, request, max)
+        let slot = table.slots.find_committed(probe)?;
+        slot.cell.charge_ahead(table.slots.loaded::<M>(slot), machine, request, max)
     }
 
     /// Gives up the key's slot, if it has one.
@@ -451,11 +449,11 @@ impl Lookup<'_> {
     pub(crate) fn admit<M: StateMachine>(self, machine: &M, now: Tick, n: u64) -> Option<Permit> {
         let request = Request { now, cells: n };
         match self.0 {
-            Found::Wide(table, Some(FoundSlot { cell, seen })) => {
-                cell.admit(seen.word(), table.slots.ring::<M>(cell), machine, request)
+            Found::Wide(table, Some(found)) => {
+                found.cell.admit(table.slots.loaded::<M>(found.slot()), machine, request)
             }
-            Found::Compact(table, Some(FoundSlot { cell, seen })) => {
-                cell.admit(seen.word(), table.slots.ring::<M>(cell), machine, request)
+            Found::Compact(table, Some(found)) => {
+                found.cell.admit(table.slots.loaded::<M>(found.slot()), machine, request)
             }
             Found::Wide(_, None) | Found::Compact(_, None) => None,
         }

@@ -5,7 +5,7 @@ use super::counters::Counters;
 use super::probe::Probe;
 use super::ranking::{Rank, Ranking};
 use crate::algo::StateMachine;
-use crate::cell::{ChargeReceipt, Seen, SlotRing, StateCell, StateWord};
+use crate::cell::{ChargeReceipt, Loaded, Seen, SlotRing, StateCell, StateWord};
 
 /// A slot's state word, and its value when it was read.
 pub(super) struct SlotRef<'a, W> {
@@ -78,6 +78,12 @@ pub(super) trait SlotKind {
 
     /// The ring of a slot.
     fn ring<M: StateMachine>(&self, cell: &StateCell<Self::Word>) -> SlotRing<'_>;
+
+    /// The word that was read in a slot, and the slot's ring.
+    #[inline(always)]
+    fn loaded<M: StateMachine>(&self, slot: SlotRef<'_, Self::Word>) -> Loaded<'_, Self::Word> {
+        Loaded { word: slot.word, ring: self.ring::<M>(slot.cell) }
+    }
 
     /// Whether there is [slack](crate::table::slack).
     fn has_slack(&self) -> bool;

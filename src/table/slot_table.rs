@@ -8,7 +8,7 @@ use super::probe::Probe;
 use super::request::{Charged, Full, KeyRequest};
 use super::slot_kind::{FoundSlot, SlotKind, SlotRef};
 use crate::algo::{Liveness, Receipt, Refund, StateMachine};
-use crate::cell::{Answer, ChargeReceipt, Request, StateCell, StateWord};
+use crate::cell::{Answer, ChargeReceipt, LostRace, Request, StateCell, StateWord};
 use crate::decision::OutOfLine;
 use crate::time::Tick;
 
@@ -53,7 +53,8 @@ impl<K: SlotKind> SlotTable<K> {
                     Ok(Some(answer)) => return Ok(answer),
                     Ok(None) => self.charge_elsewhere(probe, machine, request),
                     Err(actual) => {
-                        self.charge_after_race(probe, machine, request, (cell, seen.word(), actual))
+                        let race = LostRace { first: seen.word(), actual };
+                        self.charge_after_race(probe, machine, request, (cell, race))
                     }
                 }
             }
@@ -61,7 +62,7 @@ impl<K: SlotKind> SlotTable<K> {
         outcome.map(|ruling| A::of(ruling, machine, request))
     }
 
-    /// Charges after a first try on the word `first` has lost a race to `actual`.
+    /// Charges after a first try has lost a race for the word of `cell`.
     #[cold]
     #[inline(never)]
     fn charge_after_race<M: StateMachine>(
@@ -69,10 +70,10 @@ impl<K: SlotKind> SlotTable<K> {
         probe: Probe,
         machine: &M,
         request: Request,
-        (cell, first, actual): (&StateCell<K::Word>, K::Word, K::Word),
+        (cell, race): (&StateCell<K::Word>, LostRace<K::Word>),
     ) -> OutOfLine<Outcome<M::View>> {
         let ring = self.slots.ring::<M>(cell);
-        let OutOfLine(ruling) = cell.charge_again(first, actual, ring, machine, request);
+        let OutOfLine(ruling) = cell.charge_again(race, ring, machine, request);
         match ruling {
             Some(ruling) => OutOfLine(Ok(ruling)),
             None => self.charge_elsewhere(probe, machine, request),
@@ -90,10 +91,10 @@ impl<K: SlotKind> SlotTable<K> {
         request: Request,
     ) -> OutOfLine<Outcome<M::View>> {
         let found = self.slots.find_elsewhere(probe);
-        if let Some(SlotRef { cell, word }) = found
-            && !word.is_provisional()
-            && let ring = self.slots.ring::<M>(cell)
-            && let Some(ruling) = cell.charge(word, ring, machine, request)
+        if let Some(slot) = found
+            && !slot.word.is_provisional()
+            && let loaded = self.slots.loaded::<M>(slot)
+            && let Some(ruling) = slot.cell.charge(loaded, machine, request)
         {
             return OutOfLine(Ok(ruling));
         }
@@ -106,10 +107,9 @@ impl<K: SlotKind> SlotTable<K> {
         let &KeyRequest { probe, machine, request } = asked;
         let first = self.slots.find_at_once(probe).map(FoundSlot::slot);
         let mut slot = first.or_else(|| self.slots.find_elsewhere(probe));
-        let ruling = slot.filter(|slot| !slot.word.is_provisional()).and_then(|slot| {
-            let ring = self.slots.ring::<M>(slot.cell);
-            slot.cell.charge(slot.word, ring, machine, request)
-        });
+        let ruling = slot
+            .filter(|slot| !slot.word.is_provisional())
+            .and_then(|slot| slot.cell.charge(self.slots.loaded::<M>(slot), machine, request));
         let ruling = match ruling {
             Some(ruling) => ruling,
             None => {
@@ -187,8 +187,8 @@ impl<K: SlotKind> SlotTable<K> {
         request: Request,
     ) -> Option<M::View> {
         loop {
-            let SlotRef { cell, word } = self.slots.find_committed(probe)?;
-            let view = cell.peek(word, self.slots.ring::<M>(cell), machine, request);
+            let slot = self.slots.find_committed(probe)?;
+            let view = slot.cell.peek(self.slots.loaded::<M>(slot), machine, request);
             if view.is_some() {
                 return view;
             }

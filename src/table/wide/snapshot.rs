@@ -7,7 +7,7 @@
 use super::slot::Owner;
 use super::{Slot, WideSlots};
 use crate::algo::{PAYLOAD_BITS, StateMachine};
-use crate::cell::{GENERATION_BITS, Head, StateWord};
+use crate::cell::{GENERATION_BITS, Head, Loaded, StateWord};
 use crate::table::probe::{Probe, SECOND_BUCKET_FACTOR};
 use crate::table::slot_kind::{SlotKind, SlotRef};
 use crate::table::snapshot::{Misplaced, Row, SavedSlot, TRIES, debt_of};
@@ -31,7 +31,8 @@ impl WideSlots {
                 if debt_of(word.state(), machine, instant) == 0 {
                     break;
                 }
-                if cell.copy_ring(word, ring, self.ring_layout().kept_words(), &mut row.rings) {
+                let loaded = Loaded { word, ring };
+                if cell.copy_ring(loaded, self.ring_layout().kept_words(), &mut row.rings) {
                     row.add(place, [owner.fingerprint(), word.state()]);
                     break;
                 }
