@@ -26,8 +26,10 @@ use crate::time::Tick;
 #[macro_use]
 mod rows;
 
-// A row: parameters, the view that a decision is made from, the oracle, and the names, each with the algorithm of
-// that name. A name without an algorithm does not parse: a warm-up has no period without options.
+// A row: parameters, the view that a decision is made from, the oracle, the number in snapshots and shared blocks, and
+// the names, each with the algorithm of that name. Other versions of this crate know an algorithm by its number, so that
+// never changes, and a new row takes the next free one; `src/limiter/shared/quota_text.rs` has two that are no rows. A
+// name without an algorithm does not parse: a warm-up has no period without options.
 algorithms! { $
     /// Any of the algorithms.
     ///
@@ -67,21 +69,22 @@ algorithms! { $
     #[non_exhaustive]
     AnyOracle {
         /// A token bucket.
-        Gcra(GcraParams), Word, Level, "gcra" = Gcra::new();
+        Gcra(GcraParams), Word, Level, 1, "gcra" = Gcra::new();
         /// Fixed windows.
-        FixedWindow(FixedWindowParams), Word, Window, "fixed-window" = FixedWindow::anchored(),
-            "fixed-window-aligned" = FixedWindow::aligned();
+        FixedWindow(FixedWindowParams), Word, Window, 3,
+            "fixed-window" = FixedWindow::anchored(), "fixed-window-aligned" = FixedWindow::aligned();
         /// A leaky bucket as a queue.
-        LeakyQueue(LeakyQueueParams), Word, Queue, "leaky-queue" = LeakyQueue::new();
+        LeakyQueue(LeakyQueueParams), Word, Queue, 2, "leaky-queue" = LeakyQueue::new();
         /// An even rate that a key reaches only as it is used.
-        WarmUp(WarmUpParams), Word, Ramp, "warm-up";
+        WarmUp(WarmUpParams), Word, Ramp, 4, "warm-up";
         /// A sliding window of sub-windows.
-        SubWindows(SubWindowParams<false>), SubWindows, SubWindowCounts, "sub-windows" = SubWindows::new();
+        SubWindows(SubWindowParams<false>), SubWindows, SubWindowCounts, 5,
+            "sub-windows" = SubWindows::new();
         /// The two-window weighted estimate.
-        SlidingCounter(SubWindowParams<true>), SubWindows, SubWindowCounts,
+        SlidingCounter(SubWindowParams<true>), SubWindows, SubWindowCounts, 6,
             "sliding-counter" = SlidingCounter::new();
         /// The exact log.
-        SlidingLog(SlidingLogParams), SlidingLog, EventLog, "sliding-log" = SlidingLog::new();
+        SlidingLog(SlidingLogParams), SlidingLog, EventLog, 7, "sliding-log" = SlidingLog::new();
     }
 }
 

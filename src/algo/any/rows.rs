@@ -6,7 +6,7 @@
 macro_rules! algorithms {
     ($d:tt $(#[$meta:meta])* $any:ident, $(#[$params_meta:meta])* $any_params:ident,
         $any_view:ident, $(#[$oracle_meta:meta])* $any_oracle:ident {
-        $($(#[$doc:meta])* $name:ident($params:ty), $view:ident, $oracle:ident,
+        $($(#[$doc:meta])* $name:ident($params:ty), $view:ident, $oracle:ident, $number:literal,
             $($text:literal $(= $value:expr)?),+;)*
     }) => {
         $(#[$meta])*
@@ -16,6 +16,10 @@ macro_rules! algorithms {
 
         /// The names that parse, each with the algorithm as it is without options.
         const NAMED: &[(&str, $any)] = &[$($($(($text, $any::$name($value)),)?)+)*];
+
+        /// The names, each with the number that snapshots have for it.
+        #[cfg(test)]
+        pub(crate) const NUMBERS: &[(&str, u64)] = &[$($(($text, $number),)+)*];
 
         /// The algorithms by their numbers.
         #[cfg(feature = "shared-memory")]

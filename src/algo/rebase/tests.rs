@@ -1,6 +1,10 @@
+use core::mem;
+use std::collections::HashMap;
+
 use proptest::prelude::*;
 
 use super::*;
+use crate::algo::any::NUMBERS;
 use crate::algo::{Algorithm, Step};
 use crate::decision::Decision;
 use crate::{
@@ -8,27 +12,22 @@ use crate::{
     WarmUp,
 };
 
-/// Snapshots of other versions name algorithms by these numbers.
+/// Snapshots of other versions name algorithms by the numbers of the table.
 #[test]
 fn the_number_of_each_algorithm_is_fixed() {
     let quota = Quota::per_minute(60);
-    let numbers = [
-        ("gcra", 1),
-        ("leaky-queue", 2),
-        ("fixed-window", 3),
-        ("fixed-window-aligned", 3),
-        ("sub-windows", 5),
-        ("sliding-counter", 6),
-        ("sliding-log", 7),
-    ];
-    for name in AnyAlgorithm::NAMES {
-        let algorithm: AnyAlgorithm = name.parse().expect("one of the names");
+    let mut kinds = HashMap::new();
+    for (name, number) in NUMBERS {
+        let algorithm = match *name {
+            // It has no name without options.
+            "warm-up" => WarmUp::new(Duration::from_secs(9)).into(),
+            name => name.parse::<AnyAlgorithm>().expect("one of the names"),
+        };
         let params = algorithm.params(&quota, 0).expect("in range");
-        let number = numbers.iter().find(|(known, _)| known == name).map(|(_, number)| *number);
-        assert_eq!(Some(params.algorithm()), number, "{name}");
+        assert_eq!(params.algorithm(), *number, "{name}");
+        let kind = mem::discriminant(&algorithm);
+        assert_eq!(*kinds.entry(number).or_insert(kind), kind, "{name} has another's number");
     }
-    let warm_up = WarmUp::new(Duration::from_secs(9)).params(&quota, 0).expect("in range");
-    assert_eq!(warm_up.algorithm(), 4);
 }
 
 /// Machines that read states differently must not count as the same.
