@@ -78,6 +78,11 @@ pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
+/// An algorithm whose waiters ask again, so that a queue of waiters takes its limiters. (A token bucket is booked
+/// instead.)
+#[cfg(feature = "std")]
+pub trait AsksAgain: Algorithm {}
+
 /// A choice of algorithm: what [`Builder::algorithm`](crate::Builder::algorithm) takes.
 ///
 /// The trait is sealed, so that methods can be added: no other crate implements it.

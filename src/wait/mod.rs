@@ -27,7 +27,6 @@ use ahash::RandomState;
 pub use error::{WaitError, Waited};
 pub use future::Wait;
 use queue::{Call, KeyQueue};
-pub(crate) use retry::AsksAgain;
 pub use source::Waitable;
 use source::sealed::LimiterOps;
 pub use timer::{Sleep, Timer};

@@ -10,15 +10,8 @@ use core::hash::Hash;
 use core::time::Duration;
 
 use super::source::{KeyProbe, Target, sealed};
-use crate::algo::any::AnyAlgorithm;
-use crate::algo::fixed_window::FixedWindow;
 use crate::algo::gcra::GcraParams;
-use crate::algo::leaky_queue::LeakyQueue;
-use crate::algo::sliding_counter::SlidingCounter;
-use crate::algo::sliding_log::SlidingLog;
-use crate::algo::sub_windows::SubWindows;
-use crate::algo::warm_up::WarmUp;
-use crate::algo::{Algorithm, StateMachine};
+use crate::algo::{AsksAgain, StateMachine};
 use crate::cell::{ChargeReceipt, Request};
 use crate::decision::{Decision, Denied};
 use crate::limiter::Limiter;
@@ -103,17 +96,6 @@ macro_rules! by_retry {
         }
     };
 }
-
-/// An algorithm whose waiters ask again. (A token bucket is booked instead.)
-pub trait AsksAgain: Algorithm {}
-
-impl AsksAgain for AnyAlgorithm {}
-impl AsksAgain for FixedWindow {}
-impl AsksAgain for LeakyQueue {}
-impl AsksAgain for SlidingCounter {}
-impl AsksAgain for SlidingLog {}
-impl AsksAgain for SubWindows {}
-impl AsksAgain for WarmUp {}
 
 impl<K: Hash + ?Sized, A: AsksAgain, C: Clock> Limiter<K, A, C> {
     fn peek_at_once(&self, probe: KeyProbe, n: u64, now: Tick) -> Decision {

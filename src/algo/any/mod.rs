@@ -7,6 +7,8 @@
 
 use core::str::FromStr;
 
+#[cfg(feature = "std")]
+use super::AsksAgain;
 use super::fixed_window::{FixedWindow, FixedWindowParams};
 use super::gcra::{Gcra, GcraParams};
 use super::leaky_queue::{LeakyQueue, LeakyQueueParams};
@@ -26,10 +28,11 @@ use crate::time::Tick;
 #[macro_use]
 mod rows;
 
-// A row: parameters, the view that a decision is made from, the oracle, the number in snapshots and shared blocks, and
-// the names, each with the algorithm of that name. Other versions of this crate know an algorithm by its number, so that
-// never changes, and a new row takes the next free one; `src/limiter/shared/quota_text.rs` has two that are no rows. A
-// name without an algorithm does not parse: a warm-up has no period without options.
+// A row: parameters, `AsksAgain` unless waiters are booked, the view that a decision is made from, the oracle, the number
+// in snapshots and shared blocks, and the names, each with the algorithm of that name. Other versions of this crate know
+// an algorithm by its number, so that never changes, and a new row takes the next free one;
+// `src/limiter/shared/quota_text.rs` has two that are no rows. A name without an algorithm does not parse: a warm-up has
+// no period without options.
 algorithms! { $
     /// Any of the algorithms.
     ///
@@ -71,20 +74,20 @@ algorithms! { $
         /// A token bucket.
         Gcra(GcraParams), Word, Level, 1, "gcra" = Gcra::new();
         /// Fixed windows.
-        FixedWindow(FixedWindowParams), Word, Window, 3,
+        FixedWindow(FixedWindowParams): AsksAgain, Word, Window, 3,
             "fixed-window" = FixedWindow::anchored(), "fixed-window-aligned" = FixedWindow::aligned();
         /// A leaky bucket as a queue.
-        LeakyQueue(LeakyQueueParams), Word, Queue, 2, "leaky-queue" = LeakyQueue::new();
+        LeakyQueue(LeakyQueueParams): AsksAgain, Word, Queue, 2, "leaky-queue" = LeakyQueue::new();
         /// An even rate that a key reaches only as it is used.
-        WarmUp(WarmUpParams), Word, Ramp, 4, "warm-up";
+        WarmUp(WarmUpParams): AsksAgain, Word, Ramp, 4, "warm-up";
         /// A sliding window of sub-windows.
-        SubWindows(SubWindowParams<false>), SubWindows, SubWindowCounts, 5,
+        SubWindows(SubWindowParams<false>): AsksAgain, SubWindows, SubWindowCounts, 5,
             "sub-windows" = SubWindows::new();
         /// The two-window weighted estimate.
-        SlidingCounter(SubWindowParams<true>), SubWindows, SubWindowCounts, 6,
+        SlidingCounter(SubWindowParams<true>): AsksAgain, SubWindows, SubWindowCounts, 6,
             "sliding-counter" = SlidingCounter::new();
         /// The exact log.
-        SlidingLog(SlidingLogParams), SlidingLog, EventLog, 7, "sliding-log" = SlidingLog::new();
+        SlidingLog(SlidingLogParams): AsksAgain, SlidingLog, EventLog, 7, "sliding-log" = SlidingLog::new();
     }
 }
 
@@ -123,6 +126,9 @@ impl From<SlidingLogView> for AnyView {
         Self::SlidingLog(view)
     }
 }
+
+#[cfg(feature = "std")]
+impl AsksAgain for AnyAlgorithm {}
 
 impl AnyAlgorithm {
     /// The names that parse, each for the algorithm as it is without options.

@@ -6,7 +6,8 @@
 macro_rules! algorithms {
     ($d:tt $(#[$meta:meta])* $any:ident, $(#[$params_meta:meta])* $any_params:ident,
         $any_view:ident, $(#[$oracle_meta:meta])* $any_oracle:ident {
-        $($(#[$doc:meta])* $name:ident($params:ty), $view:ident, $oracle:ident, $number:literal,
+        $($(#[$doc:meta])* $name:ident($params:ty) $(: $marker:ident)?, $view:ident,
+            $oracle:ident, $number:literal,
             $($text:literal $(= $value:expr)?),+;)*
     }) => {
         $(#[$meta])*
@@ -46,6 +47,11 @@ macro_rules! algorithms {
                 Self::$name(algorithm)
             }
         })*
+
+        $($(
+            #[cfg(feature = "std")]
+            impl $marker for $name {}
+        )?)*
 
         impl Sealed for $any {}
 

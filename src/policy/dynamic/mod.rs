@@ -14,15 +14,14 @@ use crate::algo::dynamic_gcra::{GcraEpoch, Inherit};
 use crate::algo::oracle::Level;
 use crate::algo::sealed::Sealed;
 use crate::algo::{
-    Ahead, Algorithm, Grid, Liveness, NoRing, Receipt, Refund, RefundVisitor, Ring, StateMachine,
-    Step, Visitor,
+    Ahead, Algorithm, AsksAgain, Grid, Liveness, NoRing, Receipt, Refund, RefundVisitor, Ring,
+    StateMachine, Step, Visitor,
 };
 use crate::decision::{Decision, Denied, Permit};
 use crate::limiter::Limiter;
 use crate::limiter::direct::Direct;
 use crate::quota::{Quota, QuotaError};
 use crate::time::{Clock, Tick};
-use crate::wait::AsksAgain;
 
 /// A token bucket, as [`Gcra`](crate::Gcra), whose quota can be replaced while it is in use, by
 /// [`Limiter::set_quota`] or [`Direct::set_quota`].
