@@ -92,11 +92,11 @@ done
 export RUST_LIB_BACKTRACE=0 MALLOC_TRIM_THRESHOLD_=100000000 MALLOC_MMAP_THRESHOLD_=100000000
 export ASAN_OPTIONS="${ASAN_OPTIONS:-malloc_context_size=4:detect_stack_use_after_return=0:quarantine_size_mb=32}"
 
-# The words of a target's dictionary. Those of a rules file that a list in its document has are written there.
+# The words of a target's dictionary. Those of a rules file that a table in a document has are written there.
 dictionary() {
     [ ! -e "fuzz/dictionaries/$1.dict" ] || cat "fuzz/dictionaries/$1.dict"
-    [ "$1" != rules ] || grep -E '^\| `(key|algorithm)` \|' docs/rules.md | grep -oE '"[a-z-]+"' | sort -u |
-        sed 's/^"\(.*\)"$/"\\"\1\\""/'
+    [ "$1" != rules ] || { grep '^| `key` |' docs/rules.md && grep '^|' docs/guide/algorithms.md; } |
+        grep -oE '`"[a-z-]+"`' | sort -u | sed 's/^`"\(.*\)"`$/"\\"\1\\""/'
 }
 
 one() {
