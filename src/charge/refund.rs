@@ -220,7 +220,7 @@ impl<N: Fn() -> Tick> RefundVisitor for RefundBucket<'_, N> {
 }
 
 /// The time of a refund.
-fn clock_of(receipt: &ChargeReceipt, now: impl Fn() -> Tick) -> impl Fn() -> Tick {
+pub(crate) fn clock_of(receipt: &ChargeReceipt, now: impl Fn() -> Tick) -> impl Fn() -> Tick {
     let charged_at = receipt.charge.at;
     move || if planted(Fault::RefundedAtOldTime) { charged_at } else { now() }
 }

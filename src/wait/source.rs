@@ -5,10 +5,10 @@ use core::hash::Hash;
 use core::time::Duration;
 use std::sync::Arc;
 
-use crate::algo::StateMachine;
+use crate::algo::{Refund, StateMachine};
 use crate::algo::gcra::{Gcra, GcraParams};
 use crate::cell::{ChargeReceipt, InFull, Request};
-use crate::charge::refund::RefundableCharge;
+use crate::charge::refund::clock_of;
 use crate::decision::{Decision, Denied};
 use crate::limiter::Limiter;
 use crate::limiter::direct::Direct;
@@ -149,7 +149,6 @@ pub trait Bookable {
         request: Request,
         wait: Duration,
     ) -> Result<(ChargeReceipt, Duration), Option<Denied>>;
-    fn refund_booking(&self, algo: &GcraParams, probe: KeyProbe, paid: &ChargeReceipt);
     /// Replaces the state that was charged, if it still belongs to the same life of the slot.
     fn revise(&self, probe: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64);
     fn ask(&self, algo: &GcraParams, probe: KeyProbe, request: Request) -> Decision;
@@ -196,7 +195,10 @@ impl<B: Bookable> sealed::LimiterOps for B {
     }
 
     fn refund_booking(&self, target: Target<'_>, paid: &ChargeReceipt) {
-        Bookable::refund_booking(self, self.quota_of(target.plan), target.probe, paid);
+        let algo = self.quota_of(target.plan);
+        let now = clock_of(paid, || Bookable::now(self));
+        let next = |word| algo.refund(word, &paid.charge, now(), paid.cells());
+        self.revise(target.probe, paid, &next);
     }
 
     fn ask(&self, target: Target<'_>, n: u64, now: Tick) -> Decision {
@@ -267,11 +269,6 @@ impl<K: Hash + ?Sized, C: Clock> Bookable for Limiter<K, Gcra, C> {
         self.charge_within(algo, probe.0, request, wait)
     }
 
-    fn refund_booking(&self, algo: &GcraParams, probe: KeyProbe, paid: &ChargeReceipt) {
-        let charge = RefundableCharge::Slot(probe.0, *paid);
-        self.refund_by(algo, &charge, paid.cells(), || self.clock().now());
-    }
-
     fn revise(&self, probe: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64) {
         self.table().revise_charged(Some(probe.0), paid, next);
     }
@@ -308,10 +305,6 @@ impl<C: Clock> Bookable for Direct<Gcra, C> {
         wait: Duration,
     ) -> Result<(ChargeReceipt, Duration), Option<Denied>> {
         self.charge_within(algo, request.cells, request.now, wait).map_err(Some)
-    }
-
-    fn refund_booking(&self, _: &GcraParams, _: KeyProbe, paid: &ChargeReceipt) {
-        self.refund(&RefundableCharge::Bucket(*paid), paid.cells(), || self.clock().now());
     }
 
     fn revise(&self, _: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64) {

@@ -11,6 +11,8 @@ use super::{Wait, WaitError, WaitQueue, Waited};
 use crate::limiter::SlotLayout;
 use crate::{Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, Tick};
 
+mod refunds;
+
 const SECOND: u64 = 1_000_000_000;
 const RATE: u64 = 10;
 const CELL: u64 = SECOND / RATE;

@@ -36,10 +36,6 @@ impl Bookable for FreedAfterBooking {
         Err(None)
     }
 
-    fn refund_booking(&self, algo: &GcraParams, probe: KeyProbe, paid: &ChargeReceipt) {
-        Bookable::refund_booking(&self.0, algo, probe, paid);
-    }
-
     fn revise(&self, probe: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64) {
         self.0.revise(probe, paid, next);
     }
