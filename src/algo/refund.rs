@@ -29,7 +29,8 @@ pub trait Refund: StateMachine {
     /// The state must belong to the same key since the charge. A bucket, or a window of the wall
     /// clock, is never better than if those `n` cells had not been charged, whatever was charged or
     /// refunded in between. An anchored window stays where it was opened. (Cells that were
-    /// [added](Self::add), or forgiven at the largest debt, in between are not considered.)
+    /// [added](Self::add), or forgiven at the largest debt, in between are not considered.) For a receipt whose
+    /// instant is the turn of a charge [ahead of time](Ahead), that holds if no others were refunded in between.
     ///
     /// A receipt is good for one refund. Several partial refunds would return too much: each
     /// subtracts what time has restored of the charge as if it were the first.

@@ -48,8 +48,7 @@ const MAX_WAITERS_DEFAULT: usize = 1_024;
 ///
 /// With a token bucket ([`Gcra`](crate::Gcra)) the first waiter of a key is *booked*: its cells are charged
 /// now, ahead of time, and it goes ahead when its turn comes. Until then the key owes more than its burst, so
-/// no other caller can
-/// take cells. The other waiters are charged nothing until they are first. (A state can owe a
+/// no other caller can take cells, unless others are refunded meanwhile. The other waiters are charged nothing until they are first. (A state can owe a
 /// limited amount, in most cases sixteen times the burst. If other callers have overdrawn the key
 /// by so much that the first waiter's turn lies beyond that limit, the first waiter is not booked
 /// either until its turn is near enough.)
@@ -91,6 +90,12 @@ const MAX_WAITERS_DEFAULT: usize = 1_024;
 ///   outside the queue may take cells meanwhile. The waiter goes ahead all the same, since its
 ///   cells were charged before. A span of time may then see one booking more than the burst and the
 ///   rate.
+/// - If others are refunded while a waiter is booked (a [reservation](crate::reservation::Reservation), a
+///   [lease](crate::lease::LocalLease), a [composite](crate::composite::Composite) that denies, a waiter of another
+///   queue), its turn could be earlier. The queue does not learn of that. The waiter keeps its turn, and requests
+///   outside the queue may take cells before it, with the same bound: one booking more in a span of time. If it leaves,
+///   it may be refunded no more than what time has not restored since it was booked. If it leaves before its turn, no
+///   span sees more than the burst and the rate.
 /// - A [`Wait`] that is leaked (by [`mem::forget`](core::mem::forget), or in a cycle of `Arc`s)
 ///   never leaves. It counts against [`max_waiters`](Self::max_waiters), and its waker stays in
 ///   memory, until the queue is dropped. Its cells are charged when its turn comes, and are lost.
@@ -98,8 +103,8 @@ const MAX_WAITERS_DEFAULT: usize = 1_024;
 /// - A future that is dropped after its turn came, and that was not polled since, refunds at most
 ///   what time has not restored since its turn: see [`Reservation`](crate::reservation::Reservation). Requests
 ///   that were granted in the meantime keep their cells.
-/// - Cells that are [added](crate::Ask::refund) to a key, or its [reset](crate::Limiter::reset), do not move up a
-///   waiter that is booked: it goes ahead at the turn that it was given, and those behind it no sooner.
+/// - Cells that are [added](crate::Ask::refund) to a key, its [reset](crate::Limiter::reset), or a refund to others do
+///   not move up a waiter that is booked: it goes ahead at the turn that it was given, and those behind it no sooner.
 /// - Keys that [find no slot](crate::OnFull) do not wait: the limiter's policy admits or denies
 ///   them.
 /// - With [`CoarseClock`](crate::clock::CoarseClock) a turn comes when that clock shows it.
@@ -180,8 +185,8 @@ struct Queues {
 impl<S: Waitable> WaitQueue<S> {
     /// A queue in front of `limiter`, for at most 1,024 waiters.
     ///
-    /// Use one queue for each limiter. Waiters in two queues of one limiter are granted no more
-    /// than its quota, but in no order.
+    /// Use one queue for each limiter. Waiters in two queues of one limiter are granted no more than its quota, but in
+    /// no order. If a booked one leaves, a span of time may see one booking of each other queue more.
     ///
     /// ```
     /// use std::sync::Arc;

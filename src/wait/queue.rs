@@ -11,6 +11,10 @@
 //! booking restores what was there before. The other waiters are charged nothing, so they leave
 //! without a refund.
 //!
+//! A refund to a caller outside the queue would make the turn earlier. The queue does not learn of it: the waiter
+//! keeps its turn, and until then others may be charged. It then goes ahead like a waiter that is late. If it leaves,
+//! its refund counts from the booking: see [`charged_at`](GcraParams::charged_at).
+//!
 //! ```text
 //! waiting -> booked -> granted -> gone   it goes ahead, or is dropped before it learns of the grant
 //!     \-> denied -> gone                 its turn would come too late
@@ -38,7 +42,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
 
 use super::error::WaitError;
-use super::source::{KeyProbe, Target, sealed::LimiterOps};
+use super::source::{KeyProbe, PaidAhead, Target, sealed::LimiterOps};
 use super::wakers::Wakers;
 use crate::algo::gcra::GcraParams;
 use crate::cell::ChargeReceipt;
@@ -93,17 +97,17 @@ enum Stage {
         polls_at: Tick,
     },
     Booked {
-        paid: ChargeReceipt,
+        paid: PaidAhead,
         turn: Tick,
     },
     Admitted {
-        paid: ChargeReceipt,
+        paid: PaidAhead,
     },
     Denied(WaitError),
 }
 
 impl Stage {
-    fn paid(&self) -> Option<ChargeReceipt> {
+    fn paid(&self) -> Option<PaidAhead> {
         match self {
             Self::Booked { paid, .. } | Self::Admitted { paid } => Some(*paid),
             Self::Waiting | Self::First { .. } | Self::Denied(_) => None,
@@ -312,7 +316,7 @@ impl KeyQueue {
         {
             // No waiter behind this one is charged.
             *turn = call.ops.turn_of_last(first.request.target(), call.now).min(*turn);
-            paid.charge.at = *turn;
+            paid.receipt.charge.at = *turn;
             let turn = *turn;
             first.wake_by(turn, call.wakers);
         }
@@ -326,9 +330,9 @@ impl KeyQueue {
 /// The result of charging the first waiter.
 enum Booking {
     /// Its turn has come.
-    Due(ChargeReceipt),
+    Due(PaidAhead),
     /// Charged; its turn comes at this time.
-    Ahead(ChargeReceipt, Tick),
+    Ahead(PaidAhead, Tick),
     /// Nothing is charged: a state cannot owe enough until this time.
     TooFar(Tick),
 }
@@ -337,9 +341,10 @@ enum Booking {
 fn book(call: &Call<'_, impl LimiterOps>, request: WaitRequest) -> Result<Booking, WaitError> {
     let Call { ops, now, .. } = *call;
     let WaitRequest { n, deadline, .. } = request;
+    let paid = |receipt| PaidAhead { receipt, booked_at: now };
     match ops.book(request.target(), n, now, deadline.since(now)) {
-        Ok((paid, wait)) if wait.is_zero() => Ok(Booking::Due(paid)),
-        Ok((paid, wait)) => Ok(Booking::Ahead(paid, now.saturating_add(wait))),
+        Ok((receipt, wait)) if wait.is_zero() => Ok(Booking::Due(paid(receipt))),
+        Ok((receipt, wait)) => Ok(Booking::Ahead(paid(receipt), now.saturating_add(wait))),
         Err(Some(denied)) => {
             let Some(wait) = ops.turn_after(&denied, request.target(), n, now) else {
                 return Err(WaitError::NeverFits { burst: denied.limit() });
@@ -354,7 +359,7 @@ fn book(call: &Call<'_, impl LimiterOps>, request: WaitRequest) -> Result<Bookin
         // A limiter without a slot for the key has no queue: its policy decides. If the key finds a slot now, the
         // quota of its plan does.
         Err(None) => match ops.ask(request.target(), n, now) {
-            Ok(_) => Ok(Booking::Due(ChargeReceipt::NOTHING)),
+            Ok(_) => Ok(Booking::Due(paid(ChargeReceipt::NOTHING))),
             Err(denied) => Err(WaitError::NoPlace { retry_after: denied.retry_after() }),
         },
     }

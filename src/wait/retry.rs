@@ -9,7 +9,7 @@
 use core::hash::Hash;
 use core::time::Duration;
 
-use super::source::{KeyProbe, Target, sealed};
+use super::source::{KeyProbe, PaidAhead, Target, sealed};
 use crate::algo::gcra::GcraParams;
 use crate::algo::{AsksAgain, StateMachine};
 use crate::cell::{ChargeReceipt, Request};
@@ -71,7 +71,7 @@ macro_rules! by_retry {
             params.remembers_denials() && !params.starts_in_debt()
         }
 
-        fn refund_booking(&self, _: Target<'_>, _: &ChargeReceipt) {}
+        fn refund_booking(&self, _: Target<'_>, _: &PaidAhead) {}
 
         fn turn_behind<'p>(
             &self,
@@ -91,7 +91,7 @@ macro_rules! by_retry {
             now
         }
 
-        fn defer(&self, _: Target<'_>, _: &mut ChargeReceipt, _: Tick) -> Duration {
+        fn defer(&self, _: Target<'_>, _: &mut PaidAhead, _: Tick) -> Duration {
             Duration::ZERO
         }
     };

@@ -5,8 +5,8 @@ use core::hash::Hash;
 use core::time::Duration;
 use std::sync::Arc;
 
-use crate::algo::{Refund, StateMachine};
 use crate::algo::gcra::{Gcra, GcraParams};
+use crate::algo::{Receipt, Refund, StateMachine};
 use crate::cell::{ChargeReceipt, InFull, Request};
 use crate::charge::refund::clock_of;
 use crate::decision::{Decision, Denied};
@@ -64,8 +64,25 @@ pub struct Target<'p> {
     pub(super) plan: Option<&'p GcraParams>,
 }
 
+/// A charge ahead of its turn.
+#[derive(Clone, Copy, Debug)]
+pub struct PaidAhead {
+    /// It counts as charged at its turn.
+    pub(super) receipt: ChargeReceipt,
+    pub(super) booked_at: Tick,
+}
+
+impl PaidAhead {
+    /// When it counts as charged, if its key has this state.
+    fn charged_at(&self, algo: &GcraParams, word: u64, now: Tick) -> Tick {
+        algo.charged_at(word, &self.receipt.charge, self.booked_at, now)
+    }
+}
+
 pub(super) mod sealed {
-    use super::{ChargeReceipt, Decision, Denied, Duration, GcraParams, KeyProbe, Target, Tick};
+    use super::{
+        ChargeReceipt, Decision, Denied, Duration, GcraParams, KeyProbe, PaidAhead, Target, Tick,
+    };
 
     /// Access to the limiter itself, through references and `Arc`s.
     pub trait Sealed {
@@ -99,7 +116,7 @@ pub(super) mod sealed {
         fn counts_denials(&self) -> bool;
         /// Refunds a booking, less what time has restored since its turn. It reads the clock after it has loaded
         /// the state: see [`refund`](crate::charge::refund).
-        fn refund_booking(&self, target: Target<'_>, paid: &ChargeReceipt);
+        fn refund_booking(&self, target: Target<'_>, paid: &PaidAhead);
         /// Decides without waiting.
         fn ask(&self, target: Target<'_>, n: u64, now: Tick) -> Decision;
         /// How long, or less, until the turn of the last of these requests, which come one after the
@@ -128,7 +145,7 @@ pub(super) mod sealed {
         ///
         /// A later refund of the booking counts from its turn, or later by as much as this makes
         /// the state worse: see `refund` of the token bucket.
-        fn defer(&self, target: Target<'_>, paid: &mut ChargeReceipt, now: Tick) -> Duration;
+        fn defer(&self, target: Target<'_>, paid: &mut PaidAhead, now: Tick) -> Duration;
     }
 }
 
@@ -194,11 +211,14 @@ impl<B: Bookable> sealed::LimiterOps for B {
         false
     }
 
-    fn refund_booking(&self, target: Target<'_>, paid: &ChargeReceipt) {
-        let algo = self.quota_of(target.plan);
-        let now = clock_of(paid, || Bookable::now(self));
-        let next = |word| algo.refund(word, &paid.charge, now(), paid.cells());
-        self.revise(target.probe, paid, &next);
+    fn refund_booking(&self, target: Target<'_>, paid: &PaidAhead) {
+        let (algo, receipt) = (self.quota_of(target.plan), &paid.receipt);
+        let now = clock_of(receipt, || Bookable::now(self));
+        self.revise(target.probe, receipt, &|word| {
+            let now = now();
+            let charge = Receipt { at: paid.charged_at(algo, word, now), ..receipt.charge };
+            algo.refund(word, &charge, now, charge.cells)
+        });
     }
 
     fn ask(&self, target: Target<'_>, n: u64, now: Tick) -> Decision {
@@ -226,17 +246,17 @@ impl<B: Bookable> sealed::LimiterOps for B {
         algo.turn_of_last(self.state(algo, target.probe, now), now)
     }
 
-    fn defer(&self, target: Target<'_>, paid: &mut ChargeReceipt, now: Tick) -> Duration {
-        let (algo, worse) = (self.quota_of(target.plan), Cell::new(Duration::ZERO));
-        let cells = paid.cells();
-        self.revise(target.probe, paid, &|word| {
-            let (next, by) = algo.deferred(word, cells, now);
-            worse.set(by);
+    fn defer(&self, target: Target<'_>, paid: &mut PaidAhead, now: Tick) -> Duration {
+        let (algo, turn) = (self.quota_of(target.plan), paid.receipt.charge.at);
+        let seen = Cell::new((Duration::ZERO, turn));
+        self.revise(target.probe, &paid.receipt, &|word| {
+            let (next, worse) = algo.deferred(word, paid.receipt.cells(), now);
+            seen.set((worse, paid.charged_at(algo, word, now)));
             next
         });
-        let late = now.since(paid.charge.at);
-        paid.charge.at = paid.charge.at.saturating_add(worse.get()).min(now);
-        if worse.get().is_zero() { Duration::ZERO } else { late.saturating_add(TURNS_ROUNDED) }
+        let (worse, charged_at) = seen.get();
+        paid.receipt.charge.at = charged_at.saturating_add(worse).min(now);
+        if worse.is_zero() { Duration::ZERO } else { now.since(turn).saturating_add(TURNS_ROUNDED) }
     }
 }
 

@@ -52,6 +52,23 @@ impl GcraParams {
         }
     }
 
+    /// When a booking counts as charged that was made at `booked_at`. Its receipt says: at its turn, since the key
+    /// owes more than the burst until then, so that no other request can charge behind it. But if others were refunded,
+    /// which alone lowers the TAT, and the debt is within the burst, others may have been charged behind it before its
+    /// turn. Then it counts from `booked_at`, as any charge does.
+    pub(crate) fn charged_at(
+        &self,
+        word: u64,
+        booking: &Receipt,
+        booked_at: Tick,
+        now: Tick,
+    ) -> Tick {
+        let floor = self.grid.floor(now);
+        let debt = self.debt(word, floor);
+        let keeps_turn = debt > self.capacity || debt >= self.debt(booking.next, floor);
+        if keeps_turn { booking.at } else { booked_at }
+    }
+
     /// Moves `cells` of the earlier charges to `now`, behind all other charges. Returns the state, and the debt
     /// that this adds, as a time.
     pub(crate) fn deferred(&self, word: u64, cells: u64, now: Tick) -> (u64, Duration) {
@@ -79,10 +96,10 @@ impl Refund for GcraParams {
     ///
     /// So the state after all refunds is never better than `W`.
     ///
-    /// A charge ahead of its turn counts as made when its turn comes. Until then the key owes more
-    /// than the burst, so no other request can charge behind it. That turn is not after what the
-    /// key owed before the charge, which is no later than `W`. So until then none of the charge
-    /// counts as restored.
+    /// A charge ahead of its turn may be refunded as one that is made when its turn comes. Until then the key owes
+    /// more than the burst, so no other request can charge behind it. That turn is not after what the key owed before
+    /// the charge. So until then none of the charge counts as restored, unless others are refunded meanwhile: see
+    /// [`charged_at`](GcraParams::charged_at).
     fn refund(&self, word: u64, receipt: &Receipt, now: Tick, n: u64) -> u64 {
         let floor = self.grid.floor(now);
         let passed = floor.saturating_sub(self.grid.floor(receipt.at));
