@@ -14,7 +14,7 @@ use core::time::Duration;
 use crate::algo::{Algorithm, Moment, Rebase, StateMachine};
 use crate::limiter::{Limiter, WhenFull};
 use crate::table::TRIES;
-use crate::time::{Clock, Tick};
+use crate::time::Clock;
 use format::Header;
 use shape::Shape;
 
@@ -72,7 +72,9 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Limiter<K, A, C> {
     /// ```
     #[must_use]
     pub fn snapshot(&self) -> Vec<u8> {
-        let (now, unix_nanos) = read_at_once(self.clock());
+        // In this order: a pause between the two makes the states younger.
+        let (now, unix_nanos) =
+            at_once(self.clock(), || (self.clock().now(), self.clock().unix_now_nanos()));
         let algo = self.still(self.params(), now);
         let moment = Moment { tick: now, unix_origin_nanos: self.clock().unix_origin_nanos() };
         let moment = self.params().unstepped(&algo, moment);
@@ -98,15 +100,15 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Limiter<K, A, C> {
 const PAUSE_MAX: Duration = Duration::from_millis(1);
 const READS_MAX: usize = 16;
 
-/// The present time, and the Unix time at it.
-///
-/// They are read in this order: a pause between the two makes the states younger, so a restored limiter grants less.
-fn read_at_once(clock: &impl Clock) -> (Tick, u64) {
+/// Reads the clock's present time and the Unix time. A pause between the two would move the states of a snapshot by as
+/// much. The caller reads them in the order in which the states become younger, so that a restored limiter grants less.
+fn at_once<R>(clock: &impl Clock, read: impl Fn() -> R) -> R {
     let mut reads = 1;
     loop {
-        let read = (clock.now(), clock.unix_now_nanos());
-        if clock.now().since(read.0) < PAUSE_MAX || reads == READS_MAX {
-            return read;
+        let before = clock.now();
+        let times = read();
+        if clock.now().since(before) < PAUSE_MAX || reads == READS_MAX {
+            return times;
         }
         reads += 1;
     }

@@ -3,6 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 
+use super::at_once;
 use super::format::{Header, Rows, VERSION, damaged, open};
 use super::shape::Shape;
 use crate::algo::{Algorithm, ClockChange, Moment, PAYLOAD_BITS, Rebase, Restart, StateMachine};
@@ -221,8 +222,7 @@ fn clock_change<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock>(
 
 fn restart(clock: &impl Clock, header: &Header) -> Restart {
     // In this order: a pause between the two makes the states younger.
-    let unix_nanos = clock.unix_now_nanos();
-    let tick = clock.now();
+    let (unix_nanos, tick) = at_once(clock, || (clock.unix_now_nanos(), clock.now()));
     let elapsed = Duration::from_nanos(unix_nanos.saturating_sub(header.unix_nanos));
     let now = Moment { tick, unix_origin_nanos: clock.unix_origin_nanos() };
     let then =

@@ -1,6 +1,6 @@
 //! Snapshots: a restored limiter decides like the one that ran on, up to a time unit.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -776,33 +776,56 @@ fn a_snapshot_during_decisions_has_consistent_rings() {
     is_whole(AnyAlgorithm::from(SubWindows::new().count(20)), 5);
 }
 
-/// A clock that a pause of a second follows when it is read for the first time.
+/// A clock that a pause of a second follows when it is read so many more times.
 struct PausedOnce {
     clock: ManualClock,
-    is_over: AtomicBool,
+    reads: AtomicU64,
+}
+
+impl PausedOnce {
+    fn new() -> Self {
+        Self { clock: ManualClock::new(), reads: AtomicU64::new(0) }
+    }
+
+    /// A reading, and the pause after it.
+    fn paused_after<T>(&self, reading: T) -> T {
+        let reads = self.reads.load(Ordering::Relaxed);
+        self.reads.store(reads.saturating_sub(1), Ordering::Relaxed);
+        if reads == 1 {
+            self.clock.advance(Duration::from_secs(1));
+        }
+        reading
+    }
 }
 
 impl Clock for PausedOnce {
     fn now(&self) -> Tick {
-        let now = self.clock.now();
-        if !self.is_over.swap(true, Ordering::Relaxed) {
-            self.clock.advance(Duration::from_secs(1));
-        }
-        now
+        self.paused_after(self.clock.now())
+    }
+
+    fn unix_now_nanos(&self) -> u64 {
+        self.paused_after(self.clock.unix_now_nanos())
     }
 }
 
+/// A pause after any of the readings of a snapshot, or of its restoration.
 #[test]
 fn a_pause_between_the_two_clocks_of_a_snapshot_does_not_move_its_states() {
     let quota = Quota::per_second(1).burst(10);
-    let clock = PausedOnce { clock: ManualClock::new(), is_over: AtomicBool::new(true) };
-    let gate: Limiter<u64, Gcra, _> =
-        Limiter::builder(quota).clock(&clock).build().expect("in range");
-    assert!(gate.ask(&1).cells(10).check().is_ok());
-    clock.is_over.store(false, Ordering::Relaxed);
-    let bytes = gate.snapshot();
-    let restored: Limiter<u64, Gcra, _> =
-        Limiter::builder(quota).clock(&clock).restore(&bytes).expect("unharmed");
-    assert!(restored.check(&1).is_ok(), "a cell is back after the second");
-    assert!(restored.check(&1).is_err());
+    for (of_snapshot, of_restoration) in (1..9).map(|n| (n, 0)).chain((1..9).map(|n| (0, n))) {
+        let clock = PausedOnce::new();
+        let gate: Limiter<u64, Gcra, _> =
+            Limiter::builder(quota).clock(&clock).build().expect("in range");
+        assert!(gate.ask(&1).cells(10).check().is_ok());
+        clock.reads.store(of_snapshot, Ordering::Relaxed);
+        let bytes = gate.snapshot();
+        clock.reads.store(of_restoration, Ordering::Relaxed);
+        let restored: Limiter<u64, Gcra, _> =
+            Limiter::builder(quota).clock(&clock).restore(&bytes).expect("unharmed");
+        clock.reads.store(0, Ordering::Relaxed);
+        clock.clock.set(Tick::from_nanos(1_000_000_000));
+        let paused = (of_snapshot, of_restoration);
+        assert!(restored.check(&1).is_ok(), "a cell is back after the second: {paused:?}");
+        assert!(restored.check(&1).is_err(), "{paused:?}");
+    }
 }
