@@ -44,6 +44,7 @@ fn report(model: &Model, times: u64) -> u64 {
         model.cell.record(&good, at(1), at(1), |limit| {
             let mut published = model.published.lock().unwrap();
             *published = (limit, published.1 + 1);
+            at(1)
         });
     }
     times

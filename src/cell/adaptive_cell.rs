@@ -24,8 +24,9 @@
 //! window goes on counting until it is full. Further samples are then left out.
 //!
 //! A controller that begins to measure wants no sample of a request that entered before, under the limit before.
-//! The thread that steps sets `counts_from` to its present time and empties the window. A thread that had loaded the
-//! old `counts_from` may still add its sample: one for each such thread.
+//! The thread that steps sets `counts_from` to the time after it has published the new limit, since it may have been
+//! stopped before that, and empties the window. A thread that had loaded the old `counts_from` may still add its
+//! sample: one for each such thread.
 //!
 //! # Orderings
 //!
@@ -88,9 +89,15 @@ impl AdaptiveCell {
     }
 
     /// Adds the sample of a request that entered at `entered`. `now` is the present, and no earlier than its end. If
-    /// that closes the window, steps the controller and calls `publish` with the limit.
+    /// that closes the window, steps the controller and calls `publish` with the limit, which returns the time after it.
     #[inline]
-    pub fn record(&self, sample: &Sample, entered: Tick, now: Tick, publish: impl FnOnce(u64)) {
+    pub fn record(
+        &self,
+        sample: &Sample,
+        entered: Tick,
+        now: Tick,
+        publish: impl FnOnce(u64) -> Tick,
+    ) {
         if entered.as_nanos() < self.counts_from.read() {
             return;
         }
@@ -139,7 +146,7 @@ impl AdaptiveCell {
     }
 
     #[cold]
-    fn step(&self, now: Tick, publish: impl FnOnce(u64)) {
+    fn step(&self, now: Tick, publish: impl FnOnce(u64) -> Tick) {
         // Of two threads that step at once, one gives up.
         let _ = self.state.replace(|steps, words| {
             let window = self.take_if_due(now)?.window();
@@ -147,9 +154,9 @@ impl AdaptiveCell {
             let before = State::of_words(words);
             let after = controller.step(*range, &before, &window, now);
             self.open_window(&after, now);
-            publish(after.whole_limit());
+            let published = publish(after.whole_limit());
             if after.is_measuring() && !before.is_measuring() {
-                self.counts_from.set(now.as_nanos());
+                self.counts_from.set(now.max(published).as_nanos());
                 self.take();
             }
             Some((steps.wrapping_add(1), after.words()))
@@ -209,6 +216,14 @@ mod tests {
         Sample { latency: Some(Duration::from_millis(1)), limited: true }
     }
 
+    /// Publishes a limit, at the time 0.
+    fn publish<L: From<u64>>(to: &mut L) -> impl FnOnce(u64) -> Tick {
+        move |limit| {
+            *to = limit.into();
+            Tick::ZERO
+        }
+    }
+
     #[test]
     fn a_window_ends_when_it_has_its_time_and_its_samples() {
         let cell = cell(Aimd::new(), 3);
@@ -216,13 +231,13 @@ mod tests {
             cell.record(&good(), at(0), at(millis), |_| panic!("too early"));
         }
         assert_eq!(cell.open_samples(), 5);
-        let mut published = None;
-        cell.record(&good(), at(0), at(1_000), |limit| published = Some(limit));
+        let mut published: Option<u64> = None;
+        cell.record(&good(), at(0), at(1_000), publish(&mut published));
         assert_eq!((published, cell.open_samples()), (Some(11), 0));
         // The next lasts until 2,000 ms, and needs three samples then, too.
         cell.record(&good(), at(0), at(2_500), |_| panic!("too few"));
         cell.record(&good(), at(0), at(2_500), |_| panic!("too few"));
-        cell.record(&good(), at(0), at(2_500), |limit| published = Some(limit));
+        cell.record(&good(), at(0), at(2_500), publish(&mut published));
         assert_eq!(published, Some(12));
         let (steps, state) = cell.read().expect("no thread steps");
         assert_eq!((steps, state.counted), (2, 9));
@@ -235,16 +250,32 @@ mod tests {
         let mut limit = cell.read().expect("no thread steps").1.whole_limit();
         assert_eq!(limit, 1, "it begins with a measurement");
         cell.record(&good(), at(0), at(1_000), |_| panic!("two samples are needed"));
-        cell.record(&good(), at(0), at(1_000), |next| limit = next);
+        cell.record(&good(), at(0), at(1_000), publish(&mut limit));
         assert_eq!(limit, 10, "measured");
-        cell.record(&good(), at(1_000), at(3_000), |next| limit = next);
+        cell.record(&good(), at(1_000), at(3_000), publish(&mut limit));
         assert_eq!(limit, 1, "measures again");
         for _ in 0..5 {
             cell.record(&good(), at(2_999), at(5_000), |_| panic!("it entered before"));
         }
         assert_eq!(cell.open_samples(), 0);
         cell.record(&good(), at(3_000), at(5_000), |_| panic!("two samples are needed"));
-        cell.record(&good(), at(3_000), at(5_000), |next| limit = next);
+        cell.record(&good(), at(3_000), at(5_000), publish(&mut limit));
+        assert_eq!(limit, 10, "measured");
+    }
+
+    #[test]
+    fn a_measurement_leaves_out_requests_that_entered_before_its_limit_was_published() {
+        let every = MinLatency::new().measure_every(SECOND).measure_samples(1);
+        let cell = cell(every, 1);
+        cell.record(&good(), at(0), at(1_000), |_| at(1_000));
+        // The thread that steps is stopped for two seconds before it publishes the limit.
+        cell.record(&good(), at(1_000), at(3_000), |limit| {
+            assert_eq!(limit, 1, "it measures again");
+            at(5_000)
+        });
+        cell.record(&good(), at(4_999), at(6_000), |_| panic!("it entered before"));
+        let mut limit = 1_u64;
+        cell.record(&good(), at(5_000), at(6_000), publish(&mut limit));
         assert_eq!(limit, 10, "measured");
     }
 
@@ -253,11 +284,12 @@ mod tests {
     fn a_measurement_begins_with_an_empty_window() {
         let cell = cell(MinLatency::new().measure_every(SECOND).measure_samples(2), 1);
         cell.record(&good(), at(0), at(1_000), |_| panic!("two samples are needed"));
-        cell.record(&good(), at(0), at(1_000), |_| ());
+        cell.record(&good(), at(0), at(1_000), |_| at(1_000));
         cell.record(&good(), at(1_000), at(3_000), |limit| {
-            assert_eq!(limit, 1, "measures again");
+            assert_eq!(limit, 1, "it measures again");
             cell.record(&good(), at(1_000), at(3_000), |_| panic!("the window has just begun"));
             assert_eq!(cell.open_samples(), 1);
+            at(3_000)
         });
         assert_eq!(cell.open_samples(), 0);
     }
@@ -278,15 +310,15 @@ mod tests {
             cell.record(&good(), at(0), at(10), |_| panic!("too early"));
         }
         assert_eq!(cell.open_samples(), 4_095);
-        let mut published = None;
-        cell.record(&good(), at(0), at(1_000), |limit| published = Some(limit));
+        let mut published: Option<u64> = None;
+        cell.record(&good(), at(0), at(1_000), publish(&mut published));
         assert_eq!((published, cell.open_samples()), (Some(11), 0));
     }
 
     #[test]
     fn a_time_that_goes_back_ends_no_window() {
         let cell = cell(Aimd::new(), 1);
-        cell.record(&good(), at(0), at(9_000), |_| ());
+        cell.record(&good(), at(0), at(9_000), |_| Tick::ZERO);
         cell.record(&good(), at(0), at(5_000), |_| panic!("the window began at 9 s"));
         assert_eq!(cell.read().expect("no thread steps").0, 1);
     }

@@ -182,6 +182,15 @@ impl<C: Clock> AdaptiveLimit<C> {
     pub fn clock(&self) -> &C {
         &self.clock
     }
+
+    /// Adds a request that entered at `entered` and is reported at `now`.
+    fn record(&self, sample: &Sample, entered: Tick, now: Tick) {
+        self.cell.record(sample, entered, now, |limit| {
+            let set = self.gate.counting().set_limit(limit);
+            debug_assert!(set.is_ok(), "the builder has checked the range");
+            self.clock.now()
+        });
+    }
 }
 
 impl<C> AdaptiveLimit<C> {
@@ -217,14 +226,6 @@ impl<C> AdaptiveLimit<C> {
             baseline: (state.baseline > 0).then(|| latency_of(state.baseline)),
             is_measuring: state.is_measuring(),
         })
-    }
-
-    /// Adds a request that entered at `entered` and is reported at `now`.
-    fn record(&self, sample: &Sample, entered: Tick, now: Tick) {
-        self.cell.record(sample, entered, now, |limit| {
-            let set = self.gate.counting().set_limit(limit);
-            debug_assert!(set.is_ok(), "the builder has checked the range");
-        });
     }
 }
 
