@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import subprocess
 import sys
 import threading
@@ -190,3 +191,22 @@ def test_a_cancellation_just_after_a_wake_is_not_lost(iterations):
         assert first.cancelled() and second.cancelled()
 
     asyncio.run(main())
+
+
+def test_a_task_that_is_left_behind_in_a_closed_loop_leaves_the_queue_when_it_is_collected():
+    limiter = Limiter("1/h")
+    limiter.check("a")
+    before = limiter.peek("a").retry_after
+
+    async def main():
+        tasks = [asyncio.create_task(limiter.wait_async("a")) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        assert not any(task.done() for task in tasks)
+        assert limiter.peek("a").retry_after > before + 3_000
+
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: None)  # "Task was destroyed but it is pending!"
+    loop.run_until_complete(main())
+    loop.close()
+    gc.collect()
+    assert limiter.peek("a").retry_after <= before

@@ -11,11 +11,24 @@
 """
 
 import asyncio as _asyncio
+import weakref as _weakref
+from collections.abc import Callable as _Callable
 
 from tollgate import _tollgate
 from tollgate._tollgate import Decision
 
 __all__ = ["Decision", "Limiter"]
+
+
+def _while_held(function: _Callable[[], None]) -> _Callable[[], None]:
+    """Calls the function as long as something else holds it."""
+    held = _weakref.ref(function)
+
+    def call() -> None:
+        if (its := held()) is not None:
+            its()
+
+    return call
 
 
 class Limiter(_tollgate.Limiter):
@@ -38,7 +51,9 @@ class Limiter(_tollgate.Limiter):
         try:
             while True:
                 woken.clear()
-                is_over, secs = waiter.poll(wake)
+                # The queue holds what it is to call. Held by `wake`, a task whose loop was closed would never be
+                # collected, and stay in the queue.
+                is_over, secs = waiter.poll(_while_held(wake))
                 if is_over:
                     return secs
                 # Before Python 3.12, `wait_for` loses a cancellation that comes just after a wake.
