@@ -334,7 +334,8 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     /// - [`reset`](Limiter::reset), and forgetting a key to make room for another, does not reach
     ///   cells that threads hold already.
     /// - Up to 64 threads of the process at a time take part (those that asked first); others decide
-    ///   as without leases. It takes 24 KB.
+    ///   as without leases. It takes 24 KB. After a fork, the parent's other threads still count among the 64 of the
+    ///   child.
     /// - In shared memory on other systems than Linux, threads take no cells ahead: a forked process would
     ///   spend them a second time. On Linux it begins without.
     /// - If a thread's clock steps back by `s` (as it may when the thread moves to another core), the thread
