@@ -318,8 +318,9 @@ class TollgateStorage(
         if limit > _COUNT_MAX:
             return self._beyond_counts(limit).acquire_sliding_window_entry(key, limit, expiry, amount)
         previous, previous_secs, current_key, _ = self._sliding_window(key, expiry)
-        # The count of the previous window is final. So one charge of the current one, up to what that leaves of the
-        # limit, decides for all threads and processes.
+        # The previous window is over, and its count does not change, unless by a thread that was stopped here since it
+        # read the time. So one charge of the current one, up to what that leaves of the limit, decides for all threads
+        # and processes.
         left = limit - floor(previous * previous_secs / expiry)
         return left > 0 and self._counts_to_weigh(expiry).add_within(current_key, amount, left)
 
