@@ -104,6 +104,31 @@ fn refunded_at_the_time_of_its_turn_a_cell_is_granted_twice() {
     catch_two("waiting: refunded at an old time", leaves_after_its_turn);
 }
 
+/// A waiter of four cells is booked behind a reservation of all four, and leaves at 3, before its turn at 4. Another
+/// thread cancels the reservation and asks for three of the cells.
+#[test]
+fn a_booking_and_a_reservation_before_it_that_are_both_refunded_are_granted_once() {
+    explore_two_to("waiting: refunded behind a refund", 3, Preemptions::Any, || {
+        const ALL: u64 = 4;
+        let clock = Seconds::default();
+        let gate = Direct::builder(burst(ALL)).clock(clock.clone()).build().expect("in range");
+        let gate: Gate = Arc::new(gate);
+        let queue = WaitQueue::new(Arc::clone(&gate));
+        let reserved = gate.ask().cells(ALL).reserve_owned(&gate).expect("the bucket is full");
+        let mut waiter = queue.ask(&()).cells(ALL).wait_async((|_| pending()) as fn(_) -> _);
+        assert!(!poll(&mut waiter));
+        let other = Arc::clone(&gate);
+        let thread = thread::spawn(move || {
+            reserved.cancel_at(at(0));
+            3 * u64::from(other.ask().cells(3).at(at(3)).check().is_ok())
+        });
+        clock.0.store(3, Ordering::Relaxed);
+        drop(waiter);
+        let granted = thread.join().unwrap();
+        assert_eq!(granted + left(&gate, at(3)), ALL, "granted and left");
+    });
+}
+
 /// Two waiters are woken a second after their turns, while another thread asks.
 #[test]
 fn two_waiters_that_are_woken_late_keep_their_turns() {
