@@ -19,7 +19,7 @@
 #   states          protocols between processes and a server, in every state    a minute
 #   states full     the largest of them too                                     minutes
 #   faults          faults on real Redis and Valkey servers                     4 min
-#   proofs          the pure steps, by z3 over all inputs                       minutes
+#   proofs          the steps of the algorithms of rates, by z3 over all inputs  minutes
 #   oracles         10^8 decisions compared with the oracles                    10 s
 #   fuzz            each fuzz target for a minute                               6 min
 #   miri            undefined behaviour and weak memory, on four targets        3 min

@@ -33,7 +33,7 @@ pub(super) fn cause(bench: &str, loss: &Loss) -> Option<&'static str> {
     Some(match () {
         () if unit.contains("byte") || unit == "MB" => BYTES,
         () if bench == "latency" || unit.contains("max") || unit.contains("p99") => SLOWEST,
-        () if title.contains("p99") || title.contains("slowest") => SLOWEST,
+        () if title.contains("p99.99") || title.contains("slowest") => SLOWEST,
         () if theirs.contains("thread resets") => COUNTER,
         () if is_for_one_thread(theirs) => ONE_THREAD,
         () if ours.contains("count_decisions") => COUNTING,
@@ -109,6 +109,11 @@ mod tests {
         assert_eq!(cause("versus_crates", &one_thread), Some(ONE_THREAD));
         let bytes = loss("memory, resident", "tollgate", "governor", "bytes a key");
         assert_eq!(cause("memory", &bytes), Some(BYTES));
+        let flood = |what: &str| {
+            cause("versus_crates", &loss(what, "tollgate", "pingora-limits (approximate)", "ns"))
+        };
+        assert_eq!(["flood, p99", "flood, p50"].map(flood), [Some(NEW); 2]);
+        assert_eq!(["flood, p99.99", "flood, slowest"].map(flood), [Some(SLOWEST); 2]);
         let odd = loss("something new", "tollgate, own clock", "another", "ns");
         assert_eq!(cause("keyed", &odd), None);
     }

@@ -42,12 +42,12 @@ const LINES: [Line; 6] = [
         title: "100k-zipf-deny, 100000 keys, zipf 0.99, 2 thread(s)",
     },
     Line {
-        label: "sliding log, `allow`, 1 thread",
+        label: "sliding log, one bucket, `allow`, 1 thread",
         bench: "versus_mutex",
         title: "log, one bucket, admitted, 1 thread(s)",
     },
     Line {
-        label: "sliding log, `allow`, 2 threads",
+        label: "sliding log, one bucket, `allow`, 2 threads",
         bench: "versus_mutex",
         title: "log, one bucket, admitted, 2 thread(s)",
     },
@@ -121,31 +121,43 @@ fn described(limiter: &str) -> &str {
     }
 }
 
-/// Reports how the flood changed memory, and how many requests of steady keys came to a forgotten bucket.
+/// Reports how the flood changed memory, and how many requests of steady keys came to a forgotten bucket, in this
+/// flood and in that of more live keys than slots.
 fn flooded(flood: &Saved) -> Result<String, String> {
     let last = flood.items().find_map(|item| match item {
         Item::Text { rows, .. } => rows.last(),
         _ => None,
     });
-    let steady = flood.items().find_map(|item| match item {
-        Item::Target(target) if target.what == "flood: steady keys denied" => Some(target),
-        _ => None,
-    });
-    let (Some([keys, megabytes, ..]), Some(steady)) = (last.map(Vec::as_slice), steady) else {
-        return Err("flood: no samples, or no steady keys".to_owned());
+    let Some([keys, megabytes, ..]) = last.map(Vec::as_slice) else {
+        return Err("flood: no samples".to_owned());
     };
-    // "of 73057 requests of 1000 keys; 0 came to a bucket forgotten while in debt"
-    let counts =
-        steady.note.split("; ").filter_map(|part| part.trim_start_matches("of ").split(' ').next());
-    let [asked, forgotten] = *counts.collect::<Vec<_>>() else {
-        return Err(format!("flood: no counts in {:?}", steady.note));
-    };
-    let [keys, asked, forgotten] = [keys, asked, forgotten].map(thousands);
+    let (mut floods, mut asked, mut forgotten) = (0, 0, 0);
+    for item in flood.items() {
+        if let Item::Target(target) = item
+            && target.what == "flood: steady keys denied"
+        {
+            let counts = steady_counts(&target.note);
+            let (its, lost) = counts.ok_or_else(|| format!("flood: no counts: {}", target.note))?;
+            (floods, asked, forgotten) = (floods + 1, asked + its, forgotten + lost);
+        }
+    }
+    if floods != 2 {
+        return Err(format!("flood: {floods} floods with steady keys"));
+    }
+    let [keys, asked, forgotten] =
+        [keys, &asked.to_string(), &forgotten.to_string()].map(|number| thousands(number));
     let machine = short_name(&flood.machine);
     Ok(format!(
         "A flood of {keys} new keys through a table of a million leaves it at {megabytes} MB ({machine}). Of \
-         {asked} requests of steady keys, {forgotten} come to a bucket that was forgotten in debt."
+         {asked} requests of steady keys in two floods, {forgotten} come to a bucket that was forgotten in debt."
     ))
+}
+
+/// The counts of a note such as "of 73057 requests of 1000 keys; 0 came to a bucket forgotten while in debt".
+fn steady_counts(note: &str) -> Option<(u64, u64)> {
+    let (asked, forgotten) = note.strip_prefix("of ")?.split_once("; ")?;
+    let first = |text: &str| text.split(' ').next()?.parse().ok();
+    Some((first(asked)?, first(forgotten)?))
 }
 
 /// A whole number with commas.
@@ -199,6 +211,9 @@ pub(super) fn replaced(page: &str, part: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::saved::Section;
+    use crate::saved::tests::sample;
+    use crate::target::{Bound, Target};
 
     #[test]
     fn the_part_between_the_marks_is_replaced_and_nothing_else() {
@@ -231,6 +246,40 @@ mod tests {
         let text = wrapped(&"word ".repeat(50));
         assert!(text.lines().all(|line| line.len() <= 100) && text.lines().count() == 3, "{text}");
         assert_eq!(text.split_whitespace().count(), 50);
+    }
+
+    #[test]
+    fn forgotten_debts_of_all_floods_are_counted() {
+        let steady = |note: &str| {
+            Item::Target(Target::new(
+                "flood: steady keys denied",
+                0.0,
+                None,
+                Bound::AtMost(0.0),
+                note,
+            ))
+        };
+        let samples = Item::Text {
+            title: String::new(),
+            header: vec!["unique keys".to_owned(), "RSS MB".to_owned()],
+            rows: [["5000000", "18.0"], ["20000000", "18.1"]]
+                .map(|row| row.map(str::to_owned).to_vec())
+                .to_vec(),
+        };
+        let first =
+            steady("of 73057 requests of 1000 keys; 2 came to a bucket forgotten while in debt");
+        let second =
+            steady("of 3815 requests of 1000 keys; 1 came to a bucket forgotten while in debt");
+        let flood = |items: Vec<Item>| Saved {
+            machine: "AMD EPYC, family 25, model 17".to_owned(),
+            sections: vec![Section { title: "flood".to_owned(), items }],
+            ..sample()
+        };
+        let text = flooded(&flood(vec![samples.clone(), first.clone(), second])).expect("counts");
+        assert!(text.contains("20,000,000 new keys") && text.contains("at 18.1 MB ("), "{text}");
+        assert!(text.contains("Of 76,872 requests") && text.contains(", 3 come to"), "{text}");
+        assert!(flooded(&flood(vec![samples.clone(), first])).is_err(), "one flood");
+        assert!(flooded(&flood(vec![samples, steady("none")])).is_err(), "no counts");
     }
 
     #[test]

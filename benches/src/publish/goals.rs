@@ -286,6 +286,20 @@ mod tests {
     }
 
     #[test]
+    fn of_several_targets_of_one_name_the_worst_is_shown() {
+        let at_most = |figure| {
+            let what = "flood: slow calls beside those of memory";
+            Target::new(what, figure, None, Bound::AtMost(1.3), "one over the other")
+        };
+        let shown =
+            |figures: [f64; 2]| section(&[saved("flood", "flood", figures.map(at_most).to_vec())]);
+        let text = shown([0.8, 3.9]);
+        assert!(text.contains("| 3.90 |  | 1 of 2 met; the worst missed by 200 % |"), "{text}");
+        let text = shown([0.8, 1.1]);
+        assert!(text.contains("| 1.10 |  | all 2 met |"), "{text}");
+    }
+
+    #[test]
     fn of_many_rows_the_worst_is_shown() {
         let own = |what: &str, figure: f64, least: f64| Target {
             note: "a, own clock".to_owned(),
