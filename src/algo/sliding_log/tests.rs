@@ -223,6 +223,29 @@ fn an_event_may_have_the_latest_time_of_all() {
     assert!(matches!(found, Entry::Older { time } if time == TIME.max()));
 }
 
+/// Two events of the first request are published by the second request, each in its place, and no other place is.
+#[test]
+fn events_of_one_instant_are_published_and_nothing_else() {
+    let params = params("4/s");
+    let at = |millis: u64| Tick::from_nanos(7_000_000_000 + millis * 1_000_000);
+    let mut ring = [0; 6];
+    let mut word = params.fresh(at(0));
+    let mut written = Vec::new();
+    for (millis, n) in [(0, 2), (100, 1), (200, 1)] {
+        let view = params.read(word, &ring[..], at(millis), n);
+        let Step::Admit { next } = params.step(view, at(millis), n) else { panic!("four fit") };
+        let (cells, mut places) = (ring, Vec::new());
+        params.publish(view, &cells[..], |place, content| {
+            (ring[place], places) = (content, [places.clone(), vec![place]].concat());
+            true
+        });
+        word = next;
+        written.push(places);
+    }
+    let birth = cell_at(params.places);
+    assert_eq!(written, [vec![birth], [0, 1].map(cell_at).to_vec(), vec![cell_at(2)]]);
+}
+
 /// In units of 5 microseconds. The first event is in the word alone, the second one's time in the ring.
 #[test]
 fn a_log_owes_each_event_for_as_long_as_the_latest_counts() {

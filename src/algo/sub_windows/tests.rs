@@ -3,7 +3,7 @@ use core::cell::Cell;
 use proptest::prelude::*;
 
 use super::*;
-use crate::algo::{Algorithm, Step};
+use crate::algo::{Algorithm, Moment, Rebase, Restart, Step};
 use crate::decision::Decision;
 use crate::{Quota, SlidingCounter};
 
@@ -240,20 +240,29 @@ fn a_weighed_decision_at_once_needs_counts_that_a_decision_may_have_left() {
         key.params.read_at_once(word, || &ring[..], millis(1_500), 9, false).is_some()
     };
     assert!(is_decided(key.word, 0), "no cell of the oldest");
-    assert!(is_decided(key.word, cell(10)), "as many as the limit");
-    for more in [11, 31] {
+    assert!(is_decided(key.word, cell(2)), "as many as the word counts in all");
+    for more in [3, 10, 11, 31] {
         assert!(!is_decided(key.word, cell(more)), "{more}");
     }
-    // Two windows never count more than twice the limit.
-    let word = |total| key.params.index.set(key.params.count.set(0, total), last);
-    assert_eq!([20, 21, 31].map(|total| is_decided(word(total), 0)), [true, false, false]);
+}
+
+/// Two weighed windows never count more than twice the limit, and whole ones no more than it.
+#[test]
+fn a_word_that_counts_too_much_is_decided_at_once_as_in_full() {
+    fn compare<const WEIGHED: bool>(params: SubWindowParams<WEIGHED>, totals: [u64; 3]) {
+        for total in totals {
+            let word = params.index.set(params.count.set(0, total), params.instant(millis(500)));
+            let ring = vec![0; params.ring_cells()];
+            let now = millis(500);
+            let at_once = params.read_at_once(word, || &ring[..], now, 1, false);
+            let at_once = params.answer(at_once.expect("nothing is counted beside it"), now, 1);
+            assert_eq!(at_once, params.answer(params.read(word, &ring[..], now, 1), now, 1));
+            assert!(at_once.is_err(), "{total}");
+        }
+    }
+    compare(ten_a_second().params, [20, 21, 31]);
     let quota = Quota::new(10, Duration::from_secs(2));
-    let plain = SubWindows::new().count(2).params(&quota, 0).expect("in range");
-    let decided = [10, 11, 15].map(|total| {
-        let word = plain.index.set(plain.count.set(0, total), plain.instant(millis(0)));
-        plain.read_at_once(word, || &[0; 2][..], millis(0), 1, false).is_some()
-    });
-    assert_eq!(decided, [true, false, false]);
+    compare(SubWindows::new().count(2).params(&quota, 0).expect("in range"), [10, 11, 15]);
 }
 
 /// A limit of 7 fills the count's field.
@@ -383,7 +392,6 @@ fn a_permit_for_a_cell_of_a_lease_counts_nothing_once_all_are_left() {
 /// Words of a clock whose sub-windows have other numbers, which are eight places apart.
 #[test]
 fn a_rebased_ring_has_cells_of_the_older_sub_windows_and_no_others() {
-    use crate::algo::{Moment, Rebase, Restart};
     let quota = "500000000/min".parse().expect("a quota");
     let params = SubWindows::new().params(&quota, 0).expect("in range");
     let mut key = Counted::new(params);
@@ -409,6 +417,29 @@ fn a_rebased_ring_has_cells_of_the_older_sub_windows_and_no_others() {
         expected[place] = cell;
     }
     assert_eq!(*key.ring, expected);
+}
+
+/// A cell of a whole round ago may look like one of the oldest sub-window that counts. It takes away no more than
+/// there is.
+#[test]
+fn a_cell_of_a_whole_round_ago_leaves_no_less_than_nothing() {
+    let params = SubWindows::new().params(&"6/min".parse().expect("a quota"), 0).expect("in range");
+    let mut key = Counted::new(params);
+    key.charge(millis(0), 1);
+    let last = params.index.of(key.word);
+    let oldest = params.before(last, params.older);
+    key.ring[params.place(oldest)] = params.index.set(3, oldest);
+    let moment = |tick| Moment { tick, unix_origin_nanos: 0 };
+    let restart = Restart {
+        then: moment(millis(10_000)),
+        elapsed: Duration::ZERO,
+        now: moment(millis(10_000)),
+    };
+    let change = params.clock_change(&restart);
+    assert_eq!(params.rebase(key.word, &mut key.ring.clone(), &change), None);
+    assert!(key.read(millis(10_000), 6).is_ok());
+    let view = params.read(key.word, &*key.ring, millis(10_000), 1);
+    assert_eq!(view.published, 0, "nothing is left of the sub-window before");
 }
 
 #[test]
