@@ -272,3 +272,72 @@ fn turn_of(algo: &impl Refund, paid: &ChargeReceipt, now: Tick) -> Duration {
     let nowhere = paid.generation == ChargeReceipt::NO_LIFE;
     if nowhere { Duration::ZERO } else { algo.turn(paid.charge.next, now) }
 }
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use core::cell::RefCell;
+
+    use super::*;
+    use crate::algo::Receipt;
+    use crate::decision::Permit;
+    use crate::quota::Quota;
+    use crate::time::ManualClock;
+
+    /// The answers of a bucket that has this many cells left: to none, and to one more.
+    fn answers(left: u64) -> (Permit, Denied) {
+        let gate = Direct::builder(Quota::per_hour(left + 1)).clock(ManualClock::new());
+        let gate = gate.build().expect("in range");
+        assert!(gate.check().is_ok());
+        let denied = gate.check_n(left + 1).expect_err("one too many");
+        (gate.check_n(0).expect("no cells"), denied)
+    }
+
+    /// The cells that are charged, and those that were asked for, where a look has found `seen`. Then `left` are
+    /// granted at once, while a denial says that `said` are left.
+    fn charged(max: u64, seen: u64, left: u64, said: u64) -> (u64, Vec<u64>) {
+        let asked = RefCell::new(Vec::new());
+        let check = |n| {
+            asked.borrow_mut().push(n);
+            assert!(asked.borrow().len() < 9, "it ends");
+            if n > left { Err(answers(said).1) } else { Ok(answers(0).0) }
+        };
+        let charged = charge_available(max, |_| Ok(answers(seen).0), check);
+        (charged, asked.into_inner())
+    }
+
+    #[test]
+    fn a_charge_of_what_is_there_takes_what_others_have_left_meanwhile() {
+        assert_eq!(charged(20, 10, 10, 0), (10, vec![10]));
+        assert_eq!(charged(6, 10, 10, 0), (6, vec![6]));
+        assert_eq!(charged(20, 10, 4, 4), (4, vec![10, 4]));
+        assert_eq!(charged(20, 10, 0, 0), (0, vec![10]), "it asks for nothing if nothing is left");
+        assert_eq!(charged(20, 0, 0, 0), (0, vec![]));
+        // Others refund theirs between the try and the denial.
+        assert_eq!(charged(20, 10, 7, 20), (7, vec![10, 9, 8, 7]));
+    }
+
+    #[test]
+    fn a_charge_of_what_is_spent_takes_what_there_is_room_for() {
+        let asked = RefCell::new(Vec::new());
+        let with_room = |room: u64, said: u64| {
+            asked.borrow_mut().clear();
+            let taken = anyway(10, |n| {
+                asked.borrow_mut().push(n);
+                assert!(asked.borrow().len() < 9, "it ends");
+                let charge = Receipt { cells: n, ..ChargeReceipt::NOTHING.charge };
+                let receipt = ChargeReceipt { charge, ..ChargeReceipt::NOTHING };
+                let denied = n > room || room == 0;
+                if denied {
+                    Err(Some(answers(said).1))
+                } else {
+                    Ok(RefundableCharge::Bucket(receipt))
+                }
+            });
+            (taken.cells(), asked.borrow().clone())
+        };
+        assert_eq!(with_room(10, 0), (10, vec![10]));
+        assert_eq!(with_room(4, 4), (4, vec![10, 4]));
+        assert_eq!(with_room(7, 20), (7, vec![10, 9, 8, 7]));
+        assert_eq!(with_room(0, 0), (0, vec![10, 0]));
+    }
+}

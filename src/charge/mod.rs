@@ -8,3 +8,5 @@ pub(crate) mod lender;
 mod locate;
 pub(crate) mod refund;
 pub(crate) mod reservation;
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests;

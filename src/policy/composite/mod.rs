@@ -9,6 +9,8 @@ mod enter;
 mod in_flight;
 mod member;
 mod precheck;
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests;
 
 use core::fmt;
 
