@@ -22,6 +22,8 @@ mod guard;
 mod member;
 #[cfg(feature = "shared-memory")]
 mod shared;
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests;
 
 pub use builder::{ConcurrencyBuilder, DirectConcurrencyBuilder, WhenNoSlot};
 pub use direct::DirectConcurrency;
