@@ -3,6 +3,8 @@
 mod in_force;
 #[cfg(feature = "shared-memory")]
 mod shared;
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests;
 
 use core::time::Duration;
 use std::hash::Hash;
