@@ -215,7 +215,7 @@ fn count_keys(file: &File, view: &BlockView) -> Result<u64, SharedError> {
 mod tests {
     use std::time::Duration;
 
-    use super::{LockableFile, describe};
+    use super::{LockableFile, describe, words_at};
     use crate::limiter::direct::Direct;
     use crate::limiter::shared::Shared;
     use crate::quota::Quota;
@@ -238,6 +238,20 @@ mod tests {
             assert!(describing.join().expect("no panic").is_ok());
         });
         drop(file);
+        std::fs::remove_file(&path).expect("it is there");
+    }
+
+    #[test]
+    fn the_words_of_a_file_that_ends_early_are_those_before_its_end() {
+        let path = std::env::temp_dir().join(format!("tollgate-words-{}", std::process::id()));
+        let bytes: Vec<u8> = [1_u64, 2, 3].into_iter().flat_map(u64::to_ne_bytes).collect();
+        std::fs::write(&path, bytes).expect("written");
+        let file = std::fs::File::open(&path).expect("a file");
+        for (place, count, words) in
+            [(0, 2, &[1, 2][..]), (8, 9, &[2, 3]), (16, 2, &[3]), (24, 2, &[])]
+        {
+            assert_eq!(words_at(&file, place, count).expect("read"), words);
+        }
         std::fs::remove_file(&path).expect("it is there");
     }
 }

@@ -268,6 +268,8 @@ impl Drop for Removed {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     #[test]
@@ -278,6 +280,11 @@ mod tests {
         assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 0, "its name is gone");
         set_aside(&file, 8_192, &Place::Anonymous).expect("space");
         assert_eq!(length(&file).expect("a length"), 8_192);
+        let blocks = || file.metadata().expect("a file").blocks();
+        assert_eq!(blocks(), 0, "memory without a name gets its pages when they are used");
+        let named = Place::File { path: folder.clone(), mode: 0o600 };
+        set_aside(&file, 8_192, &named).expect("space");
+        assert_eq!(blocks() * 512, 8_192);
         fs::remove_dir(&folder).expect("empty");
     }
 
@@ -296,6 +303,13 @@ mod tests {
             };
             let names = || fs::read_dir(&folder).expect("a folder").count();
             assert_eq!(names(), way, "only a file of the second way has a name at first");
+            let mode = file.metadata().expect("a file").permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "no other user can open it");
+            file.write_all_at(b"limits", 0).expect("written");
+            file.read_exact_at(&mut [0; 6], 0).expect("read");
+            let other = create(&path).expect("another file");
+            assert!(way == 1 || names() == 0, "it has no name where that can be had");
+            drop(other);
             name.give(&path).expect("linked");
             let error = name.give(&path).expect_err("the name is taken");
             assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
@@ -304,5 +318,15 @@ mod tests {
             fs::remove_file(&path).expect("it has its name");
         }
         fs::remove_dir(&folder).expect("empty");
+    }
+
+    #[test]
+    fn a_file_in_memory_can_be_sealed_and_is_closed_in_a_new_program() {
+        let file = create_anonymous().expect("a file");
+        file.set_len(8_192).expect("space");
+        never_shorten(&file);
+        assert!(file.set_len(4_096).is_err());
+        let flags = rustix::io::fcntl_getfd(&file).expect("its flags");
+        assert_eq!(flags, rustix::io::FdFlags::CLOEXEC);
     }
 }

@@ -58,3 +58,26 @@ fn is_given_to_all(found: &Metadata, path: &Path) -> Result<bool, SharedError> {
     let needed = GIVES_GROUP | WRITE_OF_ALL;
     Ok(folder.gid() == found.gid() && folder.mode() & needed == needed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_that_lets_all_users_write_lets_the_owner_write_of_whatever_group() {
+        let path = std::env::temp_dir();
+        let found = fs::metadata(&path).expect("a folder");
+        for (mode, lets) in [(0o666, true), (0o602, true), (0o600, false), (0o644, false)] {
+            assert_eq!(lets_owner_write(&found, &path, mode).expect("read"), lets, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn a_process_is_in_its_own_groups_only() {
+        assert!(is_in_group(getegid().as_raw()).expect("read"));
+        let groups = getgroups().expect("read");
+        let other = (1..).find(|group| groups.iter().all(|own| own.as_raw() != *group));
+        let other = other.filter(|group| *group != getegid().as_raw()).unwrap_or(u32::MAX - 1);
+        assert!(!is_in_group(other).expect("read"));
+    }
+}
