@@ -380,4 +380,12 @@ mod tests {
         let never = Denied::new(at_instant, NEVER).seen_before(9);
         assert_eq!((never.retry_after(), never.is_final()), (None, true));
     }
+
+    #[test]
+    fn a_denial_says_in_words_when_to_come_back() {
+        let measured = Measurements { limit: 9, ..measured() };
+        let text = |until_admitted| Denied::new(measured, until_admitted).to_string();
+        assert_eq!(text(1_000), "rate limit of 9 reached, retry after 2.499993ms");
+        assert_eq!(text(NEVER), "more cells asked for than the 9 that can ever fit");
+    }
 }

@@ -67,4 +67,15 @@ mod tests {
         let words = seeds.words();
         assert!((1..words.len()).all(|index| words[index] != words[0]));
     }
+
+    #[test]
+    fn a_seed_that_is_given_fixes_the_hash() {
+        assert_eq!(Seeds::of(7).proof(), Seeds::of(7).proof());
+        assert_ne!(Seeds::of(7).proof(), Seeds::of(8).proof());
+    }
+
+    #[test]
+    fn a_text_for_debugging_shows_no_seed() {
+        assert_eq!(format!("{:?}", Seeds::of(7)), "Seeds(..)");
+    }
 }

@@ -18,6 +18,8 @@ pub(crate) mod plan;
 pub mod shared;
 pub(crate) mod slot_layout;
 pub(crate) mod stats;
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests;
 mod utc_offset;
 
 pub use ask::Askable;
