@@ -25,6 +25,7 @@ mod shadow;
 mod slot_layout;
 mod small_table;
 mod snapshot;
+mod texts;
 mod tiers;
 mod wait_first;
 mod wait_queue;
