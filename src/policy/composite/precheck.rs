@@ -72,7 +72,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
     fn leased_cells_for(&self, probe: Probe, n: u64, now: Tick) -> u64 {
         let Some(leases) = self.leases() else { return 0 };
         let held = leases.of(probe).map_or(0, |place| place.left(now));
-        if held >= n || n <= leases.cells() { held } else { 0 }
+        if n <= leases.cells() { held } else { 0 }
     }
 
     /// The answer to a key that has no slot, and whether it finds none either: the limiter's policy then answers, also
