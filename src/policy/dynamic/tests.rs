@@ -39,6 +39,23 @@ fn an_idle_key_has_all_its_cells_after_hundreds_of_resets() {
     }
 }
 
+/// Time wears the ring out as well: with this quota in less than two years. A state that is renewed then is idle for a
+/// clock that is behind, too.
+#[test]
+fn an_idle_key_has_all_its_cells_after_decades_of_changes() {
+    let quota = Quota::per_second(31_250);
+    let gate = keyed(quota);
+    assert!(gate.ask(&1).cells(31_250).at(at(0)).check().is_ok());
+    for change in 1..=12 {
+        let now = at(change * 2 * 365 * DAY);
+        gate.set_quota_at(quota, Inherit::Spent, now).expect("in range");
+        for now in [now, now.saturating_sub(SKEW)] {
+            let left = gate.ask(&1).cells(0).at(now).peek().expect("no cells").remaining();
+            assert_eq!(left, 31_250, "after {change} changes");
+        }
+    }
+}
+
 #[test]
 fn the_machine_answers_by_the_quota_in_force() {
     let gate = direct(Quota::per_second(10));
