@@ -173,9 +173,11 @@ fn the_limit_of_requests_in_flight_is_told_as_it_is_in_force() {
     gate.set_limit(7).expect("in range");
     let quota = || place.describe().quota.expect("an algorithm");
     assert_eq!(quota(), "7 in flight, each lost after 60s");
-    // The header states a length that has no place for the limit.
-    place.file().write_all_at(&9_u64.to_ne_bytes(), 2 * 8).expect("written");
-    assert_eq!(quota(), "spoilt");
+    // The header states a length that has no place for the limit, or one that no file has.
+    for bytes in [9, u64::MAX] {
+        place.file().write_all_at(&bytes.to_ne_bytes(), 2 * 8).expect("written");
+        assert_eq!(quota(), "spoilt");
+    }
 }
 
 #[test]
