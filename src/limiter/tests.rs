@@ -2,7 +2,6 @@
 
 use core::error::Error;
 use core::time::Duration;
-use std::sync::Mutex;
 
 use super::Limiter;
 use super::builder::BuildError;
@@ -10,6 +9,7 @@ use super::direct::Direct;
 use super::stats::Occupancy;
 use crate::algo::leaky_queue::LeakyQueue;
 use crate::quota::{Quota, QuotaError};
+use crate::sync::RelaxedCounter;
 use crate::time::{Clock, ManualClock, Tick};
 
 fn at(seconds: u64) -> Tick {
@@ -18,21 +18,21 @@ fn at(seconds: u64) -> Tick {
 
 /// The coarse time is that of the start. The precise one is that of the clock within, and how often it was read
 /// is counted.
-struct Tiers(ManualClock, Mutex<u64>);
+struct Tiers(ManualClock, RelaxedCounter);
 
 impl Tiers {
     fn new() -> Self {
-        Self(ManualClock::new(), Mutex::new(0))
+        Self(ManualClock::new(), RelaxedCounter::default())
     }
 
     fn reads(&self) -> u64 {
-        *self.1.lock().expect("one thread")
+        self.1.read()
     }
 }
 
 impl Clock for Tiers {
     fn now(&self) -> Tick {
-        *self.1.lock().expect("one thread") += 1;
+        self.1.add_one();
         self.0.now()
     }
 
