@@ -57,7 +57,7 @@ fn limiters_and_requests() {
         ),
         (
             "Plan { quota: Quota {",
-            format!("{:?}", gate.plan(Quota::per_hour(5)).expect("in range")),
+            format!("{:?}", gate.plan(Quota::per_hour(10)).expect("in range")),
         ),
         ("DecisionCount { admitted: 1, denied: 0 }", format!("{count:?}")),
     ]);
