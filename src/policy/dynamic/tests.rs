@@ -39,6 +39,18 @@ fn an_idle_key_has_all_its_cells_after_hundreds_of_resets() {
     }
 }
 
+/// Renewing takes time for each slot.
+#[test]
+fn states_are_renewed_only_when_the_ring_is_worn_out() {
+    let quota = Quota::new(10, YEAR).burst(10);
+    let (gate, mut renewed) = (direct(quota), Vec::new());
+    for reset in 1..=60 {
+        let change = Change { quota: &quota, inherit: Inherit::Reset, now: at(reset) };
+        gate.params().change(change, |_| renewed.push(reset)).expect("in range");
+    }
+    assert_eq!(renewed, [8, 15, 22, 29, 36, 43, 50, 57]);
+}
+
 /// Time wears the ring out as well: with this quota in less than two years. A state that is renewed then is idle for a
 /// clock that is behind, too.
 #[test]
