@@ -125,3 +125,61 @@ fn place(site: &mut Site<'_>, form: Form, machine: &InFlight<'_>) -> Result<Sour
 fn words<const N: usize>(first: [u64; N]) -> [u64; CONFIG_WORDS] {
     core::array::from_fn(|index| first.get(index).copied().unwrap_or(0))
 }
+
+#[cfg(all(test, target_os = "linux", not(any(tollgate_loom, tollgate_shuttle))))]
+mod tests {
+    use core::time::Duration;
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+    use crate::concurrency::WhenNoSlot;
+    use crate::limiter::Limiter;
+    use crate::limiter::shared::tests::{Place, choices, pieces_of};
+    use crate::quota::Quota;
+
+    const HOLD: Duration = Duration::from_secs(60);
+
+    fn each() -> ConcurrencyBuilder<u64> {
+        ConcurrencyLimiter::builder(10).max_hold(HOLD).capacity(100)
+    }
+
+    fn all() -> DirectConcurrencyBuilder {
+        DirectConcurrency::builder(10).max_hold(HOLD)
+    }
+
+    /// Other versions of the crate find the same words at the same places.
+    #[test]
+    fn a_header_has_zeros_for_what_a_limit_does_not_have() {
+        let (of_each, of_all) = (Place::new(), Place::new());
+        each().build_shared(&of_each.shared()).expect("created");
+        all().build_shared(&of_all.shared()).expect("created");
+        let first = |kind| vec![kind, 9, 60_000_000_000, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(choices(&of_each), (first(3), vec![23, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
+        assert_eq!(choices(&of_all), (first(4), vec![0; 10]));
+    }
+
+    /// A count and its limit are a piece each, of 128 bytes; the overflow of a table is another count.
+    #[test]
+    fn a_block_is_as_long_as_its_pieces() {
+        let keyed = Limiter::<u64>::builder(Quota::per_day(100)).capacity(100);
+        let table = pieces_of(|shared| keyed.build_shared(shared));
+        assert_eq!(pieces_of(|shared| all().build_shared(shared)), 256);
+        assert_eq!(pieces_of(|shared| each().build_shared(shared)), table + 128);
+        let sharing = each().when_no_slot(WhenNoSlot::SharedOverflow(3));
+        assert_eq!(pieces_of(|shared| sharing.build_shared(shared)), table + 256);
+    }
+
+    #[test]
+    fn the_limit_of_requests_in_flight_is_told_as_it_is_in_force() {
+        let place = Place::new();
+        let gate = each().build_shared(&place.shared()).expect("created");
+        gate.set_limit(7).expect("in range");
+        let quota = || place.describe().quota.expect("an algorithm");
+        assert_eq!(quota(), "7 in flight, each lost after 60s");
+        // The header states a length that has no place for the limit, or one that no file has.
+        for bytes in [9, u64::MAX] {
+            place.file().write_all_at(&bytes.to_ne_bytes(), 2 * 8).expect("written");
+            assert_eq!(quota(), "spoilt");
+        }
+    }
+}

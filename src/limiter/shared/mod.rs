@@ -71,7 +71,7 @@ mod owner;
 mod quota_text;
 mod site;
 #[cfg(all(test, target_os = "linux", not(any(tollgate_loom, tollgate_shuttle))))]
-mod tests;
+pub(crate) mod tests;
 
 use std::fs::File;
 use std::os::fd::OwnedFd;

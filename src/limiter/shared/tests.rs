@@ -1,7 +1,6 @@
 //! What the file of a block holds, as its description tells it and as another limiter finds it.
 
 use core::error::Error;
-use core::time::Duration;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -9,7 +8,6 @@ use std::path::PathBuf;
 use super::header::Kind;
 use super::{Description, Form, Shared, SharedError, build_at, describe};
 use crate::algo::CONFIG_WORDS;
-use crate::concurrency::{ConcurrencyLimiter, DirectConcurrency, WhenNoSlot};
 use crate::dynamic::{DynamicGcra, Inherit};
 use crate::limiter::builder::BuildError;
 use crate::limiter::hash_seeds::Seeds;
@@ -23,23 +21,21 @@ const KIND: usize = 0;
 const ALGORITHM: usize = 1;
 const CONFIG: usize = 2;
 const BUCKETS: usize = CONFIG + CONFIG_WORDS + 1;
-const COUNTS: usize = BUCKETS + 1;
-const OVERFLOW: usize = COUNTS + 1;
 
 /// A path that is removed at the end.
-struct Place(PathBuf);
+pub(crate) struct Place(PathBuf);
 
 impl Place {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let [number, ..] = Seeds::random().words();
         Self(std::env::temp_dir().join(format!("tollgate-block-{number:016x}")))
     }
 
-    fn shared(&self) -> Shared {
+    pub(crate) fn shared(&self) -> Shared {
         Shared::file(&self.0)
     }
 
-    fn describe(&self) -> Description {
+    pub(crate) fn describe(&self) -> Description {
         describe(&self.0).expect("a block")
     }
 
@@ -48,7 +44,7 @@ impl Place {
         self.describe().choices[index].1
     }
 
-    fn file(&self) -> File {
+    pub(crate) fn file(&self) -> File {
         OpenOptions::new().read(true).write(true).open(&self.0).expect("a file")
     }
 
@@ -72,12 +68,23 @@ impl Drop for Place {
     }
 }
 
+/// The choices from the kind on, and those of the overflow.
+pub(crate) fn choices(place: &Place) -> (Vec<u64>, Vec<u64>) {
+    let choices: Vec<u64> = place.describe().choices.iter().map(|(_, value)| *value).collect();
+    (choices[..CONFIG + CONFIG_WORDS].to_vec(), choices[BUCKETS..].to_vec())
+}
+
+/// The length of the pieces of a block that is built there.
+pub(crate) fn pieces_of<G>(build: impl FnOnce(&Shared) -> Result<G, SharedError>) -> u64 {
+    let place = Place::new();
+    drop(build(&place.shared()).map_err(|error| error.to_string()).expect("created"));
+    place.describe().bytes - HEADER_BYTES as u64
+}
+
 /// Other versions of the crate find the same words at the same places.
 #[test]
 fn a_header_has_zeros_for_what_a_limiter_does_not_have() {
-    let hold = Duration::from_secs(60);
-    let (direct, changing, keyed, in_flight, all) =
-        (Place::new(), Place::new(), Place::new(), Place::new(), Place::new());
+    let (direct, changing, keyed) = (Place::new(), Place::new(), Place::new());
     let quota = Quota::per_day(100);
     Direct::builder(quota).build_shared(&direct.shared()).expect("created");
     let builder = Direct::builder(quota).algorithm(DynamicGcra::new());
@@ -85,71 +92,35 @@ fn a_header_has_zeros_for_what_a_limiter_does_not_have() {
     let builder = Limiter::<u64>::builder(quota).algorithm(DynamicGcra::start_empty());
     let builder = builder.capacity(100).on_full(OnFull::SharedOverflow(Quota::per_day(9)));
     builder.build_shared(&keyed.shared()).expect("created");
-    let builder = ConcurrencyLimiter::<u64>::builder(10).max_hold(hold).capacity(100);
-    builder.build_shared(&in_flight.shared()).expect("created");
-    let builder = DirectConcurrency::builder(10).max_hold(hold);
-    builder.build_shared(&all.shared()).expect("created");
 
-    for (place, kind, algorithm, config) in [
-        (&direct, 2, 1, None),
-        (&changing, 2, 8, Some(0)),
-        (&keyed, 0, 8, Some(1)),
-        (&in_flight, 3, 9, Some(60_000_000_000)),
-        (&all, 4, 9, Some(60_000_000_000)),
-    ] {
-        let choices: Vec<u64> = place.describe().choices.iter().map(|(_, value)| *value).collect();
-        assert_eq!(choices[..CONFIG], [kind, algorithm]);
-        let buckets = if kind % 3 == 0 { 23 } else { 0 };
-        assert_eq!(choices[BUCKETS..OVERFLOW], [buckets, 0], "kind {kind}");
-        if let Some(first) = config {
-            let expected = [first, 0, 0, 0, 0, 0, 0, 0];
-            assert_eq!(choices[CONFIG..CONFIG + CONFIG_WORDS], expected, "kind {kind}");
-        }
-        let overflow = if kind == 0 { [9, DAY_NANOS, 9] } else { [0; 3] };
-        let expected: Vec<u64> = overflow.into_iter().chain([0; 5]).collect();
-        assert_eq!(choices[OVERFLOW..], expected, "kind {kind}");
-    }
+    let (first, rest) = choices(&direct);
+    assert_eq!((&first[..CONFIG], rest), (&[2, 1][..], vec![0; 10]));
+    assert_eq!(choices(&changing), (vec![2, 8, 0, 0, 0, 0, 0, 0, 0, 0], vec![0; 10]));
+    let rest = vec![23, 0, 9, DAY_NANOS, 9, 0, 0, 0, 0, 0];
+    assert_eq!(choices(&keyed), (vec![0, 8, 1, 0, 0, 0, 0, 0, 0, 0], rest));
 }
 
 /// The pieces of a block, each of which begins at a multiple of 128 bytes, and nothing behind them.
 #[test]
 fn a_block_is_as_long_as_its_pieces() {
-    let length = |build: &dyn Fn(&Shared) -> Option<SharedError>| {
-        let place = Place::new();
-        let error = build(&place.shared());
-        assert!(error.is_none(), "{error:?}");
-        place.describe().bytes - HEADER_BYTES as u64
-    };
-    let (quota, hold) = (Quota::per_day(100), Duration::from_secs(60));
-    let direct = || Direct::builder(quota);
-    let keyed = || Limiter::<u64>::builder(quota).capacity(100);
-    let one = length(&|shared| direct().build_shared(shared).err());
-    let table = length(&|shared| keyed().build_shared(shared).err());
+    let direct = || Direct::builder(Quota::per_day(100));
+    let keyed = || Limiter::<u64>::builder(Quota::per_day(100)).capacity(100);
+    let one = pieces_of(|shared| direct().build_shared(shared));
+    let table = pieces_of(|shared| keyed().build_shared(shared));
     assert_eq!(one, 128);
     // The words of the wall clock.
     let aligned = FixedWindow::aligned();
-    let wall = length(&|shared| direct().algorithm(aligned).build_shared(shared).err()) - one;
+    let wall = pieces_of(|shared| direct().algorithm(aligned).build_shared(shared)) - one;
     assert_eq!(wall % 128, 0);
     assert!((1..=512).contains(&wall), "{wall}");
-    assert_eq!(
-        length(&|shared| keyed().algorithm(aligned).build_shared(shared).err()),
-        table + wall
-    );
+    let with_wall = pieces_of(|shared| keyed().algorithm(aligned).build_shared(shared));
+    assert_eq!(with_wall, table + wall);
     // Two quotas, the creator's and the one in force.
     let changing = DynamicGcra::new();
-    let quotas = length(&|shared| direct().algorithm(changing).build_shared(shared).err()) - one;
+    let quotas = pieces_of(|shared| direct().algorithm(changing).build_shared(shared)) - one;
     assert_eq!(quotas % 256, 0);
-    assert_eq!(
-        length(&|shared| keyed().algorithm(changing).build_shared(shared).err()),
-        table + quotas
-    );
-    // A count and its limit; the overflow of a table is another count.
-    let all = || DirectConcurrency::builder(10).max_hold(hold);
-    assert_eq!(length(&|shared| all().build_shared(shared).err()), 256);
-    let each = || ConcurrencyLimiter::<u64>::builder(10).max_hold(hold).capacity(100);
-    assert_eq!(length(&|shared| each().build_shared(shared).err()), table + 128);
-    let sharing = || each().when_no_slot(WhenNoSlot::SharedOverflow(3));
-    assert_eq!(length(&|shared| sharing().build_shared(shared).err()), table + 256);
+    let with_quotas = pieces_of(|shared| keyed().algorithm(changing).build_shared(shared));
+    assert_eq!(with_quotas, table + quotas);
 }
 
 #[test]
@@ -163,21 +134,6 @@ fn the_offset_that_a_wall_clock_follows_is_in_the_block() {
     let gate = builder.build_shared(&keyed.shared()).expect("created");
     gate.set_utc_offset_secs(4_321).expect("below a day");
     assert_eq!([one.count(4_321), keyed.count(4_321)], [1; 2]);
-}
-
-#[test]
-fn the_limit_of_requests_in_flight_is_told_as_it_is_in_force() {
-    let (place, hold) = (Place::new(), Duration::from_secs(60));
-    let builder = ConcurrencyLimiter::<u64>::builder(10).max_hold(hold).capacity(100);
-    let gate = builder.build_shared(&place.shared()).expect("created");
-    gate.set_limit(7).expect("in range");
-    let quota = || place.describe().quota.expect("an algorithm");
-    assert_eq!(quota(), "7 in flight, each lost after 60s");
-    // The header states a length that has no place for the limit, or one that no file has.
-    for bytes in [9, u64::MAX] {
-        place.file().write_all_at(&bytes.to_ne_bytes(), 2 * 8).expect("written");
-        assert_eq!(quota(), "spoilt");
-    }
 }
 
 #[test]
@@ -274,9 +230,9 @@ fn a_process_that_is_slower_to_create_a_file_attaches_the_one_that_is_there() {
 
 #[test]
 fn an_error_names_the_one_that_it_is_about() {
-    let choice = DirectConcurrency::builder(0).max_hold(Duration::from_secs(60));
-    let choice = choice.build_shared(&Shared::anonymous()).map(drop).expect_err("no limit");
-    assert_eq!(choice.source().expect("that of the choice").to_string(), choice.to_string());
+    let choice = SharedError::Choice(Box::new(BuildError::NotCompact));
+    let source = choice.source().expect("that of the choice");
+    assert_eq!(source.downcast_ref(), Some(&BuildError::NotCompact));
     let build = Limiter::<u64>::builder(Quota::per_day(9)).capacity(0);
     let build = build.build_shared(&Shared::anonymous()).map(drop).expect_err("no key");
     let source = build.source().expect("that of the builder");
