@@ -36,6 +36,22 @@ fn a_choice_that_differs_is_named() {
     assert!(error.to_string().contains("the kind of limiter"), "{error}");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_limiter_that_is_dropped_leaves_no_memory_mapped() {
+    let folder = Folder::new();
+    let gate = KINDS[0].build(&folder.shared(), quota(10)).expect("created");
+    let inode = fs::metadata(folder.path()).expect("a file").ino().to_string();
+    // Address, rights, offset, device, inode, name.
+    let mapped = || {
+        let maps = fs::read_to_string("/proc/self/maps").expect("Linux");
+        maps.lines().filter(|line| line.split_whitespace().nth(4) == Some(&inode)).count()
+    };
+    assert_eq!(mapped(), 1);
+    drop(gate);
+    assert_eq!(mapped(), 0);
+}
+
 #[test]
 fn a_file_that_is_too_short_is_named_for_what_it_is() {
     let folder = Folder::new();

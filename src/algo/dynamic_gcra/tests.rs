@@ -339,6 +339,15 @@ fn a_charge_by_the_quota_before_a_reset_is_not_refunded_whenever_it_was_made() {
     }
 }
 
+/// The quota changes at the last tick, and another thread still has the time of the first.
+#[test]
+fn an_instant_the_longest_time_before_a_change_is_not_that_of_the_change() {
+    let quota = Quota::per_second(1_000_000_000);
+    let params = GcraEpoch::new(&quota, false).expect("in range");
+    let changed = params.change(&quota, Inherit::Spent, Tick::MAX).expect("in range");
+    assert_ne!(changed.instant(Tick::ZERO), changed.instant(Tick::MAX));
+}
+
 /// 6 cells of a burst of 20 are one and a half of a burst of 5. If they stayed 6, the refund would pay other debt too.
 #[test]
 fn a_charge_by_smaller_cells_is_not_refunded_as_larger_ones() {
