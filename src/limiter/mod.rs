@@ -14,7 +14,9 @@ mod hot_keys;
 mod map_clock;
 mod peek;
 pub(crate) mod plan;
+// Users have it as `tollgate::shared`.
 #[cfg(feature = "shared-memory")]
+#[doc(hidden)]
 pub mod shared;
 pub(crate) mod slot_layout;
 pub(crate) mod stats;
