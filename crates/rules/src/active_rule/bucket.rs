@@ -240,6 +240,12 @@ impl<C: Clock> Bucket<C> {
         Err(BuildError::Quota(QuotaError::ChangeUnderWay).into())
     }
 
+    /// Waits as [`set_quota`](Self::set_quota) does, and fails as it does, but changes nothing.
+    pub(crate) fn wait_for_change(&self) -> Result<(), LimiterError> {
+        // No limiter takes a quota without cells. One in a block checks the quota after the wait.
+        self.set_quota(Quota::per_second(0)).map(drop)
+    }
+
     /// Whether a charge can be refunded.
     pub(crate) fn can_refund(&self) -> bool {
         !matches!(self, Self::Other(_))

@@ -162,12 +162,20 @@ fn build<C: Clock>(
 /// Replaces quotas, and returns how many of these limits keep what their keys have spent. If a new quota is too far from
 /// the one that its limiter was built with, the limit gets a new limiter. If the system has no memory for it, all changes
 /// are undone.
+///
+/// A block that another process is changing may hold up its change for a second. So every block is waited for before the
+/// first quota changes, since a change that is undone a second later has been in force for all processes.
 pub(super) fn change_quotas<C: Clock>(
     active: &mut [ActiveRule<C>],
     changes: &[(usize, Change)],
     home: &Home<C>,
     warnings: &mut Vec<ReloadWarning>,
 ) -> Result<usize, RulesBuildError> {
+    for (rule, Change { limit, .. }) in changes {
+        let ActiveRule { rule, buckets, .. } = &active[*rule];
+        let failed = |error| RulesBuildError::new(&rule.name, &rule.limits[*limit].name, error);
+        buckets[*limit].wait_for_change().map_err(failed)?;
+    }
     let mut done: Vec<(Arc<Bucket<C>>, Quota)> = Vec::new();
     let mut inherited = 0;
     let undo = |done: &[(Arc<Bucket<C>>, Quota)], failed| {

@@ -8,6 +8,8 @@ mod deciding;
 mod errors;
 mod explain;
 mod file_body;
+#[cfg(all(target_os = "linux", feature = "shared-memory"))]
+mod held_block;
 mod in_flight;
 mod matching;
 mod path_body;

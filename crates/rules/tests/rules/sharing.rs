@@ -8,16 +8,16 @@ use tollgate_rules::{
 };
 
 /// A name that no other test has. Its folder is removed when this is dropped.
-struct Name(String);
+pub(crate) struct Name(String);
 
 impl Name {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         Self(format!("rules-test-{}-{number}", std::process::id()))
     }
 
-    fn folder(&self) -> PathBuf {
+    pub(crate) fn folder(&self) -> PathBuf {
         PathBuf::from(format!("/dev/shm/tollgate-{}", self.0))
     }
 
@@ -33,16 +33,16 @@ impl Name {
         names
     }
 
-    fn text(&self, rest: &str) -> String {
+    pub(crate) fn text(&self, rest: &str) -> String {
         format!("shared = \"{}\"\nrule = [{{ name = \"a\", key = \"none\", {rest} }}]", self.0)
     }
 
-    fn build(&self, rest: &str) -> RulesLimiter {
+    pub(crate) fn build(&self, rest: &str) -> RulesLimiter {
         RulesLimiter::new(Rules::parse("r.toml", &self.text(rest)).expect("rules")).expect("shared")
     }
 
     /// A file with these rules.
-    fn file(&self, number: u32, rest: &str) -> (PathBuf, RulesFile) {
+    pub(crate) fn file(&self, number: u32, rest: &str) -> (PathBuf, RulesFile) {
         let path = std::env::temp_dir().join(format!("{}-{number}.toml", self.0));
         std::fs::write(&path, self.text(rest)).expect("written");
         let file = RulesFile::open(&path).expect("shared");
@@ -56,12 +56,12 @@ impl Drop for Name {
     }
 }
 
-fn admits(gate: &RulesLimiter, cells: u64) -> bool {
+pub(crate) fn admits(gate: &RulesLimiter, cells: u64) -> bool {
     gate.decide_n(&Request::default(), cells).is_admitted()
 }
 
 /// How many requests in a row are admitted, up to 99.
-fn left(gate: &RulesLimiter) -> usize {
+pub(crate) fn left(gate: &RulesLimiter) -> usize {
     (0..99).take_while(|_| admits(gate, 1)).count()
 }
 
