@@ -53,9 +53,10 @@ pub struct RulesFile<C: Clock = QuantaClock> {
     path: PathBuf,
     /// The content of the last reading, with or without mistakes; `None` if the file could not be read.
     last_content: Option<Vec<u8>>,
-    /// Whether the limiters of that content could not be built. The next poll tries again, since the reason may pass: a
-    /// lack of memory, or another process that changes the quota of a shared limit.
-    is_unbuilt: bool,
+    /// Whether that content has no mistake and is not in force: the caller has rejected it, or its limiters could not be
+    /// built. The next poll tries again, since the reason may pass: a lack of memory, or another process that changes the
+    /// quota of a shared limit.
+    is_pending: bool,
     live: Arc<LiveRules<C>>,
 }
 
@@ -102,7 +103,7 @@ impl<C: Clock> RulesFile<C> {
         let content = read(&path)?;
         let rules = parse(&path, &content)?;
         let live = Arc::new(LiveRules::new(build(rules)?));
-        Ok(Self { path, last_content: Some(content), is_unbuilt: false, live })
+        Ok(Self { path, last_content: Some(content), is_pending: false, live })
     }
 
     /// The rules in force, now and after each change.
@@ -183,7 +184,9 @@ impl<C: Clock> RulesFile<C> {
         self.put_in_force(read, accept)
     }
 
-    /// [`poll`](Self::poll) with a check by the caller, as in [`reload_if`](Self::reload_if).
+    /// [`poll`](Self::poll) with a check by the caller, as in [`reload_if`](Self::reload_if). Rules that `accept` rejects
+    /// are tried again by each call, since its reason may pass, such as a lack of memory. Each of these calls returns the
+    /// error, so log a new text only.
     ///
     /// # Errors
     ///
@@ -195,6 +198,9 @@ impl<C: Clock> RulesFile<C> {
     /// # std::fs::write(&path, r#"rule = [{ name = "a", limits = "1/min" }]"#)?;
     /// let mut file = RulesFile::open(&path)?;
     /// assert_eq!(file.poll_if(|_| Err("never".to_owned()))?, None, "it has not changed");
+    /// std::fs::write(&path, r#"rule = [{ name = "a", limits = "2/min" }]"#)?;
+    /// assert!(file.poll_if(|_| Err("not yet".to_owned())).is_err());
+    /// assert!(file.poll_if(|_| Ok(()))?.is_some(), "it is tried again");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn poll_if(
@@ -202,7 +208,7 @@ impl<C: Clock> RulesFile<C> {
         accept: impl FnOnce(&Rules) -> Result<(), String>,
     ) -> Result<Option<ReloadSummary>, ReloadError> {
         let read = read_again(&self.path);
-        if read.as_ref().ok() == self.last_content.as_ref() && !self.is_unbuilt {
+        if read.as_ref().ok() == self.last_content.as_ref() && !self.is_pending {
             return Ok(None);
         }
         self.put_in_force(read, accept).map(Some)
@@ -226,14 +232,14 @@ impl<C: Clock> RulesFile<C> {
         accept: impl FnOnce(&Rules) -> Result<(), String>,
     ) -> Result<ReloadSummary, ReloadError> {
         // A file with mistakes is remembered too, so that `poll` reports it once.
-        (self.last_content, self.is_unbuilt) = (None, false);
+        (self.last_content, self.is_pending) = (None, false);
         let content = self.last_content.insert(read?);
         let rules = parse(&self.path, content)?;
+        self.is_pending = true;
         accept(&rules).map_err(ReloadError::Rejected)?;
-        let carried = self.live.load().successor(rules);
-        self.is_unbuilt = carried.is_err();
-        let (gate, summary) = carried?;
+        let (gate, summary) = self.live.load().successor(rules)?;
         self.live.replace(gate);
+        self.is_pending = false;
         Ok(summary)
     }
 }

@@ -64,6 +64,20 @@ fn a_reload_that_resets_a_limit_is_logged() {
 }
 
 #[test]
+fn a_file_whose_limits_in_a_store_cannot_be_built_is_tried_again_and_logged_once() {
+    let good = "[[rule]]\nname = \"a\"\nlimits = \"1/s\"\n";
+    let proxy = Proxy::with_rules("unbuilt", good);
+    let unbuilt = "limits = \"1/day\"\nstore = { url = \"redis://127.0.0.1:1\", nodes = 900 }\n";
+    scratch("unbuilt.toml", &format!("[[rule]]\nname = \"a\"\n{unbuilt}"));
+    eventually("it is tried again", || proxy.metric(FAILURES) >= 3.0);
+    let stderr = proxy.stderr();
+    assert_eq!(stderr.matches("the rules in force stay unchanged").count(), 1, "{stderr}");
+    assert!(stderr.contains("the part of one of 900 nodes"), "{stderr}");
+    scratch("unbuilt.toml", good);
+    eventually("it is right again", || proxy.metric(SUCCESSFUL) == 1.0);
+}
+
+#[test]
 fn sighup_does_not_end_a_proxy_without_a_file() {
     let proxy = Proxy::start("hangup", &[]);
     proxy.signal("HUP");

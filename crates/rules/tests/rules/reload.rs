@@ -158,6 +158,22 @@ fn a_file_with_mistakes_leaves_the_old_rules_in_force() {
     assert_eq!(rules.live.reloads(), 1);
 }
 
+/// The reason may pass, such as a lack of memory for what the caller builds by the rules.
+#[test]
+fn rules_that_the_caller_rejects_are_tried_again_until_they_are_accepted() {
+    let mut rules = Fixture::new("rejected.toml", FIVE);
+    std::fs::write(&rules.path, FIVE.replace('5', "6")).unwrap();
+    for _ in 0..2 {
+        let rejected = rules.file.poll_if(|_| Err("no memory".to_owned()));
+        assert!(matches!(rejected, Err(ReloadError::Rejected(_))), "{rejected:?}");
+    }
+    assert_eq!((rules.live.failures(), rules.live.reloads()), (2, 0));
+    assert!(rules.file.poll_if(|_| Ok(())).expect("it is accepted").is_some());
+    let again = rules.file.poll_if(|_| Err("too late".to_owned()));
+    assert_eq!(again.expect("it has not changed"), None);
+    assert_eq!(rules.admitted(9), 6);
+}
+
 #[test]
 fn requests_are_decided_while_rules_change() {
     let mut rules = Fixture::new("meanwhile.toml", FIVE);
