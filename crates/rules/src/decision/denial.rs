@@ -211,8 +211,22 @@ impl<'g> RuleDenial<'g> {
         wait.and_then(|wait| Some(wait.max(self.min_wait?)))
     }
 
-    /// The time until the key has the whole quota of the [reported limit](Self::reported_limit) again, or until its
-    /// ban ends if that is later.
+    /// The time until the key has the whole quota of the limit that denies again, or, during a ban, of the
+    /// [reported limit](Self::reported_limit). For any other reason it is zero. If the key is banned, or the denial
+    /// begins a ban, it is no shorter than the ban.
+    ///
+    /// ```
+    /// # use tollgate_rules::{RulesLimiter, Request, Rules};
+    /// # let text = r#"rule = [{ name = "a", key = "none", limits = "10/h", concurrency = 1 }]"#;
+    /// let gate = RulesLimiter::new(Rules::parse("rules.toml", text)?)?;
+    /// let first = gate.decide_n(&Request::default(), 9);
+    /// let in_flight = gate.decide(&Request::default());
+    /// assert!(in_flight.denied().unwrap().reset_after().is_zero(), "no limit denies");
+    /// drop(first);
+    /// let by_limit = gate.decide_n(&Request::default(), 2);
+    /// assert!(by_limit.denied().unwrap().reset_after().as_secs() > 3_000, "nine tenths of an hour");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn reset_after(&self) -> Duration {
         let reset_after = self.denied().map_or(Duration::ZERO, Denied::reset_after);
