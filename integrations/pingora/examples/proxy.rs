@@ -115,14 +115,24 @@ fn check_rules<'r>(rules: impl Iterator<Item = &'r Rule>) -> Result<(), String> 
     Ok(())
 }
 
-/// Reads the rules again whenever they have changed.
+/// Reads the rules again whenever they have changed. An error may come back every second, and is printed once.
 fn follow(mut file: RulesFile) {
+    let mut last_error = String::new();
     loop {
         std::thread::sleep(POLL_INTERVAL);
         match file.poll_if(|rules| check_rules(rules.rules().iter())) {
             Ok(None) => {}
-            Ok(Some(summary)) => eprintln!("rules reloaded: {summary}"),
-            Err(error) => eprintln!("the old rules stay in force: {error}"),
+            Ok(Some(summary)) => {
+                last_error.clear();
+                eprintln!("rules reloaded: {summary}");
+            }
+            Err(error) => {
+                let error = error.to_string();
+                if error != last_error {
+                    eprintln!("the old rules stay in force: {error}");
+                    last_error = error;
+                }
+            }
         }
     }
 }
