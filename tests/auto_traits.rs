@@ -128,7 +128,7 @@ const _: () = {
 };
 
 /// Types that the source declares public, and that no other crate can name.
-const NOT_EXPORTED: [&str; 22] = [
+const NOT_EXPORTED: [&str; 23] = [
     "AdaptiveCell",
     "AdaptivePlan",
     "Busy",
@@ -142,6 +142,7 @@ const NOT_EXPORTED: [&str; 22] = [
     "KeyProbe",
     "Lent",
     "Loads",
+    "PaidAhead",
     "PlanParams",
     "Probe",
     "RefundableCharge",

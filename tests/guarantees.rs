@@ -12,14 +12,16 @@ fn has_tests(text: &str) -> bool {
     text.contains("#[test]") || text.contains("::test]") || text.contains("proptest!")
 }
 
-/// The lines of attributes before the test of this name, if the text has it.
+/// The lines of attributes before the test of this name, if the text has it. A program that lists its tests itself
+/// has none.
 fn attributes_of_test<'a>(text: &'a str, name: &str) -> Option<Vec<&'a str>> {
     let (before, _) = text.split_once(&format!("fn {name}("))?;
     let above = &before[..before.rfind('\n')?];
     // Attributes may take several lines; before them is a comment, an empty line, or an end.
     let is_attribute = |line: &&str| !matches!(line.trim(), "" | "}") && !line.contains("//");
     let attributes: Vec<_> = above.lines().rev().take_while(is_attribute).collect();
-    attributes.iter().any(|line| line.contains("test")).then_some(attributes)
+    let is_test = !has_tests(text) || attributes.iter().any(|line| line.contains("test"));
+    is_test.then_some(attributes)
 }
 
 /// A span such as `tests/threads/main.rs::no_cell_is_lost`, as a file and its test.
