@@ -40,8 +40,8 @@ use crate::settings::Settings;
 /// - Those that come later wait behind these. If as many come as may go, each of them waits longer by as much as the
 ///   service held up, until fewer come or the rate has grown. Requests that wait for a second turn count towards
 ///   `max_waiting`, too.
-/// - If a pause begins before a request is sent, the request waits for the end of the pause and another turn. That and the wait for its
-///   first turn take at most `max_wait` together.
+/// - If a pause begins before a request is sent, the request waits for the end of the pause and another turn. That
+///   and the wait for its first turn take at most `max_wait` together.
 ///
 /// ```
 /// use tollgate_client::{PaceLayer, Settings};

@@ -53,9 +53,9 @@ pub struct RulesFile<C: Clock = QuantaClock> {
     path: PathBuf,
     /// The content of the last reading, with or without mistakes; `None` if the file could not be read.
     last_content: Option<Vec<u8>>,
-    /// Whether that content has no mistake and is not in force: the caller has rejected it, or its limiters could not be
-    /// built. The next poll tries again, since the reason may pass: a lack of memory, or another process that changes the
-    /// quota of a shared limit.
+    /// Whether that content has no mistake and is not in force: the caller has rejected it, or its limiters could not
+    /// be built. The next poll tries again, since the reason may pass: a lack of memory, or another process that
+    /// changes the quota of a shared limit.
     is_pending: bool,
     live: Arc<LiveRules<C>>,
 }
@@ -184,9 +184,9 @@ impl<C: Clock> RulesFile<C> {
         self.put_in_force(read, accept)
     }
 
-    /// [`poll`](Self::poll) with a check by the caller, as in [`reload_if`](Self::reload_if). Rules that `accept` rejects
-    /// are tried again by each call, since its reason may pass, such as a lack of memory. Each of these calls returns the
-    /// error, so log a new text only.
+    /// [`poll`](Self::poll) with a check by the caller, as in [`reload_if`](Self::reload_if). Rules that `accept`
+    /// rejects are tried again by each call, since its reason may pass, such as a lack of memory. Each of these calls
+    /// returns the error, so log a new text only.
     ///
     /// # Errors
     ///
