@@ -11,7 +11,7 @@ published=(tollgate tollgate-rules tollgate-http tollgate-client tollgate-observ
 # shellcheck disable=SC2034 # a check uses it
 adapters=(actix reqwest pingora)
 
-# The most that a package may hold, compressed. The unit tests are a sixth of the core's.
+# The most that a package may hold, compressed. The unit tests are a fifth of the core's.
 max_bytes() {
     case "$1" in
         tollgate) echo 500000 ;;
