@@ -64,6 +64,15 @@ pub struct Restart {
     pub now: Moment,
 }
 
+#[cfg(test)]
+impl Restart {
+    /// A restart that takes no time and keeps the clock.
+    pub(crate) fn at(tick: Tick) -> Self {
+        let moment = Moment { tick, unix_origin_nanos: 0 };
+        Self { then: moment, elapsed: Duration::ZERO, now: moment }
+    }
+}
+
 /// A [`Restart`] on the time grid of a machine.
 ///
 /// ```

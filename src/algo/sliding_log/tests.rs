@@ -1,5 +1,5 @@
 use super::*;
-use crate::algo::{Algorithm, Moment, PAYLOAD_BITS, Rebase, Restart};
+use crate::algo::{Algorithm, PAYLOAD_BITS, Rebase, Restart};
 use crate::{Quota, QuotaError};
 use proptest::prelude::*;
 
@@ -95,7 +95,7 @@ fn a_word_that_fills_too_many_places_fills_them_all() {
             let word = params.time.set(params.lap.set(params.filled.set(0, filled), lap), floor);
             assert_eq!(params.filled.of(word), filled);
             let view = params.read(word, &ring[..], now, 1);
-            let change = params.clock_change(&here(now));
+            let change = params.clock_change(&Restart::at(now));
             let mut rebased = *ring;
             let word = params.rebase(word, &mut rebased[..params.kept_cells()], &change);
             (params.answer(view, now, 1), word, rebased)
@@ -125,7 +125,7 @@ fn a_log_rebased_to_the_same_clock_answers_as_before() {
             let word = latest | params.lap.set(0, lap) | params.filled.set(0, place + 1);
             let mut rebased = ring;
             let kept = params.kept_cells();
-            let change = params.clock_change(&here(now));
+            let change = params.clock_change(&Restart::at(now));
             let next = params.rebase(word, &mut rebased[..kept], &change).expect("it is live");
             // Places that the first round has not reached are empty.
             let unknown = if lap == FIRST { place + 1..4 } else { 0..0 };
@@ -145,11 +145,6 @@ fn a_log_rebased_to_the_same_clock_answers_as_before() {
 }
 
 /// A restart that changes nothing.
-fn here(now: Tick) -> Restart {
-    let moment = Moment { tick: now, unix_origin_nanos: 0 };
-    Restart { then: moment, elapsed: Duration::ZERO, now: moment }
-}
-
 #[test]
 fn the_latest_event_is_never_before_the_origin() {
     let params = params("1000/us"); // so fast that its time comes round

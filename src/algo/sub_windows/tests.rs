@@ -3,7 +3,7 @@ use core::cell::Cell;
 use proptest::prelude::*;
 
 use super::*;
-use crate::algo::{Algorithm, Moment, Rebase, Restart, Step};
+use crate::algo::{Algorithm, Rebase, Restart, Step};
 use crate::decision::Decision;
 use crate::{Quota, SlidingCounter};
 
@@ -399,16 +399,11 @@ fn a_rebased_ring_has_cells_of_the_older_sub_windows_and_no_others() {
         key.charge(millis(at), 1 + at / 10_000);
     }
     let last = params.index.of(key.word);
-    // What older rounds have left where later sub-windows will be.
+    // Older rounds have left cells in the places of later sub-windows.
     for later in 0..3 {
         key.ring[params.place(last + later)] = params.index.set(5, last + later - 8);
     }
-    let moment = |tick| Moment { tick, unix_origin_nanos: 0 };
-    let restart = Restart {
-        then: moment(millis(20_000)),
-        elapsed: Duration::ZERO,
-        now: moment(millis(20_000)),
-    };
+    let restart = Restart::at(millis(20_000));
     let word = params.rebase(key.word, &mut key.ring, &params.clock_change(&restart));
     assert_eq!(word, Some(key.word));
     let counts = |back| (params.place(last - back), params.index.set(3 - back, last - back));
@@ -429,12 +424,7 @@ fn a_cell_of_a_whole_round_ago_leaves_no_less_than_nothing() {
     let last = params.index.of(key.word);
     let oldest = params.before(last, params.older);
     key.ring[params.place(oldest)] = params.index.set(3, oldest);
-    let moment = |tick| Moment { tick, unix_origin_nanos: 0 };
-    let restart = Restart {
-        then: moment(millis(10_000)),
-        elapsed: Duration::ZERO,
-        now: moment(millis(10_000)),
-    };
+    let restart = Restart::at(millis(10_000));
     let change = params.clock_change(&restart);
     assert_eq!(params.rebase(key.word, &mut key.ring.clone(), &change), None);
     assert!(key.read(millis(10_000), 6).is_ok());
