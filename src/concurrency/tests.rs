@@ -1,4 +1,4 @@
-//! What limits of requests in flight say to one caller.
+//! The answers of limits of requests in flight to a single caller.
 
 use core::error::Error;
 use core::time::Duration;

@@ -1,4 +1,4 @@
-//! What a machine does that leaves a question to the trait.
+//! Machines that leave a method to the default of the trait.
 
 use super::*;
 use crate::algo::{Algorithm, Rebase};

@@ -1,4 +1,4 @@
-//! What the file of a block holds, as its description tells it and as another limiter finds it.
+//! The contents of a block's file, read by its description and by another limiter.
 
 use core::error::Error;
 use std::fs::{self, File, OpenOptions};

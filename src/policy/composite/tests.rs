@@ -1,4 +1,4 @@
-//! What a denied request leaves behind in each limit, and what its denial says.
+//! The state of each limit after a denied request, and the contents of the denial.
 
 use core::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What waiters restore that leave, and what they take that stay, while others are refunded.
+//! Waiters that leave or stay while others are refunded: the cells that they restore or take.
 
 use super::*;
 
@@ -108,7 +108,7 @@ struct Waiters {
 }
 
 impl Waiters {
-    /// What is spent by a random sequence of acts, and at which tick.
+    /// The cells that a random sequence of acts spends, each with its tick.
     fn spend(&self, draw: &mut Draw) -> Vec<(u64, u64)> {
         let Self { burst, cells, leave_early, .. } = *self;
         let clock = ManualClock::new();
@@ -178,7 +178,7 @@ impl Waiters {
     /// By how many cells a span exceeds the burst and the rate, at most.
     fn worst_excess(&self, draw: &mut Draw) -> u64 {
         let mut spent = self.spend(draw);
-        // What a reservation has spent counts from its charge.
+        // The cells that a reservation spends count from its charge.
         spent.sort_unstable();
         let mut worst = 0;
         for (index, (first, _)) in spent.iter().enumerate() {

@@ -20,7 +20,7 @@ const ALGORITHMS: [&str; 7] = [
     "sliding-log",
 ];
 
-/// What a report says of the most that each algorithm admits, in the order of the report.
+/// The name of each algorithm, and the words for the most that it admits, in the order of a report.
 fn bounds() -> Vec<(String, String)> {
     let out = replay(&["--rule", "10/min burst 5", "--compare", "all", &data(HACKERS)]).out;
     let head = |line: &&str| line.starts_with("algorithm ") && line.ends_with("  at most");

@@ -1,4 +1,4 @@
-//! Who spends the cells that a thread holds: composites, batches, and requests by a plan.
+//! Composites, batches and requests by a plan beside the cells that a thread holds.
 
 use super::*;
 use crate::composite::Composite;
