@@ -1,5 +1,5 @@
 //! The bodies of the fuzz targets: checks of the library on decoded bytes. They also run as
-//! properties on the stable compiler (`tests/fuzz_bodies`), and other tests share parts of them.
+//! properties on the stable compiler (`tests/oracle/fuzz_bodies.rs`), and other tests share parts of them.
 //!
 //! Bytes that run out read as zeros, so every input is valid.
 

@@ -12,7 +12,7 @@ use crate::bodies::choice::{Choice, Cost, Kind, LogRates, ORIGIN_2025, with_algo
 use crate::bodies::keyed::{Keyed, Operation, Setup};
 use crate::bodies::numbers::Listed;
 use crate::bodies::run;
-use crate::config;
+use crate::choice::cases;
 
 /// A kind whose state is one word, with any options.
 fn choices() -> impl Strategy<Value = Choice> {
@@ -123,7 +123,7 @@ fn rings() -> impl Strategy<Value = (Choice, Quota)> {
 }
 
 proptest! {
-    #![proptest_config(config(5_000))]
+    #![proptest_config(cases(5_000))]
 
     /// Slots change hands all the time, and each life must start with an empty ring.
     #[test]
@@ -141,7 +141,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(10_000))]
+    #![proptest_config(cases(10_000))]
 
     #[test]
     fn every_key_with_a_slot_equals_its_oracle(
@@ -153,7 +153,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(10_000))]
+    #![proptest_config(cases(10_000))]
 
     /// The same in compact slots, if algorithm and quota fit them. The few seeds are chosen so that
     /// no two of the keys share a fingerprint.

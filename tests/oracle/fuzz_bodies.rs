@@ -1,30 +1,18 @@
 //! Runs the bodies of the fuzz targets on random bytes, on the seeds that are committed with the
 //! sources, and on generated operations.
 
-#[path = "../bodies/mod.rs"]
-mod bodies;
-mod model;
-#[path = "../../fuzz/seeds.rs"]
-mod seeds;
-
 use std::panic::catch_unwind;
 
-use bodies::mistake::{Mistake, plant};
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
-use seeds::seeds_of;
 
-/// The number of cases, unless `PROPTEST_CASES` sets another.
-fn config(cases: u32) -> ProptestConfig {
-    let default = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
-    if std::env::var_os("PROPTEST_CASES").is_some() {
-        return default;
-    }
-    ProptestConfig { cases, ..default }
-}
+use crate::bodies;
+use crate::bodies::mistake::{Mistake, plant};
+use crate::choice::cases;
+use crate::seeds::seeds_of;
 
 proptest! {
-    #![proptest_config(config(60_000))]
+    #![proptest_config(cases(60_000))]
 
     #[test]
     fn words_pass_on_random_bytes(data in prop::collection::vec(any::<u8>(), 0..64)) {
@@ -42,7 +30,7 @@ fn for_a_ring(max: usize) -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(config(40_000))]
+    #![proptest_config(cases(40_000))]
 
     #[test]
     fn words_pass_on_random_bytes_that_choose_rings(data in for_a_ring(256)) {
@@ -51,7 +39,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(6_000))]
+    #![proptest_config(cases(6_000))]
 
     #[test]
     fn operations_pass_on_random_bytes_that_choose_rings(data in for_a_ring(1_500)) {
@@ -60,7 +48,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(10_000))]
+    #![proptest_config(cases(10_000))]
 
     #[test]
     fn operations_pass_on_random_bytes(data in prop::collection::vec(any::<u8>(), 0..1_500)) {
@@ -69,7 +57,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(6_000))]
+    #![proptest_config(cases(6_000))]
 
     #[test]
     fn accounts_pass_on_random_bytes(data in prop::collection::vec(any::<u8>(), 0..1_000)) {
@@ -83,7 +71,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(8_000))]
+    #![proptest_config(cases(8_000))]
 
     #[test]
     fn snapshots_pass_with_random_changes(data in prop::collection::vec(any::<u8>(), 0..40)) {
