@@ -15,15 +15,15 @@
 #   loom full       the same, deeper and with 4 threads                         hours
 #   interleavings   `loom`, summed up by protocol                               minutes
 #   shuttle         300,000 histories, checked for linearizability              15 s
-#   shuttle full    20 million histories                                        11 min
+#   shuttle full    20 million histories                                        9 min
 #   states          protocols between processes and a server, in every state    a minute
 #   states full     the largest of them too                                     minutes
 #   faults          faults on real Redis and Valkey servers                     4 min
-#   proofs          the steps of the algorithms of rates, by z3 over all inputs  minutes
+#   proofs          the steps of all rate algorithms, by z3 over all inputs     minutes
 #   oracles         10^8 decisions compared with the oracles                    10 s
 #   fuzz            each fuzz target for a minute                               6 min
-#   miri            undefined behaviour and weak memory, on four targets        3 min
-#   races           the tests with threads under the thread sanitizer           10 min
+#   miri            undefined behaviour and weak memory, on four targets        28 min
+#   races           the tests with threads under the thread sanitizer           4 min
 #   shared-memory   10,000 processes killed that share a limiter; their clocks  7 min
 #   packages        licences, advisories, features, oldest compiler, versions,
 #                   the packages unpacked, other machines                       an hour
@@ -32,7 +32,7 @@
 #   system          the ordinary tests on macOS, Windows or another compiler    minutes
 #   mutants         whether tests notice changes in the code                    hours
 #   mutants core --lib                the core, with its unit tests only        10 min
-#   coherence       writes to shared cache lines, ours and the peers'          10 min
+#   coherence       writes to shared cache lines, ours and the peers'           10 min
 #   pingora         the filter for Pingora: lints, tests, its package           minutes
 #   actix           the middleware of actix-web: lints, tests, its package      minutes
 #   reqwest         the middleware of reqwest clients: the same                 minutes
@@ -96,7 +96,7 @@ interleavings() {
         }' | sort
 }
 
-# Runs stateright, which also has to find planted mistakes. A package of its own, since the checker brings
+# Runs stateright, which also has to find planted faults. A package of its own, since the checker brings
 # 40 dependencies. With `full`: lints too.
 states() {
     cd verify/states
@@ -118,7 +118,7 @@ states() {
         /said to add nothing: beyond/ { low++ }
         END {
             if (!models || !found || !low) exit 1
-            printf "states: %d models, %d states, all within their bounds; %d planted mistakes and %d bounds that are too low found\n", models, states, found, low
+            printf "states: %d models, %d states, all within their bounds; %d planted faults and %d bounds that are too low found\n", models, states, found, low
         }'
 }
 
@@ -136,7 +136,7 @@ proofs() {
 }
 
 # [DECISIONS] [--seed SEED] [--seconds SECONDS] [--jobs JOBS], or --seed SEED --case NUMBER for one case
-# again. Planted mistakes have to be found first.
+# again. Planted faults have to be found first.
 oracles() {
     local words=("$@")
     [[ "${1:-}" =~ ^[0-9] || " $* " == *' --case '* ]] || words=(100000000 "$@")

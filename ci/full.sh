@@ -22,7 +22,7 @@ stages=(
     'shuttle|ci/check.sh shuttle full|random schedules, each history checked for linearizability'
     'states|ci/check.sh states full|the protocols between processes and a server, in every state'
     'faults|ci/check.sh faults|hundreds of faults on redis-server and on Valkey, against stated bounds'
-    'proofs|ci/check.sh proofs|the steps of the algorithms of rates over all inputs'
+    'proofs|ci/check.sh proofs|the steps of all rate algorithms over all inputs'
     'oracles|ci/check.sh oracles 10000000000|10^10 decisions of all algorithms, each compared with its oracle'
     'fuzz-decisions|ci/check.sh fuzz 300M decisions|114 million executions of two fuzz targets'
     'fuzz-states|ci/check.sh fuzz 300M states|41 million of four targets, which keep or change states'

@@ -63,12 +63,12 @@
 //!
 //! - **Never over the limit**, whatever the threads do: at most `burst + rate * span` cells in any span
 //!   for the token bucket. Each algorithm's page has its own bound, to the time unit.
-//! - **Exact answers.** After [`retry_after`](Denied::retry_after) the same request is admitted, and a
-//!   nanosecond earlier it is not. No rate is rounded.
+//! - **Exact answers.** After [`retry_after`](Denied::retry_after) the same request is admitted if nothing else
+//!   happens to the key. A nanosecond earlier it is not. No rate is rounded.
 //! - **Bounded.** Memory is fixed when the limiter is built, and nothing is allocated afterwards. What
 //!   happens to a key that finds no slot is chosen and counted.
-//! - **No lock, no background thread.** A denial writes nothing, with two exceptions: the first denial of
-//!   a bucket that starts empty, and a log that counts denials.
+//! - **No lock, no background thread.** A denial changes no state, with two exceptions: the first denial
+//!   of a bucket that starts empty, and a log that counts denials.
 //!
 //! Each type says under "Not guaranteed" what it does not promise. The page of [guarantees] names the test, model
 //! or proof of each promise.
@@ -102,11 +102,11 @@
 //!
 //! | | items | reason |
 //! |---|---|---|
-//! | sealed | [`Algorithm`](algorithm::Algorithm), [`Waitable`](wait::Waitable) | a method may be added |
+//! | sealed | all traits but [`Clock`] | a method may be added |
 //! | open | [`Clock`] | users implement it; added methods have a default |
 //! | `#[non_exhaustive]` | all errors, choices and figures: [`BuildError`], [`QuotaError`], [`OnFull`], [`AnyAlgorithm`], [`SlotLayout`](limiter::SlotLayout), [`Stats`](stats::Stats), [`TopKey`](top::TopKey) | more of them may come |
 //!
-//! All other types have private fields. A type is `Send` and `Sync` if its parts are (clock, stored
+//! All other types but [`DecisionParts`](decision::DecisionParts) have private fields. A type is `Send` and `Sync` if its parts are (clock, stored
 //! key); a [`Limiter`]'s key need not be.
 //!
 //! [tollgate-client]: https://docs.rs/tollgate-client

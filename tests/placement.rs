@@ -1,4 +1,4 @@
-//! How often keys find a slot: evictions at the stated capacity, and the cost of eviction.
+//! The share of keys that find a slot: evictions at the stated capacity, and the cost of eviction.
 
 use std::time::Duration;
 

@@ -28,8 +28,8 @@ Threads decide by turns, and their accesses are replayed through a coherence pro
 infinite size, one core a thread): 16 decisions of each thread or more, after others that are not counted.
 **No machine of more than 2 cores was measured.** The counts say how much of a decision needs another core.
 They say nothing about time, and nothing about lost races, since no two threads decide at once. Each limiter
-reads its own clock. That of tollgate writes when it compares itself with the system's, which valgrind's slowness
-makes some hundredths of a write each decision.
+reads its own clock. Tollgate's clock also writes when it compares itself with the system's clock. A decision under
+valgrind is so slow that this is some hundredths of a write each.
 HEAD
     "$program"
 } >"$page.new"

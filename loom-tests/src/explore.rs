@@ -1,4 +1,4 @@
-//! How far a model is explored.
+//! The bounds of a model's exploration.
 //!
 //! `TOLLGATE_LOOM_DEPTH=full` (`ci/check.sh loom full`) also explores models that take minutes.
 

@@ -1,4 +1,4 @@
-//! Limits that find themselves: samples that meet in a window, windows that are closed, steps.
+//! Adaptive limits: samples that meet in a window, windows that are closed, steps.
 //!
 //! The protocol is in `src/cell/adaptive_cell.rs`.
 

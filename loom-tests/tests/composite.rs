@@ -1,6 +1,6 @@
 //! Composites: limits are charged in order, and refunded when a later limit denies.
 //!
-//! The protocol is in `src/policy/composite/mod.rs`.
+//! The protocol is in `src/policy/composite/decide.rs`.
 
 #![cfg(tollgate_loom)]
 

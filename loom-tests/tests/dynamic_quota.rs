@@ -1,6 +1,6 @@
 //! Dynamic quotas: a quota changes while threads read it and decide requests.
 //!
-//! The protocols are in `src/sync/versioned.rs`, `src/sync/derived.rs` and `src/policy/dynamic/mod.rs`.
+//! The protocols are in `src/sync/versioned.rs`, `src/sync/derived.rs` and `src/policy/dynamic/in_force.rs`.
 
 #![cfg(tollgate_loom)]
 

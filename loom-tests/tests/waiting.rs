@@ -1,6 +1,6 @@
 //! Waiting: cells booked ahead of their time, and refunded, while others ask.
 //!
-//! The protocol is in `src/wait/mod.rs`.
+//! The protocol is in `src/wait/queue.rs`.
 
 #![cfg(tollgate_loom)]
 
@@ -105,7 +105,7 @@ fn refunded_at_the_time_of_its_turn_a_cell_is_granted_twice() {
 }
 
 /// A waiter of four cells is booked behind a reservation of all four, and leaves at 3, before its turn at 4. Another
-/// thread cancels the reservation and asks for three of the cells.
+/// thread refunds the reservation and asks for three of the cells.
 #[test]
 fn a_booking_and_a_reservation_before_it_that_are_both_refunded_are_granted_once() {
     explore_two_to("waiting: refunded behind a refund", 3, Preemptions::Any, || {
@@ -119,7 +119,7 @@ fn a_booking_and_a_reservation_before_it_that_are_both_refunded_are_granted_once
         assert!(!poll(&mut waiter));
         let other = Arc::clone(&gate);
         let thread = thread::spawn(move || {
-            reserved.cancel_at(at(0));
+            reserved.refund_at(at(0));
             3 * u64::from(other.ask().cells(3).at(at(3)).check().is_ok())
         });
         clock.0.store(3, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The algorithms, as pure functions of (word, parameters, now, cost).
+//! The algorithms, as pure functions of (word, ring, parameters, now, cost).
 //!
 //! Nothing here names an atomic, reads a clock, allocates or uses a float. A step is total: every
 //! word, every instant and every cost has an answer. A value that saturates does so on the limit's

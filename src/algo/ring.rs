@@ -1,4 +1,4 @@
-//! The words beside a state word.
+//! [`Ring`]: the words beside a state word, as a step reads them.
 
 /// The words beside the state word, as a step reads them.
 ///

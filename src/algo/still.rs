@@ -1,3 +1,5 @@
+//! [`Still`]: a machine for a decision at one instant.
+
 use core::ops::Deref;
 
 /// A machine for a decision at one instant: see [`StateMachine::still`](super::StateMachine::still).

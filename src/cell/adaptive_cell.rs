@@ -89,7 +89,8 @@ impl AdaptiveCell {
     }
 
     /// Adds the sample of a request that entered at `entered`. `now` is the present, and no earlier than its end. If
-    /// that closes the window, steps the controller and calls `publish` with the limit, which returns the time after it.
+    /// that closes the window, steps the controller and calls `publish` with the limit. `publish` returns the
+    /// time after it has published.
     #[inline]
     pub fn record(
         &self,

@@ -1,16 +1,16 @@
-//! The words beside a state word, for algorithms that need more than one.
+//! The words beside a state word, as threads publish them.
 //!
 //! # How a ring stays true to its head
 //!
-//! The head says which cells of the ring count, and what for. Two rules make a decision by both
+//! The head says which words of the ring count, and what for. Two rules make a decision by both
 //! exact:
 //!
 //! 1. Publish, then advance. Before advancing the head, a thread copies into the ring whatever only
 //!    the head recorded ([`StateCell::publish_cell`]). That value is a function of the head, so all threads
 //!    that race to advance it write the same value.
-//! 2. While a head is current, no cell that it counts by changes.
+//! 2. While a head is current, no ring word that it counts by changes.
 //!
-//! So cells that were read after a head belong to it if it is still current afterwards. An
+//! So ring words that were read after a head belong to it if it is still current afterwards. An
 //! admission learns that from its compare-and-swap; a denial loads the head again.
 //!
 //! # Why a late write does no harm

@@ -17,7 +17,7 @@ use crate::time::{Clock, Tick};
 
 impl<G: Chargeable> Ask<'_, '_, G> {
     /// Charges cells that are spent already, whatever the limit: for a cost that is known only
-    /// afterwards. Later requests wait until the debt is paid. Returns how long that takes: until no
+    /// afterwards. Later requests are denied until the debt is paid. Returns how long that takes: until no
     /// more is owed than the burst (or the window ends). That is zero if the cells were there, or none
     /// are asked for.
     ///

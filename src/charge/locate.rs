@@ -1,4 +1,4 @@
-//! Where a limiter finds the state of a key, and by which time a request is decided.
+//! The lookup of a key's state, and the time of a request.
 
 use core::fmt::Debug;
 use core::hash::Hash;

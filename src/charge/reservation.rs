@@ -174,11 +174,11 @@ impl<G: Chargeable> Reservation<'_, G> {
     /// ```
     /// # use tollgate::{Direct, Quota, Tick};
     /// let gate = Direct::new(Quota::per_second(10))?;
-    /// gate.ask().cells(7).at(Tick::ZERO).reserve()?.cancel_at(Tick::ZERO);
+    /// gate.ask().cells(7).at(Tick::ZERO).reserve()?.refund_at(Tick::ZERO);
     /// assert_eq!(gate.ask().cells(0).at(Tick::ZERO).peek()?.remaining(), 10);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn cancel_at(mut self, now: Tick) {
+    pub fn refund_at(mut self, now: Tick) {
         self.0.settle(0, Some(now));
     }
 }
@@ -200,8 +200,8 @@ impl<G: Chargeable> OwnedReservation<G> {
         self.0.settle(actual, Some(now));
     }
 
-    /// Refunds all, as far as time has not restored it by `now`: see [`Reservation::cancel_at`].
-    pub fn cancel_at(mut self, now: Tick) {
+    /// Refunds all, as far as time has not restored it by `now`: see [`Reservation::refund_at`].
+    pub fn refund_at(mut self, now: Tick) {
         self.0.settle(0, Some(now));
     }
 }

@@ -72,7 +72,7 @@ fn an_owned_lease_spends_and_refunds_as_one_by_reference() {
 
 /// Dropped at the time of the clock, a reservation would be refunded nothing.
 #[test]
-fn a_reservation_is_settled_or_cancelled_at_the_time_that_the_caller_gives() {
+fn a_reservation_is_settled_or_refunded_at_the_time_that_the_caller_gives() {
     let begun = || {
         let gate = Direct::builder(Quota::per_second(10)).clock(ManualClock::new());
         let gate = Arc::new(gate.build().expect("in range"));
@@ -84,12 +84,12 @@ fn a_reservation_is_settled_or_cancelled_at_the_time_that_the_caller_gives() {
         gate.ask().cells(0).at(at(0)).peek().expect("no cells").remaining()
     };
     let gate = begun();
-    gate.ask().cells(7).at(at(0)).reserve().expect("room").cancel_at(at(0));
+    gate.ask().cells(7).at(at(0)).reserve().expect("room").refund_at(at(0));
     assert_eq!(left(&gate), 7);
     let gate = begun();
     let owned = gate.ask().cells(7).at(at(0)).reserve_owned(&gate).expect("room");
     assert_eq!(owned.cells(), 7);
-    owned.cancel_at(at(0));
+    owned.refund_at(at(0));
     assert_eq!(left(&gate), 7);
     let gate = begun();
     let owned = gate.ask().cells(7).at(at(0)).reserve_owned(&gate).expect("room");

@@ -129,7 +129,7 @@ impl<K: ?Sized, C> ConcurrencyBuilder<K, C> {
         }
     }
 
-    /// How many keys with requests in flight there is room for at least; 100,000 unless called. More find a slot, until
+    /// The table has room for at least so many keys with requests in flight; 100,000 unless called. More find a slot, until
     /// all 16 slots that a key could have are taken. It takes about 29 bytes a key.
     pub fn capacity(self, keys: u64) -> Self {
         Self { capacity: keys, ..self }

@@ -16,7 +16,7 @@ use crate::time::{Clock, Tick};
 ///
 /// **Guarantee.** A request enters only if the cells in flight, its own included, are at most the limit
 /// that it has read, under any interleaving of threads. Entering is one compare-and-swap of one word, and
-/// so is leaving. Lock-free, not wait-free. A denial writes nothing.
+/// so is leaving. Lock-free, not wait-free. A denial changes no state.
 ///
 /// **Not guaranteed.** Order, and guards that are never dropped: see
 /// [`ConcurrencyLimiter`](super::ConcurrencyLimiter). A guard that was alive at a [reset](Self::reset)

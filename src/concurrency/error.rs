@@ -7,7 +7,7 @@ use crate::algo::in_flight::Holds;
 use crate::decision::Denied;
 use crate::limiter::builder::BuildError;
 
-/// The request may not enter: too many are in flight. Nothing was counted and nothing was written.
+/// The request may not enter: too many are in flight. Nothing was counted.
 ///
 /// It names no time to return: a cell comes back when some other request ends.
 ///

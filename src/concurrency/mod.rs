@@ -1,10 +1,10 @@
-//! How many requests may be in flight at one time, of each key or in all.
+//! Limits of requests in flight, of each key or in all.
 //!
 //! A rate limit says how often a request may begin; a concurrency limit, how many may be under way. It is
 //! the other half of what protects an upstream: nginx has it as `limit_conn`, Traefik as `inFlightReq`.
 //!
 //! [`ConcurrencyLimiter`] counts by key, [`DirectConcurrency`] counts all. Either gives a request that may
-//! enter a [`Guard`]; the request is in flight until that is dropped. An [`adaptive`] limit finds itself.
+//! enter a [`Guard`]; the request is in flight until that is dropped. A controller moves an [`adaptive`] limit.
 //!
 //! # Guarded by
 //!
@@ -78,7 +78,7 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 ///   it has read, under any interleaving of threads.
 /// - A key with requests in flight never loses its slot, and a count never falls below what is in flight.
 /// - Entering is one compare-and-swap of one word, and so is leaving; neither takes a lock, allocates or
-///   waits. A lost race is retried: lock-free, not wait-free. A denial writes nothing. Memory never grows.
+///   waits. A lost race is retried: lock-free, not wait-free. A denial changes no state. Memory never grows.
 ///
 /// **Not guaranteed.**
 ///
@@ -91,8 +91,8 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 /// - A key finds no slot if keys in use take all 16 that it could have. The
 ///   [policy](ConcurrencyBuilder::when_no_slot) then decides.
 /// - A thread may enter on another key's count if it has read the clock, or a word, and is then stopped
-///   while its slot changes hands a multiple of 1,024 times within one tick. A tick is a microsecond, or
-///   that of a coarser clock; with a longest hold, it is such a hold.
+///   while its slot changes hands a multiple of 1,024 times within one time unit: 1,024 ns, or a step of a
+///   coarser clock; with [`max_hold`](ConcurrencyBuilder::max_hold), that span.
 /// - The guard of a key that was reset may refund a cell of another key if the slot has changed hands as
 ///   often within a tick of the clock from the entry on. With a longest hold, that may be at any time since
 ///   the entry.

@@ -170,14 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_of_requests_in_flight_is_told_as_it_is_in_force() {
+    fn a_description_shows_the_limit_in_force() {
         let place = Place::new();
         let gate = each().build_shared(&place.shared()).expect("created");
         gate.set_limit(7).expect("in range");
         let quota = || place.describe().quota.expect("an algorithm");
         assert_eq!(quota(), "7 in flight, each lost after 60s");
         // The header states a length that has no place for the limit, or one that no file has.
-        for bytes in [9, u64::MAX] {
+        for bytes in [9, 128, 4_096, u64::MAX] {
             place.file().write_all_at(&bytes.to_ne_bytes(), 2 * 8).expect("written");
             assert_eq!(quota(), "spoilt");
         }

@@ -74,7 +74,7 @@ fn one_request_may_be_in_flight_of_all_keys_without_a_slot() {
 
 /// Some 29 bytes a key.
 #[test]
-fn the_memory_of_a_table_is_told_in_bytes() {
+fn a_table_gives_its_memory_in_bytes() {
     let gate = ConcurrencyLimiter::<u64>::builder(1).capacity(100_000).build().expect("in range");
     assert!((2_800_000..3_200_000).contains(&gate.memory_bytes()), "{}", gate.memory_bytes());
 }

@@ -218,7 +218,7 @@ impl Permit {
     }
 }
 
-/// The request is denied. Nothing was charged and nothing was written, with [two exceptions](crate#guarantees).
+/// The request is denied. Nothing was charged, and the state is unchanged, with [two exceptions](crate#guarantees).
 ///
 /// It is an [`Error`](core::error::Error), so `?` returns it.
 ///

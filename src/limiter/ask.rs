@@ -18,7 +18,7 @@ pub trait Askable: sealed::Askable {}
 impl<G: sealed::Askable> Askable for G {}
 
 pub(crate) mod sealed {
-    /// The key of a request, by the kind of gate.
+    /// The key of a request, by the kind of limiter.
     pub trait Askable {
         /// The key of a request, or a whole request that contains several keys.
         type Key: ?Sized;
@@ -70,8 +70,8 @@ impl<A: Algorithm, C> sealed::Askable for Direct<A, C> {
 /// A limit of [requests in flight](crate::concurrency) has the verbs [`enter`](Self::enter),
 /// [`enter_owned`](Self::enter_owned) and [`in_flight`](Self::in_flight), and `peek`.
 ///
-/// A wait queue reads the clock itself, so a request to it takes no `at`. Its verbs are `wait` and
-/// `wait_async`, which no other gate has.
+/// A wait queue reads the clock itself, so a request to it takes no `at`. Only a wait queue has
+/// the verbs `wait` and `wait_async`.
 ///
 /// It compiles to the same instructions as a call with these as arguments.
 ///

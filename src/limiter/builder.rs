@@ -282,7 +282,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     /// without a locked instruction; further threads share one. Requests that
     /// a [lease](crate::lease) decides are not counted, nor is its taking of cells. Requests that are decided by
     /// cells which [a thread has taken ahead](Self::lease_hot_keys) are. A reservation counts when it is made, as
-    /// admitted even if it is cancelled. [`charge_available`](crate::Ask::charge_available) counts each of its tries,
+    /// admitted even if it is refunded. [`charge_available`](crate::Ask::charge_available) counts each of its tries,
     /// and a [charge](crate::Ask::charge) whatever the limit is not counted. A
     /// [wait queue](crate::wait::WaitQueue) charges the turns of a token bucket uncounted; with another algorithm,
     /// each time that a waiter asks counts.

@@ -19,7 +19,7 @@ use crate::time::{Clock, Tick};
 /// It takes two cache lines beside its clock, and is shared by reference (or in an `Arc`).
 ///
 /// **Guarantee.** That of its algorithm, over all threads, with exact totals: every admission is one
-/// compare-and-swap on one word. A denial writes nothing, with [two exceptions](crate#guarantees). Lock-free,
+/// compare-and-swap on one word. A denial changes no state, with [two exceptions](crate#guarantees). Lock-free,
 /// not wait-free.
 ///
 /// ```

@@ -65,7 +65,7 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 /// **Guarantee.** A key that keeps its slot is granted exactly what its algorithm grants, over
 /// all threads, under any interleaving, and with clocks that differ between threads by up to
 /// [`max_clock_skew`](Builder::max_clock_skew). A decision takes no lock, allocates nothing and
-/// waits for no other thread. Memory never grows. A denial writes nothing, with [two exceptions](crate#guarantees).
+/// waits for no other thread. Memory never grows. A denial changes no state, with [two exceptions](crate#guarantees).
 /// Lock-free, not wait-free.
 ///
 /// **Not guaranteed.**

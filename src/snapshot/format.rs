@@ -12,14 +12,14 @@
 //! | 88 | 3 x 8 | hashes of fixed values, to recognize the hash function |
 //! | 112 | 22 x 8 | parameters that the limiter was built from: see [`Shape`] |
 //! | 288 | 8, 8 | 1 if the shared overflow has a state, else 0; that state |
-//! | 304 | | the ring of the shared overflow, if it has a state: 8 bytes a cell |
+//! | 304 | | the ring of the shared overflow, if it has a state: 8 bytes a word |
 //! | | | rows |
 //! | -8 | 8 | [CRC-64](super::checksum) of all bytes before |
 //!
 //! A row holds the live slots of one bucket; the rows are in ascending order of their buckets. It
 //! consists of the bucket's number (4 bytes), one bit for each live slot (1 byte), the words of
 //! those slots (8 bytes each: fingerprint and state of a wide slot, one word of a compact slot),
-//! and the rings of those slots, one after the other (8 bytes a cell; the header has the cells per
+//! and the rings of those slots, one after the other (8 bytes a word; the header has the words per
 //! ring).
 
 use super::RestoreError;

@@ -1,4 +1,4 @@
-//! Planted faults: mistakes that the detectors have to catch.
+//! Planted faults: mistakes that a model or a test must catch.
 //!
 //! The models in `loom-tests/` and the histories in `verify/shuttle/` plant one each, and fail unless
 //! they notice it. In a library that ships, [`planted`] is the constant `false`.
@@ -67,7 +67,7 @@ pub enum Fault {
     GenerationUnchecked,
     /// A reset, or a peek, stops at a claim of the key, although its slot is elsewhere.
     ClaimHidesSlot,
-    /// A key that has just got its slot takes it for another key's, and finds no place.
+    /// A key that has just got its slot takes it for another key's, and finds no slot.
     OwnSlotUnseen,
     /// A request displaces every claim that it finds.
     DisplacesAgain,

@@ -1,5 +1,10 @@
 //! Thread slots: a small number for each thread, for what it keeps on cache lines of its own.
 //!
+//! # Protocol
+//!
+//! A word has a bit for each slot. A thread sets the lowest clear bit by a compare-and-swap with Acquire, and
+//! clears it with Release when it ends. So it sees what earlier owners of the slot have written.
+//!
 //! # Guarded by
 //!
 //! `loom-tests/tests/thread_slots.rs`, run by `ci/check.sh loom`. Ordinary tests do not notice a wrong

@@ -4,13 +4,13 @@
 //! # Layout
 //!
 //! ```text
-//! turn    2 * version, and 1 more while the next version is being written
+//! turn    the sequence number: 2 * version, and 1 more while the next version is being written
 //! copies  version v is in copy v % COPIES
 //! ```
 //!
 //! # Protocol
 //!
-//! A writer takes its turn by a compare-and-swap of `turn` from even to odd, writes the copy after
+//! A writer changes `turn` from even to odd by a compare-and-swap, writes the copy after
 //! the current one, and publishes it by storing the next even number. A writer that finds another
 //! at work gives up. A reader loads `turn`, reads the current copy, and loads `turn` again. If no
 //! writer can have begun to write to that copy by then, the words are one version. A reader waits

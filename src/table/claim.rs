@@ -55,7 +55,7 @@
 //! Another key's claim holds nothing that could be lost, so it may be displaced: its thread finds
 //! that its commit fails, and claims again. A request displaces a claim only if nothing is vacant
 //! or idle, and only once, so that two threads cannot displace each other for ever. After that it
-//! evicts a live key, if it may, or finds no place.
+//! evicts a live key, if it may, or finds no slot.
 //!
 //! # Recurrence (ABA)
 //!
@@ -115,7 +115,7 @@ impl RetryBudget {
     }
 }
 
-/// The ruling about a request, unless the key finds no place.
+/// The ruling about a request, unless the key finds no slot.
 pub(super) type Outcome<V> = Result<Ruling<V>, Full>;
 
 /// The result of a scan.

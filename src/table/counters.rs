@@ -15,11 +15,11 @@ pub(crate) enum Event {
     Claimed,
     /// A live key lost its slot to another.
     Evicted,
-    /// A key found no place, and the policy denied.
+    /// A key found no slot, and the policy denied.
     DeniedFull,
-    /// A key found no place, and the policy admitted.
+    /// A key found no slot, and the policy admitted.
     AdmittedFull,
-    /// A key found no place, and the shared overflow limiter decided.
+    /// A key found no slot, and the shared overflow limiter decided.
     Overflowed,
     /// A thread leased cells of a hot key.
     Leased,

@@ -1,4 +1,4 @@
-//! Leases of hot keys: cells that a thread has charged ahead, on cache lines of its own.
+//! The memory of the leases of hot keys: cells that a thread has charged ahead, on cache lines of its own.
 //!
 //! Only one thread reads and writes a lease, since no two threads have the same
 //! [slot](crate::sync::ThreadSlots). (A thread may take over the slot of one that has ended, and then

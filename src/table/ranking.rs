@@ -102,7 +102,7 @@ impl<K: SlotKind> SlotTable<K> {
     /// second bucket is not scanned, and no slot ranks above a vacant one.
     ///
     /// A model's line is one slot, so models rank every slot: the protocol holds for any choice, and
-    /// histories show a planted mistake sooner.
+    /// histories show a planted fault sooner.
     #[inline(always)]
     pub(super) fn first_of_two_vacant(&self, probe: Probe) -> Option<K::Candidate<'_>> {
         let near = self.candidates(probe.first(self.slots.bucket_count()), probe).take(LINE);

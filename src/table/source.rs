@@ -1,4 +1,4 @@
-//! Where the memory of a limiter's words comes from.
+//! The source of the memory of a limiter's words.
 
 #[cfg(feature = "shared-memory")]
 use super::block::Pieces;

@@ -1,4 +1,4 @@
-//! Which key a full table evicts.
+//! The key that a full table evicts.
 
 use std::time::Duration;
 

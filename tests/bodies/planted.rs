@@ -1,4 +1,4 @@
-// One planted mistake for each thread. A body of a fuzz target that has an enum `Mistake` includes this
+// One planted fault for each thread. A body of a fuzz target that has an enum `Mistake` includes this
 // file; tests plant each mistake, and the body must find it.
 
 thread_local! {

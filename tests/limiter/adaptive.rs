@@ -1,4 +1,4 @@
-//! Limits that find themselves, in front of a simulated upstream: so many workers, a service time, and a
+//! Adaptive limits, in front of a simulated upstream: so many workers, a service time, and a
 //! queue. Time is simulated, so every run is the same.
 
 use std::cmp::Reverse;

@@ -167,7 +167,7 @@ fn a_reservation_that_a_reset_has_forgiven_refunds_nothing() {
         gate.set_quota_at(quota, Inherit::Reset, reset).expect("in range");
         let later = Tick::from_nanos(6_000_000_000);
         assert!(gate.ask().cells(10).at(later).check().is_ok());
-        reserved.cancel_at(later);
+        reserved.refund_at(later);
         assert!(gate.ask().cells(1).at(later).check().is_err());
         gate.set_quota_at(quota, Inherit::Reset, reset).expect("in range");
     }

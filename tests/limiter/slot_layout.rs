@@ -1,4 +1,4 @@
-//! Which slot layout a limiter chooses, and what compact slots cost.
+//! The slot layout that a limiter chooses, and the cost of compact slots.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Queues in front of every algorithm: each waiter goes ahead exactly when the exact model says that the
-//! first of the line may, in order, and no waiter is left without a wake-up.
+//! Queues in front of every algorithm: waiters go ahead in order, each exactly when the oracle admits it, and
+//! each waiter is woken.
 //!
 //! Time is simulated: a waiter is polled when its sleep ends or when it is woken, and at no other time.
 

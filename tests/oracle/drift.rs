@@ -1,4 +1,4 @@
-//! How far a warm-up may be off its formulas once rounding has been through the ramp.
+//! The distance of a warm-up from its formulas once rounding has been through the ramp.
 //!
 //! The limiter and the formulas start alike and see the same requests. Two differences describe
 //! how they part: `turn`, how much later the limiter's next turn is, and `warmth`, how much warmer

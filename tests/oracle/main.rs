@@ -1,5 +1,5 @@
 //! The algorithms against their oracles, against exact arithmetic, and against the clock: what a single
-//! bucket answers on one thread. And the bodies of the fuzz targets, some of which have a whole table.
+//! bucket answers on one thread. It also runs the bodies of the fuzz targets, some of which have a whole table.
 
 #[path = "../bodies/mod.rs"]
 mod bodies;

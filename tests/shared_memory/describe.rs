@@ -65,7 +65,7 @@ fn quotas_are_told_in_words() {
 }
 
 #[test]
-fn a_quota_that_changes_is_told_as_it_is_in_force() {
+fn a_description_shows_the_quota_in_force() {
     let folder = Folder::new();
     let builder =
         Limiter::<u64>::builder(Quota::per_hour(9)).algorithm(DynamicGcra::new()).capacity(50);

@@ -1,4 +1,4 @@
-//! Limits that find themselves: no sample is counted twice, no window is too small, and no entry is above
+//! Adaptive limits: no sample is counted twice, no window is too small, and no entry is above
 //! the range.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,7 +2,7 @@
 
     prove.py [--vectors PROGRAM] [MODEL ...]
 
-One line for each property (PROVED, FAILED or UNKNOWN), for each planted mistake (CAUGHT or MISSED),
+One line for each property (PROVED, FAILED or UNKNOWN), for each planted fault (CAUGHT or MISSED),
 and for each comparison (EQUAL or DIFFERS). The exit status is 1 unless every line says PROVED, CAUGHT or EQUAL.
 """
 
@@ -83,7 +83,7 @@ def main():
     if given.vectors:
         good &= vectors.compare_all(given.vectors, names, report)
     if good:
-        print(f"proofs: {COUNTS['PROVED']} properties proved, {COUNTS['CAUGHT']} planted mistakes caught, "
+        print(f"proofs: {COUNTS['PROVED']} properties proved, {COUNTS['CAUGHT']} planted faults caught, "
               f"{COUNTS['EQUAL']} models equal to the Rust")
     sys.exit(0 if good else 1)
 

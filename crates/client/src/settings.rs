@@ -1,4 +1,4 @@
-//! How a rate moves, and between which bounds.
+//! The settings of a rate: its steps and its bounds.
 
 use core::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A limit of requests in flight that finds itself, by how the responses come.
+//! An adaptive limit of requests in flight: a controller moves it by how the responses come.
 
 use core::fmt;
 use core::time::Duration;
@@ -157,7 +157,7 @@ struct AdaptiveCharge<C: Clock> {
 }
 
 impl<C: Clock + Send + Sync + 'static> Charge for AdaptiveCharge<C> {
-    fn cancel(self: Box<Self>) {}
+    fn refund(self: Box<Self>) {}
 
     /// The service takes no part in what came before.
     fn forwarded(&mut self) {

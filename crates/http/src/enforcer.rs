@@ -192,7 +192,7 @@ impl<G: Gate> Enforcer<G> {
             None => Reason::OverLimit,
         };
         if let Some(charge) = permit.charge {
-            charge.cancel();
+            charge.refund();
         }
         report.deny_delayed();
         report.keep_denials();

@@ -164,7 +164,7 @@ where
     Q: Hash + ?Sized + 'static,
     C: Clock + Send + Sync + 'static,
 {
-    fn cancel(self: Box<Self>) {}
+    fn refund(self: Box<Self>) {}
 
     /// Stays until the body has ended. After an upgrade, a server may keep the other protocol as the body.
     fn answered(self: Box<Self>, response: &response::Parts) -> Option<Box<dyn Charge>> {

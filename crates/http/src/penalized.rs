@@ -253,7 +253,7 @@ where
     C: Clock + Send + Sync + 'static,
 {
     /// The cell stays charged, because not every algorithm can refund.
-    fn cancel(self: Box<Self>) {}
+    fn refund(self: Box<Self>) {}
 
     fn answered(self: Box<Self>, response: &response::Parts) -> Option<Box<dyn Charge>> {
         if (self.is_failure)(response) {

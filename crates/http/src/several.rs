@@ -23,7 +23,7 @@ use crate::headers::Report;
 /// - Another request may take the cells between the peek and the charge. A gate without
 ///   [`peek`](Gate::peek), or with a pending verdict, is not peeked at. If such a limit denies, the
 ///   limits before it have been charged. They refund only if they are
-///   [`returnable`](crate::Limit::returnable) or settled. Until then they may deny another request, and
+///   [`refundable`](crate::Limit::refundable) or settled. Until then they may deny another request, and
 ///   what time restored meanwhile may be lost. Put limits that cannot refund last.
 /// - Limits that are not peeked at do not count for the longest wait.
 ///
@@ -32,7 +32,7 @@ use crate::headers::Report;
 /// use tollgate_http::{Limit, Several, key::PeerIp};
 ///
 /// let gate = Several::new()
-///     .and(Limit::gcra("second", Quota::per_second(5), PeerIp::new())?.returnable())
+///     .and(Limit::gcra("second", Quota::per_second(5), PeerIp::new())?.refundable())
 ///     .and(Limit::gcra("hour", Quota::per_hour(1_000), PeerIp::new())?);
 /// # Ok::<(), tollgate_http::LimitError>(())
 /// ```
@@ -103,7 +103,7 @@ impl Gate for Several {
                 Verdict::Admit(permit) => all.add(permit),
                 Verdict::Pending(verdict) => pending.push(verdict),
                 denial => {
-                    all.cancel();
+                    all.refund();
                     report.keep_denials();
                     if !matches!(denial, Verdict::NoKey(_) | Verdict::Forbidden) {
                         let mut found = Report::default();
@@ -141,7 +141,7 @@ async fn await_in_order(
         match decision {
             Ok(permit) => all.add(permit),
             Err(reason) => {
-                all.cancel();
+                all.refund();
                 return (Err(reason), report);
             }
         }
@@ -162,8 +162,8 @@ impl All {
         self.charges.extend(charge);
     }
 
-    fn cancel(self) {
-        Box::new(Charges(self.charges)).cancel();
+    fn refund(self) {
+        Box::new(Charges(self.charges)).refund();
     }
 
     fn permit(self) -> GatePermit {
@@ -174,13 +174,13 @@ impl All {
 }
 
 /// Permits of a pending verdict, until it is awaited. If it never is, since another limit denies the request, they are
-/// cancelled.
+/// refunded.
 struct Unawaited(Option<All>);
 
 impl Drop for Unawaited {
     fn drop(&mut self) {
         if let Some(all) = self.0.take() {
-            all.cancel();
+            all.refund();
         }
     }
 }
@@ -195,8 +195,8 @@ impl fmt::Debug for Several {
 struct Charges(Vec<Box<dyn Charge>>);
 
 impl Charge for Charges {
-    fn cancel(self: Box<Self>) {
-        self.0.into_iter().for_each(Charge::cancel);
+    fn refund(self: Box<Self>) {
+        self.0.into_iter().for_each(Charge::refund);
     }
 
     fn forwarded(&mut self) {

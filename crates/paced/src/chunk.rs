@@ -1,5 +1,5 @@
-//! How many bytes pass at once, and how long cells charged ahead remain good. Pure: the answers of
-//! buckets and times are arguments.
+//! Chunks: the bytes that pass at once, and the time for which cells charged ahead remain good. Pure: the
+//! answers of buckets and times are arguments.
 //!
 //! A bucket that has the cells passes as many bytes as the caller has, up to [`CHUNK_MAX`]. A bucket that
 //! lacks them passes a chunk: what the rate carries in [`TURN_NANOS`], but at least [`CHUNK_MIN`] bytes

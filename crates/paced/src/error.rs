@@ -1,4 +1,4 @@
-//! Why a bucket cannot pace bytes.
+//! Errors of buckets that cannot pace bytes.
 
 use core::fmt;
 

@@ -1,4 +1,4 @@
-//! Whether a server is in use, and why not.
+//! The health of a server: in use, or the reason why not.
 
 use core::fmt;
 use std::sync::Arc;

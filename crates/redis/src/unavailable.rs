@@ -1,4 +1,4 @@
-//! Why the server gave no decision.
+//! The reasons for which the server gave no decision.
 
 use core::fmt;
 

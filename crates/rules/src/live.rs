@@ -77,8 +77,8 @@ impl<C: Clock> LiveRules<C> {
         self.reloads.load(Ordering::Relaxed)
     }
 
-    /// How often a changed file was not put in force, because of an error. Each attempt of a file that is tried again
-    /// counts.
+    /// How often a changed file was not put in force, because of an error. A file that is tried again
+    /// counts once for each attempt.
     ///
     /// ```
     /// # use tollgate_rules::RulesFile;

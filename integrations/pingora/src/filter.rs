@@ -166,7 +166,7 @@ impl RulesFilter {
         let (report, reason, shadow_denied, held) = self.decide(request, may_wait);
         if let Some(reason) = reason {
             self.denied.fetch_add(1, Ordering::Relaxed);
-            held.cancel();
+            held.refund();
             return Err((report, reason));
         }
         self.wait(&report).await;

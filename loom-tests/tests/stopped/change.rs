@@ -1,4 +1,4 @@
-//! A thread stops while it replaces a quota: `src/sync/versioned.rs`, `src/policy/dynamic/mod.rs`.
+//! A thread stops while it replaces a quota: `src/sync/versioned.rs`, `src/policy/dynamic/in_force.rs`.
 
 use std::sync::Arc;
 

@@ -28,11 +28,11 @@ use crate::time::Tick;
 #[macro_use]
 mod rows;
 
-// A row: parameters, `AsksAgain` unless waiters are booked, the view that a decision is made from, the oracle, the number
-// in snapshots and shared blocks, and the names, each with the algorithm of that name. Other versions of this crate know
-// an algorithm by its number, so that never changes, and a new row takes the next free one;
-// `src/limiter/shared/quota_text.rs` has two that are no rows. A name without an algorithm does not parse: a warm-up has
-// no period without options.
+// A row: parameters, `AsksAgain` unless waiters are booked, the view that a decision is made from, the oracle, the
+// number in snapshots and shared blocks, and the names, each with the algorithm of that name. Other versions of this
+// crate know an algorithm by its number, so that never changes, and a new row takes the next free one. Two numbers
+// have no row: see `src/limiter/shared/quota_text.rs`. A name without an algorithm does not parse: a warm-up has no
+// period without options.
 algorithms! { $
     /// Any of the algorithms.
     ///

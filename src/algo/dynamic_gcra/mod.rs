@@ -9,7 +9,7 @@
 //! It is [`gcra`] with a virtual clock, which counts the cells that flow in, in fractions, instead
 //! of time: at `limit` cells a period, the clock advances by the units of `limit` cells in every
 //! period. A debt is then a number of cells, not a time. When the quota changes, only the rate of
-//! the clock changes: no word is written, however many there are, and no charge is lost.
+//! the clock changes: no word is written (but see *Wear*), and no charge is lost.
 //!
 //! # Inheritance
 //!

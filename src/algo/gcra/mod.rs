@@ -179,8 +179,8 @@ impl Gcra {
     /// limiter's own: in units of at most a thousandth of its emission interval (at least a
     /// nanosecond), with room for long debts, in [wide slots](crate::limiter::SlotLayout).
     ///
-    /// The price, above 400 cells a second: a state can be told only from one that is up to some
-    /// years older (90 days at a million cells a second and above), instead of from any.
+    /// The price, above 400 cells a second: the time field wraps after some years (90 days from a million cells
+    /// a second on), so an older state may read as live.
     ///
     /// ```
     /// # use tollgate::{Gcra, Limiter, Quota};

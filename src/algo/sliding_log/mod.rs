@@ -4,8 +4,8 @@
 //!
 //! ```text
 //! word    bits 52..p+2 time of the latest event, its low bits | p+1..p lap | p-1..0 filled
-//! cells   bit 53 set | bit 52 whether its round is odd | bits 51..0 time of an older event, by its place
-//! birth   when this life of the ring began, as a cell
+//! ring    bit 53 set | bit 52 whether its round is odd | bits 51..0 time of an older event, by its place
+//! birth   when this life of the ring began, as a word of the ring
 //! note    cells that the first rate counted at the latest decision
 //! ```
 //!

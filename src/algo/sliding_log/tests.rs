@@ -144,7 +144,6 @@ fn a_log_rebased_to_the_same_clock_answers_as_before() {
     }
 }
 
-/// A restart that changes nothing.
 #[test]
 fn the_latest_event_is_never_before_the_origin() {
     let params = params("1000/us"); // so fast that its time comes round

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! word  bits 52..c index of the latest sub-window charged | bits c-1..0 total of cells counted
-//! cell  the same fields: index of an older sub-window | cells charged in it
+//! ring  the same fields: index of an older sub-window | cells charged in it
 //! ```
 //!
 //! The *total* is the number of cells charged in that sub-window and in the `older` ones before it. So a

@@ -166,7 +166,6 @@ fn rebasing_keeps_the_turn_of_a_cold_key_and_drops_an_expired_one() {
     assert_eq!(params.rebase(last, &mut [], &here), Some(last));
 }
 
-/// Without a ramp every cell takes one interval, warm or cold.
 /// 5e7 a second are 20 ns apart. In the smallest units that divide an interval and its refill, a cell has 18 or 16,
 /// and 24 or 32 units are too many.
 #[test]
@@ -176,6 +175,7 @@ fn the_divisor_of_the_fastest_rates_is_no_larger_than_it_must_be() {
     }
 }
 
+/// Without a ramp every cell takes one interval, warm or cold.
 #[test]
 fn a_cold_factor_of_one_is_an_even_pace() {
     let warm_up = WarmUp::new(SECOND * 4).cold_factor(1).max_wait(SECOND * 10);

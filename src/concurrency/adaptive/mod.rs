@@ -1,4 +1,4 @@
-//! A limit of requests in flight that finds itself, by their latencies and failures.
+//! Adaptive limits of requests in flight: a controller moves the limit by latencies and failures.
 //!
 //! An [`AdaptiveLimit`] counts like a [`DirectConcurrency`]. Each guard reports how its request ended, and
 //! a [`Controller`] moves the limit:

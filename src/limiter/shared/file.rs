@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(blocks(), 0, "memory without a name gets its pages when they are used");
         let named = Place::File { path: folder.clone(), mode: 0o600 };
         set_aside(&file, 8_192, &named).expect("space");
-        assert_eq!(blocks() * 512, 8_192);
+        assert!(blocks() * 512 >= 8_192);
         fs::remove_dir(&folder).expect("empty");
     }
 

@@ -44,7 +44,8 @@
 //! - A slot that a killed process had claimed may be closed to other keys for a while: where slots are wide,
 //!   until the claim is older than `max_clock_skew`, and a bucket that starts empty has filled up.
 //! - A fork copies handles, too: a [`LocalLease`](crate::lease::LocalLease), a
-//!   [reservation](crate::reservation::Reservation), a guard. Each belongs to one process. Cells of a lease that
+//!   [reservation](crate::reservation::Reservation), a guard, a [queue](crate::wait::WaitQueue) with waiters. Each belongs
+//!   to one process. Cells of a lease that
 //!   both spend, and cells that both refund, are granted twice.
 //! - Other machines have other limits: `tollgate-redis` is for those.
 //! - Each process has its own [`OnFull`](crate::OnFull) (but the quota of

@@ -91,6 +91,7 @@ impl QuotaSource<'_> {
     fn in_flight(&self) -> String {
         let hold = Duration::from_nanos(self.config.0[0]);
         let place = self.bytes.checked_sub(piece_bytes::<SharedValue>(1) as u64);
+        let place = place.filter(|place| *place >= HEADER_BYTES as u64);
         match place.map(|place| (self.read)(place, 1)).as_deref() {
             Some([limit]) => format!("{limit} in flight, each lost after {hold:?}"),
             _ => "spoilt".to_owned(),

@@ -1,4 +1,4 @@
-//! Where a limiter's words are: a block that is found, or begun and made visible when it is complete.
+//! The memory of a limiter's words: a block that is found, or begun and made visible when it is complete.
 
 use std::sync::Arc;
 

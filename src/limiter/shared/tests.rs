@@ -137,7 +137,7 @@ fn the_offset_that_a_wall_clock_follows_is_in_the_block() {
 }
 
 #[test]
-fn a_quota_that_changes_is_told_as_it_is_in_force() {
+fn a_description_shows_the_quota_in_force() {
     let place = Place::new();
     let builder = Limiter::<u64>::builder(Quota::per_hour(9)).algorithm(DynamicGcra::new());
     let gate = builder.capacity(100).build_shared(&place.shared()).expect("created");
@@ -179,8 +179,8 @@ fn the_keys_of_a_file_that_was_cut_are_estimated_from_what_is_left() {
     let description = place.describe();
     assert_eq!(description.keys, 1_000);
     let slots_end = HEADER_BYTES as u64 + 16 * description.slots;
-    place.file().set_len(HEADER_BYTES as u64 + 8 * description.slots).expect("cut");
     assert!(slots_end <= description.bytes);
+    place.file().set_len(HEADER_BYTES as u64 + 8 * description.slots).expect("cut");
     let cut = place.describe();
     assert!(matches!(cut.problem, Some(SharedError::OtherLength { .. })));
     assert!((900..1_100).contains(&cut.keys), "{}", cut.keys);

@@ -55,9 +55,9 @@ const MEMBERS_MAX: usize = 8;
 /// - If another request takes a limit's last cells between pre-check and charge, the limits before
 ///   it stay charged for a moment: well under a microsecond, or as long as the system stops the
 ///   thread. A third request may be denied meanwhile that would have been admitted. Each of those
-///   limits may lose what time restores meanwhile, at most the cells that were asked for. This
-///   happens at most once for each concurrent request whenever the later limit grants cells, not
-///   whenever it denies. It also happens whenever one bucket is added twice, or two keys of a
+///   limits may lose what time restores meanwhile, at most the cells that were asked for. Each
+///   time that the later limit grants cells, this happens to a concurrent request at most once. It does not
+///   happen at each denial. It also happens whenever one bucket is added twice, or two keys of a
 ///   request are one key of a limiter, and the bucket has cells for one of them only.
 /// - The limits are not read at one instant. The reported tightest limit and longest wait may be of
 ///   slightly different moments while other threads charge the limits.
@@ -65,8 +65,8 @@ const MEMBERS_MAX: usize = 8;
 ///   refund may reach the key's later life.
 /// - If the clocks of two threads differ by `s`, or a thread is stopped for `s` after it has read
 ///   its clock, the refund after such a denial may be `rate * s` cells too large, but no larger
-///   than the cells that were asked for. The same holds if threads call
-///   [ask at](Ask::at) times that differ by `s`.
+///   than the cells that were asked for. The same holds if threads pass
+///   [times](Ask::at) that differ by `s`.
 /// - If the quota of a [`DynamicGcra`](crate::dynamic::DynamicGcra) changes while a request is being denied,
 ///   its charges may not be refunded, or may be refunded although the change has restored them.
 /// - A request that is denied in step 3 may have claimed a slot in the limiters before. With

@@ -42,7 +42,7 @@ use crate::time::{Clock, Tick};
 /// another. A decision that begins after a change has returned is made by the new quota. Between two
 /// changes a key is granted at most what it [inherits](Inherit) and `rate * (span + u)` cells, where
 /// `u` is the time of a unit. A unit is a share of a cell: a thousandth or less if the limiter was built
-/// with a rate of up to 31,250 a second, and the share of less than 64 nanoseconds above that. With a first burst above
+/// with a rate of up to 31,250 a second. Above that rate, it is what the rate restores in less than 64 nanoseconds. With a first burst above
 /// 2^37 cells it may be a 128th. Each [proportional](Inherit::Proportional) change may make it coarser, to a hundredth of a cell, or to a cell where
 /// the shares are exact. All charges are kept.
 ///
@@ -53,8 +53,9 @@ use crate::time::{Clock, Tick};
 ///   time for each cell that the burst shrank by.
 /// - A key that had all its cells may have all of them afterwards, whatever the inheritance: an idle
 ///   state is the same as none.
-/// - A [reservation](crate::reservation::Reservation) from before the change refunds nothing. The old quota may
-///   charge one at the very instant of the change, while that is under way, or by a clock that is ahead. If the
+/// - A [reservation](crate::reservation::Reservation) from before the change refunds nothing. A request
+///   may be charged by the old quota at the instant of the change, while the change is under way, or by a clock
+///   that is ahead. If the
 ///   change has forgiven a part of it beside other debts, the refund may give the key that part again.
 /// - The rate can become 32 times as fast as the first, or up to 2,500 times if the first is slower than 31,250 a
 ///   second. If the first burst comes back in less than 64 microseconds, a unit is shorter already, and the rate cannot

@@ -229,7 +229,7 @@ fn taking_an_idle_keys_slot_displaces_no_claim() {
     assert!(claim_it(&table));
 }
 
-/// A request that has displaced a claim takes a live key's slot, if it may, or finds no place.
+/// A request that has displaced a claim takes a live key's slot, if it may, or finds no slot.
 #[test]
 fn a_request_displaces_one_claim_and_no_more() {
     let claim = Head::provisional(1, bucket().fresh(NOW));

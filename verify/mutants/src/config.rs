@@ -1,4 +1,4 @@
-//! Which `cfg`s are true in the copy: what `rustc --print cfg` says, all features, and debug assertions.
+//! The `cfg`s that are true in the copy: what `rustc --print cfg` says, all features, and debug assertions.
 
 use std::collections::BTreeSet;
 use std::io;

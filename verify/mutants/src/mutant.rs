@@ -56,7 +56,7 @@ pub enum LeftOut {
     Macro,
     /// A macro's definition: each counts once.
     MacroDefinition,
-    /// Not compiled in this configuration, only for tests, or dependent on a planted mistake of the models.
+    /// Not compiled in this configuration, only for tests, or dependent on a planted fault of the models.
     Configuration,
     /// `&&` that chains `let`s.
     LetChain,

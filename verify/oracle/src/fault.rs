@@ -1,4 +1,4 @@
-//! Planted mistakes: the answers of a limiter that makes them.
+//! Planted faults: the answers of a limiter that makes them.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! Histories of whole limiters, on schedules that shuttle makes, each checked for linearizability
-//! against the exact models.
+//! against the oracles.
 //!
 //! They run only with `RUSTFLAGS="--cfg tollgate_shuttle"` (see `ci/check.sh shuttle`); without the flag
 //! this package is empty. Under the flag a bucket has two slots and a table one bucket, so that three keys

@@ -28,11 +28,11 @@ pub struct Batches {
     pub period: u8,
     /// The number of deaths and fail-overs.
     pub faults: u8,
-    /// The planted mistake.
+    /// The planted fault.
     pub mistake: Mistake,
 }
 
-/// The planted mistake, which the checker must find.
+/// The planted fault, which the checker must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "built by this package's tests")]
 pub enum Mistake {

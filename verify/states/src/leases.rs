@@ -34,7 +34,7 @@ pub struct Leases {
     pub faults: u8,
     /// The kinds of faults.
     pub kinds: &'static [Fault],
-    /// The planted mistake.
+    /// The planted fault.
     pub mistake: Mistake,
 }
 
@@ -57,7 +57,7 @@ pub enum Fault {
     ClientAhead,
 }
 
-/// The planted mistake, which the checker must find.
+/// The planted fault, which the checker must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "built by this package's tests")]
 pub enum Mistake {

@@ -44,7 +44,7 @@ pub struct Shares {
     pub faults: u8,
     /// The kinds of faults.
     pub kinds: &'static [Fault],
-    /// The planted mistake.
+    /// The planted fault.
     pub mistake: Mistake,
 }
 
@@ -78,7 +78,7 @@ pub enum Fault {
     ClientAhead,
 }
 
-/// The planted mistake, which the checker must find.
+/// The planted fault, which the checker must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "built by this package's tests")]
 pub enum Mistake {

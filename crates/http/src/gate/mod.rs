@@ -44,7 +44,7 @@ pub trait Gate: Send + Sync {
     ///
     /// If too many requests would wait, the verdict is [`Verdict::QueueFull`], and nothing is charged.
     /// The default calls [`decide`](Self::decide). If the request may not wait, the layer then denies
-    /// it after it was charged, and [cancels](Charge::cancel) the charge if there is one. The default
+    /// it after it was charged, and [refunds](Charge::refund) the charge if there is one. The default
     /// suffices for a gate that never delays a request.
     fn decide_queued(
         &self,
@@ -143,7 +143,7 @@ pub struct GatePermit {
 /// #[derive(Debug)]
 /// struct Printed;
 /// impl Charge for Printed {
-///     fn cancel(self: Box<Self>) {
+///     fn refund(self: Box<Self>) {
 ///         println!("not served");
 ///     }
 ///     fn answered(self: Box<Self>, response: &response::Parts) -> Option<Box<dyn Charge>> {
@@ -152,11 +152,11 @@ pub struct GatePermit {
 ///     }
 ///     fn sent(self: Box<Self>, _body_bytes: u64) {}
 /// }
-/// Box::new(Printed).cancel();
+/// Box::new(Printed).refund();
 /// ```
 pub trait Charge: fmt::Debug + Send {
     /// The request is not served: refunds the charge.
-    fn cancel(self: Box<Self>);
+    fn refund(self: Box<Self>);
 
     /// The request has waited, for its turn or for a pending verdict, and is forwarded now. The layer does not call
     /// this for a request that is forwarded at once. The default does nothing.

@@ -214,9 +214,9 @@ impl<G: Gate> LayerBuilder<G> {
     /// - A client that leaves while it waits frees its place in the queue of all keys at once. Its turn
     ///   passes unused: what every limit charged for it stays charged.
     /// - A gate of your own that delays requests charges those that may not wait, unless it implements
-    ///   [`decide_queued`](Gate::decide_queued) or its charge can be cancelled.
+    ///   [`decide_queued`](Gate::decide_queued) or its charge can be refunded.
     /// - If one of [`Several`](crate::Several) limits denies a request that may not wait, the limits
-    ///   before it charge it unless they are [`returnable`](crate::Limit::returnable).
+    ///   before it charge it unless they are [`refundable`](crate::Limit::refundable).
     /// - If one of [`Several`](crate::Several) limits has a [pending](crate::Verdict::Pending) verdict, a
     ///   request takes its place in the queue only after that verdict. If other requests have filled the
     ///   queue by then, it gets 503, and what a [`LeakyQueue`](tollgate::LeakyQueue) has charged it stays

@@ -184,11 +184,11 @@ where
     ///
     /// ```
     /// # use {tollgate::Quota, tollgate_http::{Limit, key::PeerIp}};
-    /// let limit = Limit::gcra("a", Quota::per_second(10), PeerIp::new())?.returnable();
+    /// let limit = Limit::gcra("a", Quota::per_second(10), PeerIp::new())?.refundable();
     /// # Ok::<(), tollgate_http::LimitError>(())
     /// ```
     #[must_use]
-    pub fn returnable(self) -> Self {
+    pub fn refundable(self) -> Self {
         Self { charge: reserve, ..self }
     }
 

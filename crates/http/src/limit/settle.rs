@@ -85,7 +85,7 @@ impl<G: Chargeable> KeptReservation<G> {
 }
 
 impl<G: Chargeable + Send + Sync + 'static> Charge for KeptReservation<G> {
-    fn cancel(mut self: Box<Self>) {
+    fn refund(mut self: Box<Self>) {
         self.settle(0);
     }
 

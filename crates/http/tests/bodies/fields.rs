@@ -67,7 +67,7 @@ impl Gate for FixedGate {
     }
 }
 
-/// The reading, changed by the planted mistake.
+/// The reading, changed by the planted fault.
 fn reported(reading: &Reading) -> Reading {
     let mut reported = reading.clone();
     if planted(Mistake::LimitOff) {

@@ -70,7 +70,7 @@ pub(crate) fn forwarded(data: &[u8]) {
     }
 }
 
-/// The key, changed by the planted mistake.
+/// The key, changed by the planted fault.
 fn found(
     is_list: bool,
     trusted: Trusted,

@@ -1,4 +1,4 @@
-//! A limit of requests in flight that finds itself by the responses.
+//! An adaptive limit of requests in flight, by the responses.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -21,23 +21,23 @@ use tower::{Layer, ServiceExt, service_fn};
 type Answer = Response<Body<Full<Bytes>>>;
 
 /// Decides after 10 ms; its limit is called "remote". It counts how often it was asked, and how often
-/// its charge was cancelled.
+/// its charge was refunded.
 #[derive(Clone)]
 struct Remote {
     decision: fn() -> GateDecision,
     asked: Arc<AtomicUsize>,
-    cancelled: Arc<AtomicUsize>,
+    refunded: Arc<AtomicUsize>,
 }
 
 impl Remote {
     fn new(decision: fn() -> GateDecision) -> Self {
-        Self { decision, asked: Arc::default(), cancelled: Arc::default() }
+        Self { decision, asked: Arc::default(), refunded: Arc::default() }
     }
 }
 
 impl Gate for Remote {
     fn decide(&self, _: &Parts, _: &mut Report) -> Verdict {
-        let Self { decision, asked, cancelled } = self.clone();
+        let Self { decision, asked, refunded } = self.clone();
         Verdict::Pending(PendingVerdict::new(async move {
             asked.fetch_add(1, Relaxed);
             sleep(Duration::from_millis(10)).await;
@@ -49,7 +49,7 @@ impl Gate for Remote {
             }
             if let Ok(admission) = &mut decision {
                 reading.delay = admission.delay;
-                admission.charge = Some(Box::new(Counted(cancelled)));
+                admission.charge = Some(Box::new(Counted(refunded)));
             }
             let mut report = Report::default();
             report.note(reading);
@@ -62,7 +62,7 @@ impl Gate for Remote {
 struct Counted(Arc<AtomicUsize>);
 
 impl Charge for Counted {
-    fn cancel(self: Box<Self>) {
+    fn refund(self: Box<Self>) {
         self.0.fetch_add(1, Relaxed);
     }
 
@@ -84,7 +84,7 @@ fn deny() -> GateDecision {
 /// A limit of this process: a number of requests an hour over all keys, refunded if others deny.
 fn local(cells: u64) -> impl Gate {
     let one_for_all = from_fn(|_| Some(()));
-    Limit::gcra("local", Quota::per_hour(cells), one_for_all).expect("in range").returnable()
+    Limit::gcra("local", Quota::per_hour(cells), one_for_all).expect("in range").refundable()
 }
 
 async fn send<G: Gate + 'static>(layer: &RateLimitLayer<G>) -> Answer {
@@ -159,7 +159,7 @@ async fn several_limits_ask_those_of_this_process_first() {
     assert_eq!(denied.status(), 429);
     assert!(text(denied).await.contains("[\"local\"]"));
     // The remote limit was not asked about the request that the local one denied.
-    assert_eq!((remote.asked.load(Relaxed), remote.cancelled.load(Relaxed)), (1, 0));
+    assert_eq!((remote.asked.load(Relaxed), remote.refunded.load(Relaxed)), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,7 +173,7 @@ async fn several_limits_are_refunded_if_the_last_one_denies() {
         assert_eq!(answer.headers()["ratelimit"], "\"remote\";r=7;t=3");
         assert!(text(answer).await.contains("[\"remote\"]"));
     }
-    assert_eq!((grants.asked.load(Relaxed), grants.cancelled.load(Relaxed)), (3, 3));
+    assert_eq!((grants.asked.load(Relaxed), grants.refunded.load(Relaxed)), (3, 3));
     assert_eq!(layer.stats().denied, 3);
 }
 
@@ -184,23 +184,23 @@ async fn limits_within_limits_are_refunded_if_one_of_this_process_denies() {
     let nested = Several::new().and(local.clone()).and(remote.clone());
     let layer = RateLimitLayer::new(Several::new().and(nested).and(Unpeeked(full)));
     assert_eq!(send(&layer).await.status(), 200);
-    assert_eq!(local.cancelled.load(Relaxed), 0);
+    assert_eq!(local.refunded.load(Relaxed), 0);
     for denials in 1..3 {
         assert_eq!(send(&layer).await.status(), 429);
-        assert_eq!(local.cancelled.load(Relaxed), denials);
+        assert_eq!(local.refunded.load(Relaxed), denials);
     }
     assert_eq!(remote.asked.load(Relaxed), 1);
 }
 
-/// Admits every request, and counts how often its charge was cancelled.
+/// Admits every request, and counts how often its charge was refunded.
 #[derive(Clone, Default)]
 struct Counts {
-    cancelled: Arc<AtomicUsize>,
+    refunded: Arc<AtomicUsize>,
 }
 
 impl Gate for Counts {
     fn decide(&self, _: &Parts, _: &mut Report) -> Verdict {
-        let charge = Some(Box::new(Counted(self.cancelled.clone())) as Box<dyn Charge>);
+        let charge = Some(Box::new(Counted(self.refunded.clone())) as Box<dyn Charge>);
         Verdict::Admit(GatePermit { charge, ..GatePermit::default() })
     }
 }

@@ -79,7 +79,7 @@ async fn an_estimate_is_reserved_and_settled_by_the_plan() {
 /// If another limit denies, the charge of the plan is refunded, and a limit that would deny too is named.
 #[tokio::test]
 async fn several_limits_refund_and_peek_by_the_plan() {
-    let tenants = limit().returnable();
+    let tenants = limit().refundable();
     let limiter = Arc::clone(tenants.limiter());
     let quota = Quota::per_day(2);
     let built = Limiter::builder(quota).algorithm(FixedWindow::anchored()).capacity(16).build();

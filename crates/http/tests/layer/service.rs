@@ -135,7 +135,7 @@ impl Gate for ReadOnly {
 
 #[tokio::test]
 async fn a_request_that_is_not_allowed_gets_403_and_costs_the_other_limits_nothing() {
-    let limit = || Limit::gcra("a", Quota::per_hour(1), key()).expect("in range").returnable();
+    let limit = || Limit::gcra("a", Quota::per_hour(1), key()).expect("in range").refundable();
     let post = || {
         let mut request = with("a", "/", &[]);
         *request.method_mut() = Method::POST;
@@ -268,7 +268,7 @@ async fn the_bytes_sent_settle_what_a_request_costs() {
 
 #[tokio::test]
 async fn several_limits_all_admit_or_none_is_charged() {
-    let second = Limit::gcra("many", Quota::per_hour(10), key()).expect("in range").returnable();
+    let second = Limit::gcra("many", Quota::per_hour(10), key()).expect("in range").refundable();
     let many = Arc::clone(second.limiter());
     let quota = Quota::per_hour(3);
     let log: Limiter<(), SlidingLog> =

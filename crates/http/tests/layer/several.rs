@@ -79,7 +79,7 @@ async fn a_retry_after_exactly_the_time_that_several_limits_told_is_admitted() {
     let several = Several::new().and(hour(time)).and(minute(time)).and(second(time));
     each_retry_after_the_wait_is_admitted(several, time).await;
     let time = clock();
-    let nested = Several::new().and(second(time).returnable()).and(minute(time).returnable());
+    let nested = Several::new().and(second(time).refundable()).and(minute(time).refundable());
     each_retry_after_the_wait_is_admitted(Several::new().and(nested).and(hour(time)), time).await;
 }
 
@@ -149,7 +149,7 @@ async fn a_client_that_a_later_limit_always_denies_costs_an_earlier_limit_no_ref
     let limiter = Arc::new(builder.build().expect("in range"));
     let policy = Policy::new("second", &quota).expect("a name");
     let key: OneForAll = from_fn(|_| Some(()));
-    let second = Limit::new(policy, Arc::clone(&limiter), key).returnable();
+    let second = Limit::new(policy, Arc::clone(&limiter), key).refundable();
     let hour = limit("hour", Quota::per_hour(10), FixedWindow::anchored(), time);
     let layer = RateLimitLayer::new(Several::new().and(second).and(hour));
     for _ in 0..10 {

@@ -320,8 +320,8 @@ struct HeldForResponse {
 }
 
 impl Charge for HeldForResponse {
-    fn cancel(self: Box<Self>) {
-        self.held.cancel();
+    fn refund(self: Box<Self>) {
+        self.held.refund();
     }
 
     /// The pace is left here, since a denial by a store or after a wait is not paced.

@@ -134,7 +134,7 @@ impl PendingDecision {
             Ok(()) => (Ok(self.admission), report),
             Err(reason) => {
                 // The request is not served.
-                self.admission.charge.into_iter().for_each(Charge::cancel);
+                self.admission.charge.into_iter().for_each(Charge::refund);
                 (Err(reason), report)
             }
         }
@@ -184,12 +184,12 @@ mod tests {
 
     use super::*;
 
-    /// Counts how often it was cancelled.
+    /// Counts how often it was refunded.
     #[derive(Debug)]
-    struct Cancelled(Arc<AtomicUsize>);
+    struct Refunded(Arc<AtomicUsize>);
 
-    impl Charge for Cancelled {
-        fn cancel(self: Box<Self>) {
+    impl Charge for Refunded {
+        fn refund(self: Box<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
 
@@ -202,9 +202,9 @@ mod tests {
 
     #[test]
     fn a_request_that_a_store_denies_is_refunded_what_it_reserved() {
-        let cancelled = Arc::new(AtomicUsize::new(0));
+        let refunded = Arc::new(AtomicUsize::new(0));
         let finish = |ruling| {
-            let charge: Box<dyn Charge> = Box::new(Cancelled(Arc::clone(&cancelled)));
+            let charge: Box<dyn Charge> = Box::new(Refunded(Arc::clone(&refunded)));
             let admission = GatePermit { charge: Some(charge), ..GatePermit::default() };
             let (readings, shadow_denials) = (Vec::new(), Vec::new());
             let decided = LocalDecision { admission, readings, shadow_denials };
@@ -212,10 +212,10 @@ mod tests {
         };
         let admitted = finish(Ok(()));
         assert!(admitted.is_ok_and(|permit| permit.charge.is_some()));
-        assert_eq!(cancelled.load(Ordering::Relaxed), 0);
+        assert_eq!(refunded.load(Ordering::Relaxed), 0);
         for (denied, reason) in [Reason::OverLimit, Reason::Unavailable].into_iter().enumerate() {
             assert!(finish(Err(reason)).is_err());
-            assert_eq!(cancelled.load(Ordering::Relaxed), denied + 1, "{reason:?}");
+            assert_eq!(refunded.load(Ordering::Relaxed), denied + 1, "{reason:?}");
         }
     }
 }

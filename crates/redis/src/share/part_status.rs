@@ -1,4 +1,4 @@
-//! How long a node may use its part: arithmetic, with time as an argument.
+//! The time for which a node may use its part: arithmetic, with time as an argument.
 
 use core::time::Duration;
 

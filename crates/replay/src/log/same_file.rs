@@ -1,4 +1,4 @@
-//! Whether two names lead to one file.
+//! A test whether two names lead to one file.
 
 #[cfg(unix)]
 use std::fs::{Metadata, metadata};

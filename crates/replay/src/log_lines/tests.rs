@@ -65,7 +65,7 @@ fn the_kept_corpus_is_read_and_printed_back() {
     assert!(all.clf >= 10 && all.json >= 20 && all.csv >= 20, "{all:?}");
 }
 
-/// Properties that find no planted mistake would check nothing.
+/// Properties that find no planted fault would check nothing.
 #[test]
 fn every_planted_mistake_is_found() {
     let seeds = seeds_of("log_lines");

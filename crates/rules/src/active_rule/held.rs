@@ -121,7 +121,7 @@ impl<C: Clock> Held<C> {
     }
 
     /// Refunds the costs that a response would settle, and ends the request. Call it for a request that is not served.
-    pub fn cancel(mut self) {
+    pub fn refund(mut self) {
         self.charges.iter_mut().for_each(|charge| charge.settle(0));
     }
 

@@ -211,9 +211,9 @@ impl<'g> RuleDenial<'g> {
         wait.and_then(|wait| Some(wait.max(self.min_wait?)))
     }
 
-    /// The time until the key has the whole quota of the limit that denies again, or, during a ban, of the
-    /// [reported limit](Self::reported_limit). For any other reason it is zero. If the key is banned, or the denial
-    /// begins a ban, it is no shorter than the ban.
+    /// The time until the key again has the whole quota of the limit that denies it or, during a ban, of the
+    /// [reported limit](Self::reported_limit). It is zero for any other reason. It is no shorter than a ban that holds
+    /// or begins, nor, during a ban, than the wait for the other limits that would deny.
     ///
     /// ```
     /// # use tollgate_rules::{RulesLimiter, Request, Rules};

@@ -166,7 +166,7 @@ impl<'g, C: Clock> RulesDecision<'g, C> {
     /// The rules that apply and have a [store](crate::Store), in the order of the file. The caller
     /// asks the stores. The request is admitted only if all of their limits admit it, except those
     /// of rules in shadow. If they deny, what the limits of this process charged stays charged, but for costs
-    /// that a response settles: [`Held::cancel`](crate::Held::cancel) refunds these. The list is empty if this
+    /// that a response settles: [`Held::refund`](crate::Held::refund) gives these back. The list is empty if this
     /// process denies the request.
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! Where the limiters of a set of rules keep their state.
+//! The place of the state of a set of rules' limiters.
 
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};

@@ -206,7 +206,7 @@ fn the_bytes_of_a_response_settle_a_cost() {
     assert_eq!(spent(&|mut held| held.cut_short(900), "GET"), 900);
     assert_eq!(spent(&|mut held| held.answered(cells("7")), "GET"), 100, "no header counts");
     assert_eq!(spent(&drop, "GET"), 100);
-    assert_eq!(spent(&Held::cancel, "GET"), 0, "a request that is not served");
+    assert_eq!(spent(&Held::refund, "GET"), 0, "a request that is not served");
     assert_eq!(spent(&|mut held| held.sent(0), "HEAD"), 100, "no body tells the cost");
 }
 
@@ -217,7 +217,7 @@ fn an_estimate_may_come_from_the_request() {
     let (gate, _) = gate(&rule(&cost, "\"1000/h\""));
     let held = ask(&gate, "POST", &[("x-max-tokens", "9999")]).expect("400 of 1000");
     assert_eq!(left(&gate), 600);
-    held.cancel();
+    held.refund();
     assert_eq!(left(&gate), 1_000);
     let held = ask(&gate, "POST", &[]).expect("50 of 1000");
     assert_eq!(left(&gate), 950);
@@ -245,8 +245,8 @@ fn a_denied_request_reserves_nothing_in_any_rule() {
         assert!(ask(&gate, "POST", &[]).is_err());
     }
     assert_eq!(remaining(), before);
-    held.cancel();
-    other.cancel();
+    held.refund();
+    other.refund();
     // The quota of requests is not settled.
     assert_eq!(ask(&gate, "POST", &[]).unwrap_err(), 0);
 }
@@ -284,7 +284,7 @@ fn a_response_settles_a_request_of_many_cells_for_all_of_them() {
         "the largest cost"
     );
     assert_eq!(spent(by_header, &drop), 180);
-    assert_eq!(spent(by_header, &Held::cancel), 0);
+    assert_eq!(spent(by_header, &Held::refund), 0);
     let by_bytes = "{ bytes = \"response\", estimate = 60 }";
     assert_eq!(spent(by_bytes, &|mut held| held.sent(20)), 60);
     assert_eq!(spent(by_bytes, &|mut held| held.cut_short(20)), 180, "at least the estimate");

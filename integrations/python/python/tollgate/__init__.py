@@ -21,7 +21,7 @@ __all__ = ["Decision", "Limiter"]
 
 
 def _while_held(function: _Callable[[], None]) -> _Callable[[], None]:
-    """Calls the function as long as something else holds it."""
+    """A function that calls `function` while something else holds that."""
     held = _weakref.ref(function)
 
     def call() -> None:
@@ -51,8 +51,8 @@ class Limiter(_tollgate.Limiter):
         try:
             while True:
                 woken.clear()
-                # The queue holds what it is to call. Held by `wake`, a task whose loop was closed would never be
-                # collected, and stay in the queue.
+                # The queue holds what it is to call. If it held `wake`, a task whose loop was closed would never be
+                # collected, and would stay in the queue.
                 is_over, secs = waiter.poll(_while_held(wake))
                 if is_over:
                     return secs

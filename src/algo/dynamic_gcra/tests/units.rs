@@ -1,4 +1,4 @@
-//! How small a unit is, and how much faster a quota may become: the numbers that the page of `DynamicGcra` states.
+//! The size of a unit, and how much faster a quota may become: the numbers that the page of `DynamicGcra` states.
 
 use super::*;
 use crate::algo::gcra::tests::units::{quotas, take};

@@ -1,4 +1,4 @@
-//! How far changes set the clock, and where it stands before a change.
+//! The distance that changes set the clock by, and where it stands before a change.
 
 use super::*;
 

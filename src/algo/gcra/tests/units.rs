@@ -1,4 +1,4 @@
-//! How long a time unit is, and how far clocks may differ for it. The numbers are those that documents state: the
+//! The length of a time unit, and the difference of clocks that it tolerates. The numbers are those that documents state: the
 //! pages of `Gcra`, `SlotLayout` and `DynamicGcra`, `docs/guarantees.md` and `docs/glossary.md`.
 
 use super::*;

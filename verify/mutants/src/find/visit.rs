@@ -1,4 +1,4 @@
-//! How each kind of syntax is visited.
+//! The visitor of each kind of syntax.
 
 use std::ops::Range;
 

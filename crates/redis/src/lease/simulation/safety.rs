@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::Rng;
 use super::*;
 
-/// The planted mistake.
+/// The planted fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mistake {
     None,

@@ -1,5 +1,4 @@
-//! How a quota is counted on the server: the arguments of each script, and the meaning of its
-//! reply.
+//! The codec of the scripts: the arguments of each, and the meaning of its reply.
 
 mod counter;
 mod gcra;

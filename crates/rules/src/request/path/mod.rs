@@ -1,4 +1,4 @@
-//! How a path is read.
+//! The readings of a path.
 //!
 //! Servers read some paths differently: is `%2F` a slash, does `..` go back, does `;v=1` count? If a
 //! rule applied by one reading only, a client could evade it at an upstream that has another. So
