@@ -74,13 +74,13 @@ const MAX_WAITERS_DEFAULT: usize = 1_024;
 /// - At most [`max_waiters`](Self::max_waiters) wait at a time, over all keys. They bound the
 ///   memory; keys without waiters take none.
 /// - A waiter that leaves before its turn (its future is dropped) leaves the key as if it had never
-///   come. All waiters behind it move up.
+///   come, unless others were refunded meanwhile (see below). All waiters behind it move up.
 ///
 /// **Not guaranteed.**
 ///
 /// - A caller that asks the limiter directly is not in the queue. It takes what is available if the
-///   key has no waiters. While a waiter is booked it is denied, but between two bookings it may get
-///   ahead. A waiter may then wait longer, or be [denied](WaitError::Overtaken) after all.
+///   key has no waiters. While a waiter is booked it is denied, unless others were refunded meanwhile; between
+///   two bookings it may get ahead. A waiter may then wait longer, or be [denied](WaitError::Overtaken) after all.
 /// - The system does not wake threads and tasks on time: a turn is the earliest time at which a
 ///   waiter may go ahead. The next waiter is booked only when some waiter polls the queue. So a
 ///   queue grants less than its rate if it is polled more rarely than the time in which its burst
@@ -94,8 +94,10 @@ const MAX_WAITERS_DEFAULT: usize = 1_024;
 ///   [lease](crate::lease::LocalLease), a [composite](crate::composite::Composite) that denies, a waiter of another
 ///   queue), its turn could be earlier. The queue does not learn of that. The waiter keeps its turn, and requests
 ///   outside the queue may take cells before it, with the same bound: one booking more in a span of time. If it leaves,
-///   it may be refunded no more than what time has not restored since it was booked. If it leaves before its turn, no
-///   span sees more than the burst and the rate.
+///   it may be refunded only what time has not restored since it was booked. If it leaves before its turn, no span sees
+///   more than the burst and the rate, unless a request is charged beyond the burst (by
+///   [`Ask::charge`](crate::Ask::charge), by a reservation that is settled at more than it holds, or by a plan with a
+///   larger burst).
 /// - A [`Wait`] that is leaked (by [`mem::forget`](core::mem::forget), or in a cycle of `Arc`s)
 ///   never leaves. It counts against [`max_waiters`](Self::max_waiters), and its waker stays in
 ///   memory, until the queue is dropped. Its cells are charged when its turn comes, and are lost.
@@ -186,7 +188,7 @@ impl<S: Waitable> WaitQueue<S> {
     /// A queue in front of `limiter`, for at most 1,024 waiters.
     ///
     /// Use one queue for each limiter. Waiters in two queues of one limiter are granted no more than its quota, but in
-    /// no order. If a booked one leaves, a span of time may see one booking of each other queue more.
+    /// no order. If a booked waiter of one queue leaves, a span may see one booking more of each other queue.
     ///
     /// ```
     /// use std::sync::Arc;

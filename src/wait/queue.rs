@@ -310,13 +310,13 @@ impl KeyQueue {
     /// Refunds the booking of a waiter that left. A waiter booked behind it moves up.
     fn refund_booking(&mut self, call: &mut Call<'_, impl LimiterOps>, leaver: &Waiter) {
         let Some(paid) = leaver.stage.paid() else { return };
-        call.ops.refund_booking(leaver.request.target(), &paid);
+        let units = call.ops.refund_booking(leaver.request.target(), &paid);
         if let Some(first) = self.waiting.front_mut()
             && let Stage::Booked { paid, turn } = &mut first.stage
         {
             // No waiter behind this one is charged.
-            *turn = call.ops.turn_of_last(first.request.target(), call.now).min(*turn);
-            paid.receipt.charge.at = *turn;
+            call.ops.move_up(first.request.target(), paid, call.now, units);
+            *turn = paid.receipt.charge.at;
             let turn = *turn;
             first.wake_by(turn, call.wakers);
         }

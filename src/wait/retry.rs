@@ -71,7 +71,12 @@ macro_rules! by_retry {
             params.remembers_denials() && !params.starts_in_debt()
         }
 
-        fn refund_booking(&self, _: Target<'_>, _: &PaidAhead) {}
+        fn refund_booking(&self, _: Target<'_>, _: &PaidAhead) -> u64 {
+            0
+        }
+
+        // No waiter is booked before its turn.
+        fn move_up(&self, _: Target<'_>, _: &mut PaidAhead, _: Tick, _: u64) {}
 
         fn turn_behind<'p>(
             &self,
@@ -85,10 +90,6 @@ macro_rules! by_retry {
 
         fn turn_after(&self, denied: &Denied, _: Target<'_>, _: u64, _: Tick) -> Option<Duration> {
             denied.retry_after()
-        }
-
-        fn turn_of_last(&self, _: Target<'_>, now: Tick) -> Tick {
-            now
         }
 
         fn defer(&self, _: Target<'_>, _: &mut PaidAhead, _: Tick) -> Duration {

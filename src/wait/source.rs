@@ -67,7 +67,7 @@ pub struct Target<'p> {
 /// A charge ahead of its turn.
 #[derive(Clone, Copy, Debug)]
 pub struct PaidAhead {
-    /// It counts as charged at its turn.
+    /// It counts as charged at its turn, or from `booked_at`: see [`GcraParams::charged_at`].
     pub(super) receipt: ChargeReceipt,
     pub(super) booked_at: Tick,
 }
@@ -114,9 +114,13 @@ pub(super) mod sealed {
         ) -> Result<(ChargeReceipt, Duration), Option<Denied>>;
         /// Whether each denial is counted, so that a waiter that asks before its turn moves its turn back.
         fn counts_denials(&self) -> bool;
-        /// Refunds a booking, less what time has restored since its turn. It reads the clock after it has loaded
-        /// the state: see [`refund`](crate::charge::refund).
-        fn refund_booking(&self, target: Target<'_>, paid: &PaidAhead);
+        /// Refunds a booking, less what time has restored since its turn, or since it was booked if others were
+        /// refunded meanwhile. Returns by how many units the key owes less. It reads the clock after it has loaded the
+        /// state: see [`refund`](crate::charge::refund).
+        fn refund_booking(&self, target: Target<'_>, paid: &PaidAhead) -> u64;
+        /// Moves the last booking of a key up, after `units` of one before it were refunded. It keeps its turn if the
+        /// key has lost the state that was charged.
+        fn move_up(&self, target: Target<'_>, paid: &mut PaidAhead, now: Tick, units: u64);
         /// Decides without waiting.
         fn ask(&self, target: Target<'_>, n: u64, now: Tick) -> Decision;
         /// How long, or less, until the turn of the last of these requests, which come one after the
@@ -136,15 +140,13 @@ pub(super) mod sealed {
             n: u64,
             now: Tick,
         ) -> Option<Duration>;
-        /// The turn of the cells that were charged last. If it has passed, any time up to it.
-        fn turn_of_last(&self, target: Target<'_>, now: Tick) -> Tick;
 
         /// Makes a booking count as charged at `now`, which is after its turn, as far as that makes
         /// the state worse. Returns by how much the turns behind it may move back for it: zero if
         /// the state is no worse.
         ///
-        /// A later refund of the booking counts from its turn, or later by as much as this makes
-        /// the state worse: see `refund` of the token bucket.
+        /// A later refund of the booking counts from then on, moved by as much as this makes the state worse: see
+        /// `refund` of the token bucket.
         fn defer(&self, target: Target<'_>, paid: &mut PaidAhead, now: Tick) -> Duration;
     }
 }
@@ -211,14 +213,28 @@ impl<B: Bookable> sealed::LimiterOps for B {
         false
     }
 
-    fn refund_booking(&self, target: Target<'_>, paid: &PaidAhead) {
+    fn refund_booking(&self, target: Target<'_>, paid: &PaidAhead) -> u64 {
         let (algo, receipt) = (self.quota_of(target.plan), &paid.receipt);
         let now = clock_of(receipt, || Bookable::now(self));
+        let units = Cell::new(0);
         self.revise(target.probe, receipt, &|word| {
             let now = now();
             let charge = Receipt { at: paid.charged_at(algo, word, now), ..receipt.charge };
-            algo.refund(word, &charge, now, charge.cells)
+            let next = algo.refund(word, &charge, now, charge.cells);
+            units.set(algo.lowered(word, next, now));
+            next
         });
+        units.get()
+    }
+
+    fn move_up(&self, target: Target<'_>, paid: &mut PaidAhead, now: Tick, units: u64) {
+        let (algo, charge) = (self.quota_of(target.plan), paid.receipt.charge);
+        let turn = Cell::new(charge.at);
+        self.revise(target.probe, &paid.receipt, &|word| {
+            turn.set(algo.turn_of_last(word, now).min(charge.at));
+            word
+        });
+        paid.receipt.charge = algo.moved_up(charge, turn.get(), units);
     }
 
     fn ask(&self, target: Target<'_>, n: u64, now: Tick) -> Decision {
@@ -241,22 +257,28 @@ impl<B: Bookable> sealed::LimiterOps for B {
         Some(self.turn_behind(target, core::iter::once((target.plan, n)), now))
     }
 
-    fn turn_of_last(&self, target: Target<'_>, now: Tick) -> Tick {
-        let algo = self.quota_of(target.plan);
-        algo.turn_of_last(self.state(algo, target.probe, now), now)
-    }
-
     fn defer(&self, target: Target<'_>, paid: &mut PaidAhead, now: Tick) -> Duration {
         let (algo, turn) = (self.quota_of(target.plan), paid.receipt.charge.at);
-        let seen = Cell::new((Duration::ZERO, turn));
+        let late = now.since(turn).saturating_add(TURNS_ROUNDED);
+        let seen = Cell::new(None);
         self.revise(target.probe, &paid.receipt, &|word| {
             let (next, worse) = algo.deferred(word, paid.receipt.cells(), now);
-            seen.set((worse, paid.charged_at(algo, word, now)));
+            seen.set(Some((worse, paid.charged_at(algo, word, now))));
             next
         });
-        let (worse, charged_at) = seen.get();
+        let Some((worse, charged_at)) = seen.get() else {
+            // The key has lost the state that was charged: its present one is charged.
+            let request = Request { now, cells: paid.receipt.cells() };
+            let overdrawn = algo.overdrawn();
+            if let Ok((receipt, _)) =
+                Bookable::book(self, &overdrawn, target.probe, request, Duration::ZERO)
+            {
+                *paid = PaidAhead { receipt, booked_at: now };
+            }
+            return late;
+        };
         paid.receipt.charge.at = charged_at.saturating_add(worse).min(now);
-        if worse.is_zero() { Duration::ZERO } else { now.since(turn).saturating_add(TURNS_ROUNDED) }
+        if worse.is_zero() { Duration::ZERO } else { late }
     }
 }
 

@@ -138,6 +138,68 @@ fn waiters_behind_one_that_leaves_late_move_up() {
     assert_eq!(state(queue.limiter(), 3 * CELL), (0, Duration::from_nanos(2 * CELL)));
 }
 
+/// The refund of the waiter before it is not taken for one to others.
+#[test]
+fn a_waiter_that_moved_up_and_leaves_is_refunded_from_its_new_turn() {
+    let clock = ManualClock::new();
+    let queue = WaitQueue::new(gate(&clock, 4));
+    assert!(queue.limiter().check_n(4).is_ok());
+    let [mut first, mut second] = [1, 4].map(|n| wait(&queue, n, 10 * SECOND));
+    assert!(poll_once(&mut first).is_pending() && poll_once(&mut second).is_pending());
+    // The first is granted, and the second is booked for the time of five cells.
+    clock.set(at(CELL));
+    assert!(poll_once(&mut second).is_pending());
+    drop(first);
+    clock.set(at(4 * CELL));
+    drop(second);
+    assert_eq!(state(queue.limiter(), 4 * CELL).0, 4);
+}
+
+/// Otherwise it would go ahead by the turn that the other requests have.
+#[test]
+fn a_waiter_that_was_booked_before_a_reset_keeps_its_turn_when_the_one_before_it_leaves() {
+    let clock = ManualClock::new();
+    let queue = WaitQueue::new(gate(&clock, 10));
+    assert!(queue.limiter().check_n(10).is_ok());
+    let [mut first, mut second] = [10, 10].map(|n| wait(&queue, n, 100 * SECOND));
+    assert!(poll_once(&mut first).is_pending() && poll_once(&mut second).is_pending());
+    clock.set(at(10 * CELL));
+    assert!(poll_once(&mut second).is_pending(), "the first is granted, the second is booked");
+    clock.set(at(11 * CELL));
+    queue.limiter().reset();
+    assert!(queue.limiter().check_n(10).is_ok());
+    drop(first);
+    assert!(poll_once(&mut second).is_pending());
+    clock.set(at(20 * CELL));
+    assert!(matches!(poll_once(&mut second), Poll::Ready(Ok(_))));
+    let owed = state(queue.limiter(), 20 * CELL).1;
+    assert_eq!(owed, Duration::from_nanos(11 * CELL), "the second is charged to the present state");
+}
+
+/// The key is idle while nobody polls, and other keys take its slot.
+#[test]
+fn a_waiter_whose_key_has_lost_its_slot_is_charged_when_it_goes_ahead() {
+    for slots in [SlotLayout::Wide, SlotLayout::Compact] {
+        let clock = ManualClock::new();
+        let limiter = Limiter::<u64>::builder(Quota::per_second(1).burst(4)).clock(&clock);
+        let limiter = limiter.capacity(1).slots(slots).hash_seed(7).build().expect("in range");
+        let queue = WaitQueue::new(&limiter);
+        let wait = || queue.ask(&1).cells(4).wait_async(|_| pending::<()>());
+        assert!(limiter.check_n(&1, 4).is_ok());
+        let mut context = Context::from_waker(Waker::noop());
+        let [mut first, mut second] = [wait(), wait()];
+        assert!(Pin::new(&mut first).poll(&mut context).is_pending());
+        assert!(Pin::new(&mut second).poll(&mut context).is_pending());
+        clock.set(at(20 * SECOND));
+        (100..140).for_each(|key| assert!(limiter.check_n(&key, 4).is_ok()));
+        clock.set(at(60 * SECOND));
+        assert!(Pin::new(&mut second).poll(&mut context).is_pending(), "{slots:?}");
+        assert!(matches!(Pin::new(&mut first).poll(&mut context), Poll::Ready(Ok(_))));
+        clock.set(at(64 * SECOND));
+        assert!(matches!(Pin::new(&mut second).poll(&mut context), Poll::Ready(Ok(_))));
+    }
+}
+
 /// Before the turn of a booking time restores nothing of it; after the turn, as much as time has
 /// passed.
 #[test]

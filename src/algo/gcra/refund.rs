@@ -52,10 +52,11 @@ impl GcraParams {
         }
     }
 
-    /// When a booking counts as charged that was made at `booked_at`. Its receipt says: at its turn, since the key
-    /// owes more than the burst until then, so that no other request can charge behind it. But if others were refunded,
-    /// which alone lowers the TAT, and the debt is within the burst, others may have been charged behind it before its
-    /// turn. Then it counts from `booked_at`, as any charge does.
+    /// The time from which a booking counts as charged that was made at `booked_at`. Its receipt says: from its turn,
+    /// since the key owes more than the burst until then, so that no other request can charge behind it. But if others
+    /// were refunded, which alone lowers the TAT, and the debt is within the burst, others may have been charged behind
+    /// it before its turn. Then it counts from `booked_at`, as any charge does. The state does not show a refund to
+    /// others that a charge beyond the burst has made up for.
     pub(crate) fn charged_at(
         &self,
         word: u64,
@@ -67,6 +68,19 @@ impl GcraParams {
         let debt = self.debt(word, floor);
         let keeps_turn = debt > self.capacity || debt >= self.debt(booking.next, floor);
         if keeps_turn { booking.at } else { booked_at }
+    }
+
+    /// By how many units the key owes less in the state `next` than in `word`.
+    pub(crate) fn lowered(&self, word: u64, next: u64, now: Tick) -> u64 {
+        let floor = self.grid.floor(now);
+        self.debt(word, floor).saturating_sub(self.debt(next, floor))
+    }
+
+    /// A booking after its own queue has refunded `units` of a booking before it: its turn is `turn` now. A refund to
+    /// others leaves its receipt as it was, which is how [`charged_at`](Self::charged_at) learns of it.
+    pub(crate) fn moved_up(&self, booking: Receipt, turn: Tick, units: u64) -> Receipt {
+        let next = self.grid.later(TAT.of(booking.next), units.wrapping_neg());
+        Receipt { at: turn, next, ..booking }
     }
 
     /// Moves `cells` of the earlier charges to `now`, behind all other charges. Returns the state, and the debt
