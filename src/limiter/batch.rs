@@ -78,7 +78,8 @@ where
     /// Decides about each item by itself, not about all or none, and passes each decision to `each`,
     /// with the index of its item, in order.
     ///
-    /// The decisions are those of as many [`Ask::check`](crate::Ask::check) with one time.
+    /// The decisions are those of as many [`Ask::check`](crate::Ask::check) with one time; with the time of each, if
+    /// the limiter [leases hot keys](crate::Builder::lease_hot_keys) and no time is given.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota, Tick};
@@ -96,8 +97,15 @@ where
     #[inline]
     pub fn check(self, mut each: impl FnMut(usize, Decision)) {
         let Self { gate, items, key, plan, cells, at } = self;
-        let now = gate.or_now(at);
         let plan_of = |item| plan.map(|plan| plan(item).params_for(gate.params()));
+        if at.is_none() && gate.leases().is_some() {
+            // The expiry of a lease needs a time that is not behind: the clock is read for each item.
+            for (index, item) in items.iter().enumerate() {
+                each(index, gate.answer_now::<InFull>(plan_of(item), key(item), cells));
+            }
+            return;
+        }
+        let now = gate.or_now(at);
         if !gate.begins_ahead() {
             for (index, item) in items.iter().enumerate() {
                 each(index, gate.answer_at::<InFull>(plan_of(item), key(item), cells, now));

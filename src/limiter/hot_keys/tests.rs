@@ -279,6 +279,22 @@ fn a_lease_is_spent_until_time_has_restored_it() {
     assert_eq!(gate.ask(&7).at(at(SECOND)).held(), 0, "nor does an older time bring it back");
 }
 
+/// The clock moves on while the batch is decided.
+#[test]
+fn a_batch_spends_no_lease_that_has_ended_since_it_began() {
+    let gate = gate(Quota::per_second(LIMIT), 4);
+    act_as_thread(0);
+    assert!(gate.check(&7).is_ok() && ask_and_lose(&gate, 7, 1, Tick::ZERO).is_ok());
+    assert!(gate.ask(&7).at(Tick::ZERO).held() > 0);
+    let batch = gate.ask_each(&[8, 7], |key| {
+        gate.clock.set(at(u64::from(*key == 7) * SECOND));
+        key
+    });
+    batch.check(|_, decision| assert!(decision.is_ok()));
+    let left = gate.ask(&7).cells(0).at(at(SECOND)).peek().expect("no cells").remaining();
+    assert_eq!(left, LIMIT - 4 - 1, "a cell of the present is charged");
+}
+
 #[test]
 fn a_lease_that_is_too_small_is_used_up_and_replaced() {
     let gate = gate(Quota::per_hour(1_000), 10);
