@@ -175,12 +175,22 @@ fn leads_nowhere(path: &Path) -> bool {
     is_link && fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
+/// Memory that is set aside at once: it takes less than a millisecond.
+const PIECE_BYTES: usize = 1 << 20;
+
 /// Gives the file its length. Memory that is named gets its pages, too: a full file system is an error here,
 /// and no signal later.
 fn set_aside(file: &File, bytes: u64, place: &Place) -> Result<(), SharedError> {
     let done = match place {
         Place::Anonymous => ftruncate(file, bytes),
-        _ => retry_on_intr(|| fallocate(file, FallocateFlags::empty(), 0, bytes)),
+        _ => ftruncate(file, bytes).and_then(|()| {
+            // On some kernels, a signal makes the call undo all that it has done. So that a signal which comes again
+            // and again does not stop it for ever, it is done in pieces.
+            (0..bytes).step_by(PIECE_BYTES).try_for_each(|start| {
+                let length = (bytes - start).min(PIECE_BYTES as u64);
+                retry_on_intr(|| fallocate(file, FallocateFlags::empty(), start, length))
+            })
+        }),
     };
     done.map_err(|error| SharedError::system("set space aside for the file")(error.into()))
 }
