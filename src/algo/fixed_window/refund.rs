@@ -126,7 +126,7 @@ impl Rebase for FixedWindowParams {
             return ClockChange::on(&self.grid, restart);
         }
         let ahead_nanos = self.wall_time.ahead_nanos().try_into().unwrap_or(0);
-        ClockChange::on_wall_clock(&self.grid, self.grid.ratio().1, ahead_nanos, restart)
+        ClockChange::on_wall_clock(&self.grid, self.grid.ratio().1, ahead_nanos, restart, None)
     }
 
     fn wall_ahead_nanos(&self) -> i64 {

@@ -201,11 +201,15 @@ impl ClockChange {
     /// On a grid that counts from the beginning of a period of the wall clock, where both clocks
     /// have the same windows. By the new clock, the period began `ahead_nanos` before the origin,
     /// or whole periods later.
+    ///
+    /// A step of the wall clock, or a suspension, while the old clock ran counts as time that has passed, unless
+    /// `passed_max` says how much has.
     pub(super) fn on_wall_clock(
         grid: &Grid,
         period_nanos: u64,
         ahead_nanos: u64,
         restart: &Restart,
+        passed_max: Option<Duration>,
     ) -> Self {
         let Restart { then, now, .. } = restart;
         let period = i128::from(period_nanos);
@@ -221,8 +225,10 @@ impl ClockChange {
             let ahead = Duration::from_nanos(u64::try_from(ahead).unwrap_or(0));
             grid.floor(tick.saturating_add(ahead))
         };
+        let end = passed_max.map(|passed| floor(then.tick.saturating_add(passed), ahead_then));
         let (then, now) = (floor(then.tick, ahead_then), floor(now.tick, ahead_now));
         let passed = i128::from(now) - i128::from(then) - periods * units_in_period;
+        let passed = end.map_or(passed, |end| passed.min(i128::from(end) - i128::from(then)));
         // If the wall clock was set back, the window that was open counts as the current one.
         Self::of_units(then, now, u64::try_from(passed).unwrap_or(0))
     }

@@ -45,7 +45,8 @@ impl<const WEIGHED: bool> Rebase for SubWindowParams<WEIGHED> {
     }
 
     fn clock_change(&self, restart: &Restart) -> ClockChange {
-        ClockChange::on_wall_clock(&self.grid, self.period_nanos(), self.ahead_nanos, restart)
+        let (period, elapsed) = (self.period_nanos(), Some(restart.elapsed));
+        ClockChange::on_wall_clock(&self.grid, period, self.ahead_nanos, restart, elapsed)
     }
 
     /// Cells that no longer count are dropped from the ring and from the total.
