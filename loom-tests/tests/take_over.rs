@@ -69,18 +69,19 @@ fn within_the_clock_skew(make: Make) {
     assert_eq!((charged, thread.join().unwrap()), (0, 0), "no cell is left, and no slot is idle");
 }
 
-/// One thread evicts a live key, and the other charges the key that has the slot.
-fn eviction(make: Make) {
-    let gate = make(burst(2), ONE_BUCKET, OnFull::EvictNearestIdle);
+/// One thread evicts a live key, and the other charges the key that has the slot. With a burst of one cell, that key
+/// is granted a second one only if it was evicted. With two, the threads displace each other's claims.
+fn eviction(make: Make, cells: u64) {
+    let gate = make(burst(cells), ONE_BUCKET, OnFull::EvictNearestIdle);
     assert_eq!(ask(&gate, OLD, at(1)), 1);
-    assert_eq!(ask(&gate, NEIGHBOUR, at(1)) + ask(&gate, NEIGHBOUR, at(1)), 2);
+    (0..cells).for_each(|_| assert_eq!(ask(&gate, NEIGHBOUR, at(1)), 1));
     let other = Arc::clone(&gate);
     let thread = thread::spawn(move || ask(&other, NEW, at(1)));
     let charged = 1 + ask(&gate, OLD, at(1)) + ask(&gate, OLD, at(1));
     assert_eq!(thread.join().unwrap(), 1, "the new key is served");
     let evicted = gate.stats().evicted;
     assert!(evicted >= 1);
-    assert!(charged <= 2 * (1 + evicted), "{charged} granted, {evicted} evicted");
+    assert!(charged <= cells * (1 + evicted), "{charged} granted, {evicted} evicted");
 }
 
 /// One thread charges the old key, the others a new key, which has one cell.
@@ -149,15 +150,25 @@ mod wide {
     #[test]
     fn an_evicted_key_starts_afresh_once_for_each_eviction() {
         explore_two_to("take-over wide: eviction against 2 charges", 3, Preemptions::To(4), || {
-            eviction(make)
+            eviction(make, 1)
         });
+    }
+
+    #[test]
+    fn the_claims_of_two_keys_displace_each_other_once() {
+        explore_two_to(
+            "take-over wide: claims displaced, 2 charges",
+            3,
+            Preemptions::To(4),
+            || eviction(make, 2),
+        );
     }
 
     #[test]
     #[should_panic(expected = "exceeded maximum number of branches")]
     fn without_a_limit_two_keys_displace_each_other_for_ever() {
         plant(Fault::DisplacesAgain);
-        catch_two_to(Preemptions::Any, "take-over wide: displaces again", || eviction(make));
+        catch_two_to(Preemptions::Any, "take-over wide: displaces again", || eviction(make, 2));
     }
 
     #[test]
@@ -206,6 +217,11 @@ mod compact {
 
     #[test]
     fn an_evicted_key_starts_afresh_once_for_each_eviction() {
-        explore_two("take-over compact: eviction against 2 charges", || eviction(make));
+        explore_two("take-over compact: eviction against 2 charges", || eviction(make, 1));
+    }
+
+    #[test]
+    fn the_claims_of_two_keys_displace_each_other_once() {
+        explore_two("take-over compact: claims displaced, 2 charges", || eviction(make, 2));
     }
 }
