@@ -87,7 +87,10 @@ impl Gate {
     }
 
     pub(crate) fn reset(&self, key: &[u8]) {
-        by_kind!(self, queue => queue.limiter().reset(key));
+        by_kind!(self, queue => {
+            queue.limiter().reset(key);
+            queue.of_this_process().wake_all();
+        });
     }
 
     pub(crate) fn live_keys(&self) -> usize {

@@ -105,6 +105,19 @@ def test_tasks_wait_in_the_order_of_their_arrival(algorithm):
     assert order == [0, 1, 2, 3, 4]
 
 
+def test_a_reset_wakes_the_tasks_that_wait_for_its_key():
+    limiter = Limiter("1/h", algorithm="fixed-window")
+    limiter.wait("a")
+
+    async def main():
+        waiter = asyncio.create_task(limiter.wait_async("a"))
+        await asyncio.sleep(0.05)
+        limiter.reset("a")
+        await asyncio.wait_for(waiter, timeout=10)
+
+    asyncio.run(main())
+
+
 def test_a_task_that_is_cancelled_leaves_the_queue_and_is_charged_nothing():
     limiter = Limiter("1/h")
 
