@@ -170,6 +170,9 @@ class DynamicVectors(GcraVectors):
             limit, period, burst = chance.choice([chance.quota(), (limit, period, burst * 2), (limit, period, max(burst // 2, 1)), (limit * 2, period, burst)])
             inherit = chance.choice(["as-is", "additive", "spent", "proportional", "reset"])
             request.update(new_limit=limit, new_period=period, new_burst=burst, inherit=inherit, at=chance.instant())
+            # A reset sets the clock forward by the largest debt of the quota before it.
+            if chance.random() < 0.5:
+                request["reset"] = 1
         return request
 
     def params(self, request):
@@ -178,6 +181,8 @@ class DynamicVectors(GcraVectors):
         if "at" in request:
             new = [request[name] for name in ("new_limit", "new_period", "new_burst")]
             made = made.change(*new, request["inherit"], U(request["at"]))
+        if "reset" in request:
+            made = made.change(*given, "reset", U(request["at"]))
         return made
 
     def state(self, chance, params, request):

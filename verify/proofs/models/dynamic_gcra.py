@@ -51,16 +51,16 @@ class DynamicGcra:
         here = self.absolute(self.gcra.grid.floor(self.elapsed(since)))
         cell, old, new = self.gcra.cell, self.gcra.burst, quota.burst
         grid = self.gcra.grid
-        cell, base, reach = self.inherited(inherit, cell, old, new, here, grid.reach)
+        cell, base, reach = self.inherited(inherit, cell, old, new, here, grid.reach, new.v > old.v)
         made = bucket(quota, cell.v, min(reach.v, REACH_MAX), self.gcra.first_debt.v > 0)
         return DynamicGcra(made, since, base & TAT.max)
 
     # As in the Rust.
 
     @staticmethod
-    def inherited(inherit, cell, old, new, here, reach):
+    def inherited(inherit, cell, old, new, here, reach, grows):
         grown = new.wrapping_sub(old).wrapping_mul(cell)
-        if inherit == "spent" or inherit == "additive" and (new > old) is True:
+        if inherit == "spent" or inherit == "additive" and grows:
             return cell, here, reach
         if inherit in ("as-is", "additive"):
             reach = reach.saturating_add(new.saturating_sub(old).saturating_mul(cell))
@@ -71,7 +71,8 @@ class DynamicGcra:
             if scaled > MAX or not (whole % new.v == 0 or scaled >= UNITS_IN_CELL_MIN):
                 raise Denied
             return U(scaled), here, reach
-        return cell, here.wrapping_add(reach), reach
+        # No debt of the previous quota is left.
+        return cell, here.wrapping_add(reach), U(0)
 
     def elapsed(self, now):
         return now.saturating_sub(self.since)
@@ -144,10 +145,7 @@ class Change:
         product, shrunk = new.wrapping_sub(self.old).v * self.cell.v, integer("shrunk")
         fact(shrunk == self.old.v * self.cell.v - new.v * self.cell.v)
         fact(wraps_back(product, shrunk))
-        if inherit == "spent" or inherit == "additive" and grows:
-            made = (self.cell, self.here, self.reach)
-        else:
-            made = DynamicGcra.inherited(inherit, self.cell, self.old, new, self.here, self.reach)
+        made = DynamicGcra.inherited(inherit, self.cell, self.old, new, self.here, self.reach, grows)
         _, self.base, self.reach_after = made
         # The word, as the new bucket reads it. The new bucket's clock begins at 0.
         word = U((self.here.v + self.debt.v) % RING)
@@ -230,9 +228,9 @@ FAULTS = [
     Fault("the largest debt does not grow with the burst", "as is: the remaining cells stay",
           "reach = reach.saturating_add(new.saturating_sub(old).saturating_mul(cell))", "reach = reach"),
     Fault("the clock moves forward by a cell", "additive: the growth of the burst is added",
-          "made = (self.cell, self.here, self.reach)", "made = (self.cell, self.here + self.cell, self.reach)"),
+          "return cell, here, reach", "return cell, here.wrapping_add(cell), reach"),
     Fault("the clock moves back by a cell", "spent: the debt stays",
-          "made = (self.cell, self.here, self.reach)", "made = (self.cell, self.here - self.cell, self.reach)"),
+          "return cell, here, reach", "return cell, here.wrapping_sub(cell), reach"),
     Fault("the clock moves one unit too little", "reset: no debt is left",
           "here.wrapping_add(reach)", "here.wrapping_add(reach - 1)"),
 ]

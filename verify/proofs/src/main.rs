@@ -83,8 +83,11 @@ fn dynamic_gcra(request: &Request) -> Result<String, QuotaError> {
             "proportional" => Inherit::Proportional,
             _ => Inherit::Reset,
         };
-        params =
-            params.change(&request.new_quota(), inherit, Tick::from_nanos(request.number("at")))?;
+        let at = Tick::from_nanos(request.number("at"));
+        params = params.change(&request.new_quota(), inherit, at)?;
+        if request.has("reset") {
+            params = params.change(&request.quota(), Inherit::Reset, at)?;
+        }
     }
     Ok(refunded(&params, request).unwrap_or_else(|| stepped(&params, request)))
 }
