@@ -206,6 +206,11 @@ impl<C: Clock> Bucket<C> {
         }
     }
 
+    /// Whether the key has a slot, or would find one without an eviction.
+    pub(crate) fn finds_slot(&self, key: &[u8], plan: usize, now: Tick) -> bool {
+        ask!(self, key, plan, ask => ask.at(now).finds_slot())
+    }
+
     /// Whether [`set_quota`](Self::set_quota) may succeed.
     pub(crate) fn may_change(&self) -> bool {
         matches!(self, Self::Gcra(..))

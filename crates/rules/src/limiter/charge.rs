@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::decision::DecisionParts;
-use tollgate::{Clock, Denied, Tick};
+use tollgate::{Clock, Denied, OnFull, Tick};
 
 use super::RulesLimiter;
 use crate::active_rule::{ActiveRule, Ban, Bucket, Charged, Cost, Held};
@@ -60,9 +60,20 @@ impl PendingCharge<'_> {
         Cost::queued(hit.cells, max_waiting, &limit.quota()).by_plan(hit.plan)
     }
 
-    /// Whether a denial is a strike. The denial of a turn that would come too late is none.
-    fn is_strike(&self, denial: &RuleDenial<'_>) -> bool {
-        self.max_waiting.is_none() || !denial.comes_too_late()
+    /// Whether the denial of a key by a limit is a strike. It is none if the turn would come too late, or if the key
+    /// finds no slot, since others have taken them all.
+    fn is_strike<C: Clock>(
+        &self,
+        denial: &RuleDenial<'_>,
+        hit: Hit,
+        rule: &Rule,
+        bucket: &Bucket<C>,
+    ) -> bool {
+        // Nearly every denial for want of a slot shows the cells of a fresh key, as one that comes too late does. A
+        // quota that such keys share, plans and `sub-windows` show fewer.
+        let may_lack_slot = matches!(rule.on_full, OnFull::Deny | OnFull::SharedOverflow(_));
+        !denial.comes_too_late()
+            && (!may_lack_slot || bucket.finds_slot(self.key(hit), hit.plan, self.now))
     }
 }
 
@@ -92,7 +103,7 @@ impl<C: Clock> RulesLimiter<C> {
                 Ok(permit) => Ok(Some(RulePermit { rule, limit, permit, delay: permit.delay() })),
                 Err(denied) => {
                     let denial = RuleDenial::of_limit(rule, limit, denied, hit.cells);
-                    let ban = ban.as_ref().filter(|_| charge.is_strike(&denial));
+                    let ban = ban.as_ref().filter(|_| charge.is_strike(&denial, hit, rule, bucket));
                     Err(struck(denial, ban, key, charge.now))
                 }
             };
@@ -178,14 +189,16 @@ impl<C: Clock> RulesLimiter<C> {
                 }
                 Err(denied) => {
                     let denial = RuleDenial::new(rule, DenyReason::InFlight(denied));
-                    return Err(struck(denial, ban.as_ref(), key, charge.now));
+                    let ban = ban.as_ref().filter(|_| !denied.found_no_slot());
+                    return Err(struck(denial, ban, key, charge.now));
                 }
             }
         }
         Ok(())
     }
 
-    /// The decision that all limits would make together. A denial counts as a strike by its rule.
+    /// The decision that all limits would make together. A denial counts as a strike by its rule, unless the key only
+    /// found no slot.
     fn peek_all<'g>(
         &'g self,
         hits: &[Hit],
@@ -200,7 +213,7 @@ impl<C: Clock> RulesLimiter<C> {
             let (mut of_rule, mut is_strike) = (None, false);
             if let Some(Err(denied)) = in_flight.as_ref().map(|its| its.precheck(key, charge.now)) {
                 of_rule = Some(RuleDenial::new(rule, DenyReason::InFlight(denied)));
-                is_strike = true;
+                is_strike = !denied.found_no_slot();
             }
             for at in active.charged_limits(*hit) {
                 let (limit, bucket) = (&rule.limits[at], active.bucket(at));
@@ -211,7 +224,8 @@ impl<C: Clock> RulesLimiter<C> {
                     }
                     Err(denied) => {
                         let denial = RuleDenial::of_limit(rule, limit, denied, hit.cells);
-                        is_strike |= charge.is_strike(&denial);
+                        is_strike = is_strike
+                            || ban.is_some() && charge.is_strike(&denial, *hit, rule, bucket);
                         of_rule = longest_of(of_rule, denial);
                     }
                 }
@@ -285,7 +299,7 @@ impl<C: Clock> RulesLimiter<C> {
         };
         charged.map_err(|denied| {
             let denial = RuleDenial::of_limit(rule, limit, denied, hit.cells);
-            let ban = ban.as_ref().filter(|_| charge.is_strike(&denial));
+            let ban = ban.as_ref().filter(|_| charge.is_strike(&denial, hit, rule, bucket));
             struck(denial, ban, key, charge.now)
         })
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::ManualClock;
-use tollgate_rules::{DenyReason, Request, Rules, RulesLimiter};
+use tollgate_rules::{DenyReason, Held, Request, Rules, RulesLimiter};
 
 const SECOND: Duration = Duration::from_secs(1);
 const NANO: Duration = Duration::from_nanos(1);
@@ -110,6 +110,71 @@ fn a_denial_by_requests_in_flight_waits_for_the_ban_that_it_begins() {
     assert_eq!(gate.denied(1), Some((Some(60 * SECOND), true)));
     gate.clock.advance(60 * SECOND);
     assert_eq!(gate.denied(1), None);
+}
+
+impl Gate {
+    /// Whether a request of this user is admitted; the error is whether it is denied by a ban.
+    fn ask(&self, user: &str, is_queued: bool) -> Result<Held<ManualClock>, bool> {
+        let headers = [("x-user", user)];
+        let request = Request { headers: &headers, ..Request::default() };
+        let mut decision = match is_queued {
+            true => self.limiter.decide_queued(&request, 128),
+            false => self.limiter.decide(&request),
+        };
+        match decision.denied() {
+            Some(denied) => Err(matches!(denied.reason(), DenyReason::Banned(_))),
+            None => Ok(decision.take_held()),
+        }
+    }
+}
+
+#[test]
+fn a_key_that_finds_no_slot_among_requests_in_flight_is_not_banned() {
+    for more in ["", ", limits = \"100/s\""] {
+        let gate = Gate::new(&format!(
+            "rule = [{{ name = \"a\", key = \"header:x-user\", capacity = 1, concurrency = 1, \
+             penalty = \"1 h\"{more} }}]"
+        ));
+        let users: Vec<String> = (0..500).map(|user| user.to_string()).collect();
+        let held: Vec<_> = users.iter().map(|user| (user, gate.ask(user, false))).collect();
+        let (held, without): (Vec<_>, Vec<_>) = held.into_iter().partition(|its| its.1.is_ok());
+        assert!(held.len() < 100, "{}", held.len());
+        let too_many = held[0].0;
+        assert!(gate.ask(too_many, false).is_err(), "it has one in flight");
+        drop(held);
+        assert_eq!(gate.ask(too_many, false).err(), Some(true));
+        for (user, _) in without {
+            assert_eq!(gate.ask(user, false).err(), None, "{more}: it had none in flight");
+        }
+    }
+}
+
+#[test]
+fn a_key_that_finds_no_slot_in_the_table_of_a_limit_is_not_banned() {
+    let plan = "plan = { by = \"header:x-plan\", gold = \"1/min\", default = \"1/h\" }";
+    let windows = "algorithm = \"sub-windows\", limits = \"1/h\"";
+    for limits in ["limits = \"1/h\"", "limits = [\"1/h\", \"2/h\"]", windows, plan] {
+        for on_full in ["\"deny\"", "{ shared = \"1/h\" }"] {
+            for is_queued in [false, true] {
+                let case = format!("{limits}, on_full = {on_full}, queued: {is_queued}");
+                let gate = Gate::new(&format!(
+                    "rule = [{{ name = \"a\", key = \"header:x-user\", capacity = 1, {limits}, \
+                     on_full = {on_full}, penalty = \"1 day\" }}]"
+                ));
+                let users: Vec<String> = (0..500).map(|user| user.to_string()).collect();
+                let is_denied = |user: &&String| gate.ask(user, is_queued).is_err();
+                let (without, with): (Vec<_>, Vec<_>) = users.iter().partition(is_denied);
+                assert!(with.len() < 100, "{case}: {}", with.len());
+                assert_eq!(gate.ask(with[0], is_queued).err(), Some(false), "{case}");
+                assert_eq!(gate.ask(with[0], is_queued).err(), Some(true), "{case}");
+                gate.clock.advance(2 * 3_600 * SECOND);
+                assert_eq!(gate.ask(without[0], is_queued).err(), None, "{case}");
+                let banned =
+                    without.iter().filter(|user| gate.ask(user, is_queued).err() == Some(true));
+                assert_eq!(banned.count(), 0, "{case}");
+            }
+        }
+    }
 }
 
 #[test]
