@@ -186,6 +186,17 @@ fn paths_are_explained_by_the_files_settings_whatever_the_first_rule_is() {
 }
 
 #[test]
+fn a_path_without_a_parameter_that_holds_a_separator_is_explained() {
+    let text = format!("encoded_slash = \"decode\"\nrule = [{LOGINS}]");
+    let rules = Rules::parse("r.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+    let said = rules.explain_request(&Request { path: "/login;v%2fx", ..Request::default() });
+    let expected = "path as /login;v/x: %2F separates segments, \";\" belongs to its segment\n\
+                    path as /login/x: %2F separates segments, without parameters\n\
+                    path as /login: %2F separates segments, without parameters, each up to the next \"/\"\n";
+    assert!(said.starts_with(expected), "{said}");
+}
+
+#[test]
 fn no_rule_is_tried_after_one_that_denies_at_once() {
     let explained = |first: &str, path| {
         let text =

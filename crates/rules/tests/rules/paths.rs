@@ -82,6 +82,38 @@ fn backslashes_parameters_and_case_are_read_as_the_file_says() {
     }
 }
 
+/// Tomcat and Jetty remove parameters up to the next `/` as the client wrote it, and decode afterwards.
+#[test]
+fn no_separator_within_a_parameter_hides_a_path_from_its_rule() {
+    let (decode, slash) = ("encoded_slash = \"decode\"", "backslash = \"slash\"");
+    for (lines, path) in [
+        (decode, "/login;x%2fy"),
+        (decode, "/login;%2f..%2f.."),
+        (decode, "/x/..;%2fy/login"),
+        (slash, "/login;x\\y"),
+        (slash, "/login;x%5cy"),
+        (slash, "/x\\..\\login;\\..\\.."),
+        ("", "/login;x%2fy"),
+        ("", "/login;x\\y"),
+    ] {
+        assert_eq!(charged(lines, path), "login all", "{lines} {path}");
+        let kept = format!("{lines}\npath_params = \"keep\"");
+        assert_eq!(charged(&kept, path), "all", "{lines} {path}");
+    }
+    // A rule for this path alone, and a key: the number is a client's choice.
+    let text = format!(
+        "{decode}\n{slash}\nrule = [{{ name = \"a\", key = \"none\", limits = \"1/day\", \
+         match = {{ path = \"/login\" }} }}, {{ name = \"b\", key = \"path\", limits = \"1/day\" }}]"
+    );
+    let gate = RulesLimiter::new(Rules::parse("r.toml", &text).expect("rules")).expect("memory");
+    let admits = |path: &str| gate.decide(&Request { path, ..Request::default() }).is_admitted();
+    for path in ["/login;%2f", "/a;%2f", "/a;\\"] {
+        let admitted = (0..9).filter(|nth| admits(&format!("{path}{nth}")));
+        assert_eq!(admitted.count(), usize::from(path.starts_with("/login")), "{path}");
+    }
+    assert!(admits("/a;1/b"), "no separator is within the parameter");
+}
+
 #[test]
 fn with_first_each_reading_of_a_path_has_its_first_rule() {
     let first = "apply = \"first\"\n";

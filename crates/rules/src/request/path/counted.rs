@@ -1,6 +1,6 @@
 //! The reading of a path by which keys count it.
 
-use super::reading::{Dots, PathReading, dot_count};
+use super::reading::{Dots, Params, PathReading, dot_count};
 use super::{Segments, Spelling, split};
 
 /// Adds the segments of a path as keys count them, so that no spelling of a path has a key of its own.
@@ -10,11 +10,13 @@ use super::{Segments, Spelling, split};
 ///
 /// - A server that ends a path at `%00` serves `/a` for `/a%00/1`, and one that reads on serves it for `/1%00/../a`.
 /// - A server that keeps backslashes serves `/a` for `/1\2/../a`, and another one `/1/a`.
-/// - The same server serves `/a` for `/a;\1` if it leaves parameters out.
+/// - The same server serves `/a` for `/a;\1` if it leaves parameters out, and so does one that replaces backslashes
+///   afterwards.
 pub(crate) fn split_for_keys<'p>(path: &'p str, spelling: Spelling, segments: &mut Segments<'p>) {
     let reading = PathReading::of_keys(spelling);
-    let drops_params = reading.drops_params && path.contains(';');
-    PathReading { drops_params, dots: Dots::Kept, ..reading }.split(path, segments);
+    let drops_params = reading.params == Params::Dropped && path.contains(';');
+    let params = if drops_params { Params::Dropped } else { Params::Kept };
+    PathReading { params, dots: Dots::Kept, ..reading }.split(path, segments);
     let has_dots = segments.as_slice().iter().any(|segment| dot_count(segment) > 0);
     if has_dots || drops_params || path.contains("%00") {
         *segments = split_odd(path, spelling, has_dots);

@@ -1,10 +1,10 @@
 //! The parts of a path that servers read differently, and the readings that follow.
 
-use super::reading::{Dots, PathReading, dot_count};
+use super::reading::{Dots, Params, PathReading, dot_count};
 use super::{Separator, Spelling, escaped};
 use crate::inline_vec::InlineVec;
 
-/// A longer path with oddities is not read: it may have 12 readings, and every rule tries each.
+/// A longer path with oddities is not read: it may have 18 readings, and every rule tries each.
 pub(super) const ODD_BYTES_MAX: usize = 2_048;
 
 /// The parts of a path that servers read differently.
@@ -72,7 +72,9 @@ impl Oddities {
             && self.spelling.encoded_slash == Separator::Unclear
             || self.backslash && self.spelling.backslash == Separator::Unclear;
         let unclear = [has_dots, self.params, has_unclear_separator];
-        self.nul || unclear.iter().filter(|is| **is).count() > 1
+        // A separator within a parameter ends it for some servers only.
+        let has_unclear_params = self.params && (self.encoded_slash || self.backslash);
+        self.nul || has_unclear_params || unclear.iter().filter(|is| **is).count() > 1
     }
 
     /// In how many of its readings the path fits. `fits` decides for the segments of one reading.
@@ -130,9 +132,10 @@ impl Oddities {
             true => "the path ends at %00",
             false => "%00 belongs to its segment",
         };
-        let params = match reading.drops_params {
-            true => "without parameters",
-            false => "\";\" belongs to its segment",
+        let params = match reading.params {
+            Params::Dropped => "without parameters",
+            Params::DroppedToSlash => "without parameters, each up to the next \"/\"",
+            Params::Kept => "\";\" belongs to its segment",
         };
         let dots = match reading.dots {
             Dots::Resolved => "\"..\" is resolved",
@@ -166,7 +169,7 @@ impl Oddities {
             encoded_slash: encoded_slash != Separator::Never,
             backslash: backslash != Separator::Never,
             ends_at_nul: false,
-            drops_params: false,
+            params: Params::Kept,
             dots: Dots::Resolved,
         };
         let mut bases = InlineVec::new(first);
@@ -183,15 +186,21 @@ impl Oddities {
     }
 
     /// The readings of `base` that all count: with parameters and without, dots resolved and not.
-    fn variants(&self, base: PathReading) -> InlineVec<PathReading, 6> {
+    fn variants(&self, base: PathReading) -> InlineVec<PathReading, 9> {
         let mut variants = InlineVec::new(base);
-        for drops_params in [false, true] {
-            if drops_params && !self.params {
-                continue;
-            }
+        let separates =
+            self.encoded_slash && base.encoded_slash || self.backslash && base.backslash;
+        let all = [Params::Kept, Params::Dropped, Params::DroppedToSlash];
+        let counted = match (self.params, separates) {
+            (false, _) => &all[..1],
+            (true, false) => &all[..2],
+            // A separator within a parameter ends it for some servers only.
+            (true, true) => &all,
+        };
+        for &params in counted {
             for dots in [Dots::Resolved, Dots::ResolvedBeforeMerging, Dots::Kept] {
                 if self.dots || dots == Dots::Resolved {
-                    variants.push(PathReading { drops_params, dots, ..base });
+                    variants.push(PathReading { params, dots, ..base });
                 }
             }
         }

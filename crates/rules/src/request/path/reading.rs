@@ -8,8 +8,20 @@ pub(crate) struct PathReading {
     pub(super) encoded_slash: bool,
     pub(super) backslash: bool,
     pub(super) ends_at_nul: bool,
-    pub(super) drops_params: bool,
+    pub(super) params: Params,
     pub(super) dots: Dots,
+}
+
+/// How parameters such as `;v=1` are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Params {
+    /// They belong to their segments.
+    Kept,
+    /// Each is left out up to the end of its segment.
+    Dropped,
+    /// Each is left out up to the next `/` that is written as such: before escapes are decoded and backslashes
+    /// replaced, as in Tomcat and Jetty.
+    DroppedToSlash,
 }
 
 /// How `.` and `..` are read.
@@ -29,7 +41,7 @@ impl PathReading {
             encoded_slash: spelling.encoded_slash != Separator::Never,
             backslash: spelling.backslash != Separator::Never,
             ends_at_nul: false,
-            drops_params: !spelling.keeps_params,
+            params: if spelling.keeps_params { Params::Kept } else { Params::Dropped },
             dots: Dots::Resolved,
         }
     }
@@ -45,9 +57,19 @@ impl PathReading {
     pub(super) fn split<'p>(&self, path: &'p str, segments: &mut Segments<'p>) {
         let bytes = path.as_bytes();
         let (mut begin, mut at) = (0, 0);
+        // Where the segment ends, if a parameter up to the next slash follows it.
+        let mut end = None;
         while at < bytes.len() {
             let width = match (bytes[at], escaped(&bytes[at..])) {
                 (b'/', _) => 1,
+                (b';', _) if self.params == Params::DroppedToSlash && end.is_none() => {
+                    end = Some(at);
+                    continue;
+                }
+                _ if end.is_some() => {
+                    at += 1;
+                    continue;
+                }
                 (b'\\', _) if self.backslash => 1,
                 (b'%', Some(b'/')) if self.encoded_slash => 3,
                 (b'%', Some(b'\\')) if self.backslash => 3,
@@ -59,20 +81,20 @@ impl PathReading {
             };
             // Before a slash at the beginning there is no segment.
             if at > 0 {
-                self.add(&path[begin..at], segments);
+                self.add(&path[begin..end.take().unwrap_or(at)], segments);
             }
             at += width;
             begin = at;
         }
-        self.add(&path[begin..at], segments);
+        self.add(&path[begin..end.unwrap_or(at)], segments);
         segments.retain(|segment| !segment.is_empty());
     }
 
     /// Adds a segment, or resolves it if it is `.` or `..`.
     fn add<'p>(&self, segment: &'p str, segments: &mut Segments<'p>) {
-        let segment = match self.drops_params {
-            true => segment.split(';').next().unwrap_or_default(),
-            false => segment,
+        let segment = match self.params {
+            Params::Dropped => segment.split(';').next().unwrap_or_default(),
+            Params::Kept | Params::DroppedToSlash => segment,
         };
         match self.dots {
             Dots::Kept | Dots::Resolved if segment.is_empty() => {}

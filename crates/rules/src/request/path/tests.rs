@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::oddities::ODD_BYTES_MAX;
-use super::reading::{Dots, PathReading};
+use super::reading::{Dots, Params, PathReading};
 use super::*;
 
 const KEEPS: Spelling = Spelling {
@@ -68,6 +68,8 @@ fn a_path_that_all_servers_read_alike_has_no_oddities() {
 #[test]
 fn each_oddity_has_its_readings() {
     let none = Spelling::default();
+    let always = Separator::Always;
+    let decodes_all = Spelling { encoded_slash: always, backslash: always, ..none };
     for (path, spelling, expected) in [
         ("/a/../b", none, &["b", "a|..|b"][..]),
         ("/a//../b", none, &["b", "a|b", "a|..|b"]),
@@ -79,6 +81,16 @@ fn each_oddity_has_its_readings() {
         ("/;x/a", none, &[";x|a", "a"]),
         ("/a/..;x/b", none, &["a|..;x|b", "b", "a|..|b"]),
         ("/x%2f..%2fa", DECODES, &["a", "x|..|a"]),
+        ("/a;x%2fy/b", decodes_all, &["a;x|y|b", "a|y|b", "a|b"]),
+        ("/a;x\\y;z/b;%5c", decodes_all, &["a;x|y;z|b;", "a|y|b", "a|b"]),
+        ("/a%2fb;x;/c", decodes_all, &["a|b;x;|c", "a|b|c"]),
+        (
+            "/a;%00%2fb",
+            Spelling { backslash: Separator::Never, ..decodes_all },
+            &["a;%00|b", "a|b", "a", "a;", "a"],
+        ),
+        ("/;%2fa/b", decodes_all, &[";|a|b", "a|b", "b"]),
+        ("/a;x%2fy", none, &["a;x|y", "a|y", "a", "a;x%2fy", "a"]),
     ] {
         assert_eq!(readings(path, spelling).as_deref(), Some(&expected.map_owned()[..]), "{path}");
     }
@@ -153,11 +165,12 @@ fn readings_of_servers(spelling: Spelling) -> Vec<PathReading> {
     let mut readings = Vec::new();
     for encoded_slash in both.into_iter().filter(|is| may_be(spelling.encoded_slash, *is)) {
         for backslash in both.into_iter().filter(|is| may_be(spelling.backslash, *is)) {
-            for drops_params in both.into_iter().filter(|is| !is || !spelling.keeps_params) {
+            let all = [Params::Kept, Params::Dropped, Params::DroppedToSlash];
+            for &params in &all[..if spelling.keeps_params { 1 } else { 3 }] {
                 for dots in [Dots::Resolved, Dots::ResolvedBeforeMerging] {
                     let ends_at_nul = false;
                     let reading =
-                        PathReading { encoded_slash, backslash, ends_at_nul, drops_params, dots };
+                        PathReading { encoded_slash, backslash, ends_at_nul, params, dots };
                     readings.push(reading);
                 }
             }
@@ -188,7 +201,8 @@ proptest! {
     #[test]
     fn no_spelling_gives_a_path_a_key_of_its_own(path in "/([/.;ab\\\\]|%2[fF]|%5[cC]|%2e|\\.\\./){0,14}") {
         let decoded_slash = Spelling { encoded_slash: Separator::Always, ..Spelling::default() };
-        for spelling in [Spelling::default(), decoded_slash, DECODES, KEEPS] {
+        let decodes_all = Spelling { backslash: Separator::Always, ..decoded_slash };
+        for spelling in [Spelling::default(), decoded_slash, decodes_all, DECODES, KEEPS] {
             let counted_path = counted(&path, spelling);
             for reading in readings_of_servers(spelling) {
                 let served = format!("/{}", reading.of(&path).as_slice().join("/"));
