@@ -74,6 +74,14 @@ pub(super) fn read<'s>(reader: &mut Reader<'s>, value: &Value<'s>) -> Option<Rul
         _ => max.map(|max| SettleBy::Bytes { max }),
     };
     let estimate = estimate(reader, value, table);
+    if let (Some(Estimate::Fixed(cells)), Some(max)) = (&estimate, max)
+        && *cells > max
+        && let Some(given) = table.get("estimate")
+    {
+        let message = "more than \"max\", which bounds what the response can settle it for: lower this, or raise \
+                       \"max\"";
+        reader.error(given.span(), message.to_owned());
+    }
     Some(RuleCost { estimate: estimate?, settle: Some(by?) })
 }
 
@@ -176,6 +184,26 @@ fn estimate<'s>(
     }
 }
 
+/// The mistake in an estimate if a limit, which admits so many cells at once, denies for ever each request that does
+/// not say what it costs.
+fn never_admitted(estimate: &Estimate, at_once: u64) -> Option<String> {
+    let more = format!("more than the {at_once} cells that a limit admits at once");
+    let raise = "or raise the limit or its burst";
+    match estimate {
+        Estimate::Fixed(cells) if *cells > at_once => {
+            Some(format!("{more}, so no request could pass: lower this, {raise}"))
+        }
+        Estimate::Header { default, .. } if *default > at_once => Some(format!(
+            "a request without a number costs {default}, {more}, so none could pass: lower \"default\", {raise}"
+        )),
+        Estimate::Length { default, .. } if *default > at_once => Some(format!(
+            "a request of unknown length costs {default}, {more}, so none could pass: write a lower \"default\", \
+             {raise}"
+        )),
+        Estimate::Fixed(_) | Estimate::Header { .. } | Estimate::Length { .. } => None,
+    }
+}
+
 /// Reports the keys and limits that a rule with `cost` cannot have.
 pub(super) fn check<'s>(
     reader: &mut Reader<'s>,
@@ -189,12 +217,7 @@ pub(super) fn check<'s>(
         reader.error(value.span(), message.to_owned());
     }
     let at_once = limits.iter().map(RuleLimit::at_once).min();
-    if let (Estimate::Fixed(cells), Some(at_once)) = (&cost.estimate, at_once)
-        && *cells > at_once
-    {
-        let message = format!(
-            "more than the {at_once} cells that a limit admits at once, so no request could pass: lower this, or raise the limit or its burst"
-        );
+    if let Some(message) = at_once.and_then(|at_once| never_admitted(&cost.estimate, at_once)) {
         reader.error(value.span(), message);
     }
     if cost.settle.is_none() {

@@ -263,7 +263,7 @@ fn what_a_cost_reads_is_required_and_explained() {
     let line = "cost     header x-max, 1 to 9; 1 without a number in it; settled by the response's header \
                 x-tokens, at most 1000000000\n";
     assert!(rules.rules()[0].explain().contains(line), "{}", rules.rules()[0].explain());
-    let text = rule("{ bytes = \"request\", max = 5000 }", "\"10/h\"");
+    let text = rule("{ bytes = \"request\", max = 5000 }", "\"5000/h\"");
     let rules = Rules::parse("r.toml", &text).expect("no mistakes");
     // The second tells whether a request without the first has a body.
     assert_eq!(rules.required_headers(), ["content-length", "transfer-encoding"]);

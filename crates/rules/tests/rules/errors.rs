@@ -55,6 +55,23 @@ fn each_mistake_in_one_line_has_its_place_and_message() {
     }
 }
 
+/// As many cells as a limit admits at once may pass, and so may a request that a header says costs more.
+#[test]
+fn a_cost_that_a_limit_admits_at_once_is_no_mistake() {
+    for cost in [
+        "5",
+        "{ header = \"x-cost\", max = 9, default = 5 }",
+        "{ header = \"x-cost\", max = 9 }",
+        "{ bytes = \"request\", max = 9, default = 5 }",
+        "{ bytes = \"request\", max = 5 }",
+        "{ response_header = \"x-tokens\", estimate = 5, max = 5 }",
+        "{ bytes = \"response\", estimate = { header = \"x-max\", max = 9, default = 5 } }",
+    ] {
+        let text = with(&format!("cost = {cost}"));
+        assert_eq!(Rules::parse("r.toml", &text).err(), None, "{cost}");
+    }
+}
+
 #[test]
 fn each_mistake_of_a_whole_file_has_its_place_and_message() {
     for (text, expected) in [
