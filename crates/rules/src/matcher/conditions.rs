@@ -46,6 +46,10 @@ impl Conditions {
         *self == Self::default()
     }
 
+    pub(crate) fn uses_path(&self) -> bool {
+        !self.paths.is_empty()
+    }
+
     pub(crate) fn uses_method(&self) -> bool {
         !self.methods.is_empty()
     }

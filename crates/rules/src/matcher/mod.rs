@@ -96,7 +96,7 @@ impl Matcher {
     }
 
     pub(crate) fn uses_path(&self) -> bool {
-        self.all_conditions().any(|its| !its.paths.is_empty())
+        self.all_conditions().any(Conditions::uses_path)
     }
 
     pub(crate) fn uses_client(&self) -> bool {

@@ -142,8 +142,8 @@ fn warnings(text: &str, apply: Apply, rules: &[Rule], places: &[Range<usize>]) -
     let warning = |(index, why): (usize, Unreached)| {
         let name = &rules[index].name;
         let message = match why {
-            Unreached::Excluded { by_method } => {
-                let readings = by_every_reading(false, by_method);
+            Unreached::Excluded { by_path, by_method } => {
+                let readings = by_every_reading(by_path, by_method);
                 format!(
                     "rule \"{name}\" is never reached, since its \"not\" excludes all that it matches{readings}: \
                      leave it out"

@@ -1,8 +1,9 @@
 //! Rules that no request can reach, because an earlier rule ends the evaluation of all that they match.
 //!
 //! The check is sound and not complete. No request reaches a rule that is reported, except one that the earlier rule
-//! or the exception matches by some readings of its path or its method only: a rule exempts no `post` as a `POST`. The
-//! warning says so. Some unreachable rules are not reported, such as one that two earlier rules cover together.
+//! or the exception matches by some readings of its path or its method only: a rule exempts no `post` as a `POST`, and
+//! no exception holds for a path with too many readings. The warning says so. Some unreachable rules are not reported,
+//! such as one that two earlier rules cover together.
 
 use crate::key::OnNoKey;
 use crate::matcher::{Conditions, Matcher, Pattern, ValueCondition, ValueTest};
@@ -16,6 +17,8 @@ const COMPARISONS_MAX: usize = 20_000_000;
 pub(crate) enum Unreached {
     /// One of its own exceptions excludes all that it matches.
     Excluded {
+        /// Whether each such exception has a path, and the rule answers 400 to a path with too many readings.
+        by_path: bool,
         /// Whether each such exception has methods. Each excludes only requests of which every reading of the method
         /// matches.
         by_method: bool,
@@ -31,14 +34,17 @@ pub(crate) fn unreached(apply: Apply, rules: &[Rule]) -> Vec<(usize, Unreached)>
     let mut last_rules: Vec<LastRule> = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
         let its = &rule.matcher;
-        // An exception without methods comes first: it excludes every reading.
-        let excluded = [false, true].into_iter().find(|by_method| {
-            let mut exceptions =
-                its.exceptions.iter().filter(|one| one.uses_method() == *by_method);
+        // An exception that excludes every reading comes first.
+        let kinds = [(false, false), (true, false), (false, true), (true, true)];
+        let excluded = kinds.into_iter().find(|kind| {
+            let denies_odd_paths = rule.action != Action::Exempt;
+            let kind_of =
+                |one: &Conditions| (denies_odd_paths && one.uses_path(), one.uses_method());
+            let mut exceptions = its.exceptions.iter().filter(|one| kind_of(one) == *kind);
             exceptions.any(|one| check.includes(one, &its.conditions, its))
         });
-        if let Some(by_method) = excluded {
-            found.push((index, Unreached::Excluded { by_method }));
+        if let Some((by_path, by_method)) = excluded {
+            found.push((index, Unreached::Excluded { by_path, by_method }));
             continue;
         }
         let covering = last_rules.iter().find(|last| check.covers(last, its));

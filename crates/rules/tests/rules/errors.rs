@@ -1,7 +1,7 @@
 //! Every error: its place and its message.
 
 use tollgate::AnyAlgorithm;
-use tollgate_rules::Rules;
+use tollgate_rules::{Request, Rules, RulesLimiter};
 
 /// A correct rule, except that the fourth line of the file is `line`.
 fn with(line: &str) -> String {
@@ -325,8 +325,8 @@ limits = \"5/s\"
              matches, by every reading of the path: put it before, or leave it out",
             "19:8: rule \"worse\" is never reached, since \"bad\" on line 14 denies all that it matches: put \
              it before, or leave it out",
-            "24:8: rule \"none\" is never reached, since its \"not\" excludes all that it matches: leave it \
-             out",
+            "24:8: rule \"none\" is never reached, since its \"not\" excludes all that it matches, by every \
+             reading of the path: leave it out",
         ]
     );
     let all = text.replace("\"first\"", "\"all\"");
@@ -369,16 +369,42 @@ fn a_warning_of_a_rule_that_some_spellings_still_reach_says_so() {
     let by_method = "{ method = \"POST\" }";
     let by_both = "{ path = \"/a\", method = \"POST\" }";
     let by_another = "{ method = \"GET\" }";
-    let of_readings = ", by every reading of the method";
+    let by_client = "{ ip = \"10.0.0.0/8\" }";
+    let [of_method, of_path, of_both] = ["the method", "the path", "the path and the method"]
+        .map(|of| format!(", by every reading of {of}"));
     for (exceptions, readings) in [
-        (vec![by_method], of_readings),
-        (vec![by_path, by_method], ""),
-        (vec![by_path, by_another], ""),
-        // The second exception excludes every reading, although the first one excludes POST.
-        (vec![by_both, by_path], ""),
-        (vec![by_another, by_both], of_readings),
+        (vec![by_method], &*of_method),
+        (vec![by_path, by_method], &of_path),
+        (vec![by_path, by_another], &of_path),
+        // The second exception excludes every reading of the method, although the first one excludes POST.
+        (vec![by_both, by_path], &of_path),
+        (vec![by_another, by_both], &of_both),
+        (vec![by_path, by_client], ""),
     ] {
-        let not = format!(", not = [{}]", exceptions.join(", "));
+        let not = format!(", not = [{}], ip = \"10.0.0.0/8\"", exceptions.join(", "));
         assert_eq!(of_methods("method = \"GET\"", &not), excluded(readings), "{not}");
+    }
+}
+
+/// No exception holds for a path with too many readings: a rule that limits or denies answers 400, and one that exempts
+/// does not apply.
+#[test]
+fn a_rule_that_excludes_its_own_path_still_denies_a_path_with_too_many_readings() {
+    let matcher = "match = { path = \"/a/b\", not = { path = \"/a/**\" } }";
+    for (does, readings) in [
+        ("limits = \"5/s\"", ", by every reading of the path"),
+        ("action = \"deny\"", ", by every reading of the path"),
+        ("action = \"exempt\"", ""),
+    ] {
+        let text = format!("rule = [{{ name = \"a\", {matcher}, {does} }}]");
+        let rules = Rules::parse("r.toml", &text).expect("no mistakes");
+        let expected = format!(
+            "rule \"a\" is never reached, since its \"not\" excludes all that it matches{readings}: leave it out"
+        );
+        assert_eq!(rules.warnings()[0].message(), expected);
+        let gate = RulesLimiter::new(rules).expect("memory");
+        let odd = Request { path: "/x%2Fy%5Cz", ..Request::default() };
+        assert_eq!(gate.decide(&odd).is_admitted(), readings.is_empty(), "{does}");
+        assert!(gate.decide(&Request { path: "/a/b", ..Request::default() }).is_admitted());
     }
 }
