@@ -137,23 +137,36 @@ impl Rule {
     }
 
     fn explain_room(&self) -> String {
+        let denied = "new keys are denied";
+        let has_limits = !self.limits.is_empty();
         let when_full = match self.on_full {
             // A key with requests in flight is never forgotten.
             OnFull::EvictNearestIdle | OnFull::SharedOverflow(_)
-                if self.limits.is_empty() && self.concurrency.is_some() =>
+                if !has_limits && self.concurrency.is_some() =>
             {
-                "new keys are denied".to_owned()
+                denied.to_owned()
             }
-            OnFull::SharedOverflow(_) if self.limits.is_empty() => {
+            OnFull::SharedOverflow(quota) if has_limits => format!("new keys share {quota}"),
+            OnFull::EvictNearestIdle | OnFull::SharedOverflow(_) => {
                 "the key with the least debt is forgotten".to_owned()
             }
-            OnFull::EvictNearestIdle => "the key with the least debt is forgotten".to_owned(),
-            OnFull::Deny => "new keys are denied".to_owned(),
+            // Bytes are delayed, and never denied.
+            OnFull::Deny if !has_limits && self.concurrency.is_none() => {
+                "the bytes of new keys wait for a free slot".to_owned()
+            }
+            OnFull::Deny => denied.to_owned(),
             OnFull::Admit => "new keys are admitted and not remembered".to_owned(),
-            OnFull::SharedOverflow(quota) => format!("new keys share {quota}"),
             _ => "see the documentation of `OnFull`".to_owned(),
         };
-        format!("room for {} at least; when full, {when_full}", self.capacity)
+        let in_flight = match self.on_full {
+            OnFull::EvictNearestIdle | OnFull::SharedOverflow(_)
+                if has_limits && self.concurrency.is_some() =>
+            {
+                format!("; when full of keys with requests in flight, {denied}")
+            }
+            _ => String::new(),
+        };
+        format!("room for {} at least; when full, {when_full}{in_flight}", self.capacity)
     }
 }
 

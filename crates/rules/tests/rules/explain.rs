@@ -74,6 +74,37 @@ fn a_full_table_is_explained() {
     }
 }
 
+#[test]
+fn a_full_table_of_bytes_or_of_requests_in_flight_is_explained() {
+    let (least, shared) = ("\"evict\"", "{ shared = \"9/s\" }");
+    let (deny, admit) = ("\"deny\"", "\"admit\"");
+    let forgotten = "the key with the least debt is forgotten";
+    let in_flight = "; when full of keys with requests in flight, new keys are denied";
+    let [both, share] = [forgotten, "new keys share 9/s"].map(|said| format!("{said}{in_flight}"));
+    let admitted = "new keys are admitted and not remembered";
+    for (limits, on_full, said) in [
+        ("bytes = \"1MB/s\"", least, forgotten),
+        ("bytes = \"1MB/s\"", deny, "the bytes of new keys wait for a free slot"),
+        ("bytes = \"1MB/s\"", admit, admitted),
+        ("concurrency = 2", least, "new keys are denied"),
+        ("concurrency = 2", deny, "new keys are denied"),
+        ("concurrency = 2, bytes = \"1MB/s\"", deny, "new keys are denied"),
+        ("concurrency = 2", admit, admitted),
+        ("limits = \"5/s\", concurrency = 2", least, &*both),
+        ("limits = \"5/s\", concurrency = 2", shared, &*share),
+        ("limits = \"5/s\", concurrency = 2", deny, "new keys are denied"),
+        ("limits = \"5/s\", concurrency = 2", admit, admitted),
+        ("limits = \"5/s\", bytes = \"1MB/s\"", deny, "new keys are denied"),
+    ] {
+        let text =
+            format!("rule = [{{ name = \"a\", capacity = 7, on_full = {on_full}, {limits} }}]");
+        let rules = Rules::parse("r.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+        let lines = rules.rules()[0].explain();
+        let line = format!("keys     room for 7 at least; when full, {said}");
+        assert_eq!(lines.lines().last(), Some(&*line), "{limits} {on_full}");
+    }
+}
+
 /// The first request of a burst does not wait.
 #[test]
 fn the_bound_of_a_queue_counts_the_requests_that_wait() {
