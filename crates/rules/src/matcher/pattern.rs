@@ -62,6 +62,15 @@ impl Pattern {
         if let Some(at) = text.find(['/', ':', ' ', '@']).filter(|_| !text.starts_with('[')) {
             return Err((at, A_HOST.into()));
         }
+        if let Some(at) = text.find(|c: char| !c.is_ascii()) {
+            let advice = "a request names its host in ASCII: write this in Punycode, such as \
+                          \"xn--mller-kva.example\"";
+            return Err((at, advice.into()));
+        }
+        if let Some(at) = text.find('%') {
+            let advice = "no request names a host with \"%\": write the name without escapes";
+            return Err((at, advice.into()));
+        }
         if let Some(address) = in_brackets(text) {
             let literal = Piece::Literal(format!("[{address}]").into_bytes().into());
             return Ok(Self { pieces: vec![literal], text: text.to_owned() });

@@ -229,8 +229,17 @@ fn conditions_on<'s>(
 
 fn test<'s>(reader: &mut Reader<'s>, value: &Value<'s>, of: &Named) -> Option<ValueTest> {
     match value.get_ref() {
+        DeValue::String(is) if matches!(of, Named::Cookie(_)) => {
+            if let Some(at) = is.find(';') {
+                let message =
+                    "a cookie ends at \";\", so none has this value: write the part before it";
+                reader.error_within(value, at..usize::MAX, message.to_owned());
+                return None;
+            }
+            Some(ValueTest::Is(named::unquoted(is.trim()).to_owned()))
+        }
         // Around the value of a header or a cookie, white space means nothing.
-        DeValue::String(is) if matches!(of, Named::Header(_) | Named::Cookie(_)) => {
+        DeValue::String(is) if matches!(of, Named::Header(_)) => {
             Some(ValueTest::Is(is.trim().to_owned()))
         }
         DeValue::String(is) => Some(ValueTest::Is(is.clone().into_owned())),

@@ -124,6 +124,11 @@ impl<'v> CookieValue<'v> {
     }
 }
 
+/// The value of a cookie without the quotes around it, as [`CookieValue::bytes`].
+pub(crate) fn unquoted(value: &str) -> &str {
+    value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(value)
+}
+
 /// The values of the cookies of this name. White space around a name or a value is left out, as some
 /// servers do.
 pub(crate) fn cookies<'v>(
