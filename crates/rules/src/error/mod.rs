@@ -58,11 +58,12 @@ impl RuleError {
         &self.message
     }
 
-    /// A mistake at these bytes of a text. It reads the text up to them.
+    /// A mistake at these bytes of a text. It reads the text up to them. A byte order mark has no column.
     pub(super) fn at(text: &str, span: Range<usize>, message: String) -> Self {
-        let start = floor_boundary(text, span.start);
+        let first = text.len() - without_mark(text).len();
+        let start = floor_boundary(text, span.start).max(first);
         let end = floor_boundary(text, span.end).max(start);
-        let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
+        let line_start = text[..start].rfind('\n').map_or(first, |at| at + 1);
         // A line can be as long as the file, so it is not searched beyond the mistake.
         let within_line = text[start..end].find(['\r', '\n']).map_or(end, |at| start + at);
         Self {
@@ -84,6 +85,11 @@ fn printable(message: &str) -> String {
         false => c.to_string(),
     };
     message.chars().map(escaped).collect()
+}
+
+/// The text after a byte order mark, which some editors write.
+fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 fn floor_boundary(text: &str, at: usize) -> usize {
@@ -196,7 +202,7 @@ impl RulesError {
     }
 
     fn shown(&self, error: &RuleError) -> String {
-        let line = self.text.lines().nth(error.line - 1).unwrap_or("");
+        let line = without_mark(&self.text).lines().nth(error.line - 1).unwrap_or("");
         // A control character could move the cursor, and a tab would move the carets.
         let printable = line.chars().map(|c| if c.is_control() { ' ' } else { c });
         // Of a long line, only the part around the mistake is shown.
@@ -253,6 +259,22 @@ mod tests {
             assert_eq!(source.find('y'), Some(at), "{shown}");
             assert!(carets.len() <= source.len(), "{shown}");
         }
+    }
+
+    #[test]
+    fn a_byte_order_mark_takes_no_column() {
+        for (text, line, column) in
+            [("apply = 7", 1, 9), ("", 1, 1), ("x", 1, 2), ("[[rule]]\nname = 7", 2, 8)]
+        {
+            let [plain, marked] = [text.to_owned(), format!("\u{feff}{text}")]
+                .map(|text| crate::Rules::parse("r.toml", &text).expect_err("a mistake"));
+            assert_eq!(marked.errors(), plain.errors(), "{text}");
+            assert_eq!(marked.with_source(), plain.with_source(), "{text}");
+            let places = plain.errors().iter().map(|error| (error.line, error.column));
+            assert!(places.into_iter().any(|place| place == (line, column)), "{plain}");
+        }
+        let marked = RuleError::at("\u{feff}ab", 0..1, String::new());
+        assert_eq!((marked.line, marked.column, marked.width), (1, 1, 1));
     }
 
     #[test]
