@@ -13,9 +13,11 @@ type KnownBy<'r> = (String, &'static str, Option<Duration>);
 /// is now that of another limit. Only a rule that has a store before and after the change has any.
 pub(super) fn warnings(before: &Rule, rule: &Rule) -> Vec<ReloadWarning> {
     let (Some(old), Some(new)) = (&before.store, &rule.store) else { return Vec::new() };
-    let changed = (!is_same_place(old, new)).then_some("store");
-    if let Some(what) = changed.or_else(|| rule.key.changed(&before.key)) {
-        return vec![ReloadWarning::keys_changed(rule, what)];
+    if !is_same_place(old, new) {
+        return vec![ReloadWarning::keys_changed(rule, "store")];
+    }
+    if let Some(what) = rule.key.changed(&before.key) {
+        return vec![ReloadWarning::stored_keys_changed(rule, what)];
     }
     let (old, new) = (known_by(before), known_by(rule));
     // How many old limits the store does not find any more, without those that are only renumbered. Each is replaced

@@ -210,6 +210,12 @@ fn each_change_that_starts_a_limit_in_a_store_afresh_comes_with_a_warning() {
     let all_restart = |what: &str| {
         vec![format!("rule \"a\": all limits and bans start afresh, since \"{what}\" changed")]
     };
+    let keys_changed = |what: &str| {
+        vec![format!(
+            "rule \"a\": all limits and bans start afresh, since \"{what}\" changed; in the store, a key with the \
+             bytes of an old one keeps what that one has used: rename the rule to start all afresh"
+        )]
+    };
     let window = "limits = \"9/min\"\nalgorithm = \"fixed-window\"";
     let named = |quota: &str, algorithm: &str| {
         format!("limits = {{ name = \"x\", quota = \"{quota}\", algorithm = \"{algorithm}\" }}")
@@ -254,7 +260,8 @@ fn each_change_that_starts_a_limit_in_a_store_afresh_comes_with_a_warning() {
         (&named("9/min", "fixed-window"), &named("9/h", "fixed-window"), vec![restarts("x")]),
         ("limits = \"9/min\"", &named("9/min", "gcra"), vec![restarts("x")]),
         ("limits = \"9/min\"", "limits = \"9/min\"\ncapacity = 9", vec![]),
-        ("limits = \"9/min\"", "limits = \"9/min\"\nkey = \"path\"", all_restart("key")),
+        ("limits = \"9/min\"", "limits = \"9/min\"\nkey = \"path\"", keys_changed("key")),
+        ("limits = \"9/min\"", "limits = \"9/min\"\nipv6_prefix = 48", keys_changed("ipv6_prefix")),
     ] {
         let at = "store = \"redis://cache\"\n";
         let (before, after) = (format!("{at}{before}"), format!("{at}{after}"));

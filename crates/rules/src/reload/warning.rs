@@ -63,6 +63,15 @@ impl ReloadWarning {
         Self::StartsAfresh { rule: rule.name.clone(), limit: None, why }
     }
 
+    /// The store knows a key by the bytes of its values, whatever they are the values of.
+    pub(super) fn stored_keys_changed(rule: &Rule, what: &str) -> Self {
+        let why = format!(
+            "\"{what}\" changed; in the store, a key with the bytes of an old one keeps what that one has used: rename \
+             the rule to start all afresh"
+        );
+        Self::StartsAfresh { rule: rule.name.clone(), limit: None, why }
+    }
+
     /// `limit` replaces `old` and cannot continue its state.
     pub(super) fn counted_otherwise(rule: &Rule, old: &RuleLimit, limit: &RuleLimit) -> Self {
         let why = match old.algorithm == limit.algorithm {
