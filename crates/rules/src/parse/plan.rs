@@ -6,7 +6,7 @@ use toml::de::{DeTable, DeValue};
 use super::fields::{Reader, Value, quoted_list};
 use super::limits::buildable_plans;
 use crate::key::{FORMS, Form, Part, PartSettings};
-use crate::request::named::Named;
+use crate::request::named::{self, Named};
 use crate::request::path::Spelling;
 use crate::rule::{ALGORITHMS, Limiters, PlanChoice, RuleAlgorithm, RuleLimit};
 
@@ -36,7 +36,7 @@ pub(super) fn read<'s>(
     }
     // The quotas are checked even if the algorithm is wrong.
     let algorithm = by_plans.unwrap_or(&ALGORITHMS[0]);
-    let quotas = quotas(reader, value, table, algorithm)?;
+    let quotas = quotas(reader, value, table, by.as_ref(), algorithm)?;
     let limits: Vec<RuleLimit> = quotas.iter().map(|(limit, _)| limit.clone()).collect();
     by_plans?;
     if let Err((at, error)) = buildable_plans(&limits, on_full) {
@@ -86,11 +86,27 @@ fn by<'s>(reader: &mut Reader<'s>, plan: &Value<'s>, table: &DeTable<'s>) -> Opt
     named
 }
 
+/// The mistake in a plan that no request chooses, because nothing of this kind has its value.
+fn never_chosen(by: &Named, plan: &str) -> Option<&'static str> {
+    let (is_met, message) = match by {
+        Named::Header(_) => {
+            (plan.trim() == plan, "no header has this value: write it without spaces around it")
+        }
+        Named::Cookie(_) => (
+            !plan.contains(';') && named::unquoted(plan.trim()) == plan,
+            "no cookie has this value: write it without \";\", and without quotes or spaces around it",
+        ),
+        Named::Query(_) => return None,
+    };
+    (!is_met).then_some(message)
+}
+
 /// The limit of each plan and its value in the file, the default last.
 fn quotas<'s, 'v>(
     reader: &mut Reader<'s>,
     plan: &Value<'s>,
     table: &'v DeTable<'s>,
+    by: Option<&Named>,
     algorithm: &'static RuleAlgorithm,
 ) -> Option<Vec<(RuleLimit, &'v Value<'s>)>> {
     let mut named: Vec<_> = table.iter().filter(|(name, _)| *name.get_ref() != "by").collect();
@@ -116,6 +132,10 @@ fn quotas<'s, 'v>(
                 !text.is_empty() && text.len() <= 100 && !text.chars().any(char::is_control);
             if !is_name {
                 let message = "the value of a plan has 1 to 100 bytes, and no control characters";
+                reader.error(name.span(), message.to_owned());
+            }
+            let unmet = by.and_then(|by| never_chosen(by, text));
+            if let Some(message) = unmet.filter(|_| is_name) {
                 reader.error(name.span(), message.to_owned());
             }
             let quota = reader.quota(given)?;

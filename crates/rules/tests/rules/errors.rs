@@ -155,6 +155,16 @@ fn each_mistake_of_a_plan_has_its_place_and_message() {
              r.toml:1:54: the value of a plan has 1 to 100 bytes, and no control characters",
         ),
         (
+            "{ by = \"cookie:x\", 'a;b' = \"5/s\", '\"gold\"' = \"5/s\", \" a\" = \"5/s\", default = \"1/s\" }",
+            "r.toml:1:49: no cookie has this value: write it without \";\", and without quotes or spaces around it\n\
+             r.toml:1:64: no cookie has this value: write it without \";\", and without quotes or spaces around it\n\
+             r.toml:1:82: no cookie has this value: write it without \";\", and without quotes or spaces around it",
+        ),
+        (
+            "{ by = \"header:x\", \"a;b\" = \"5/s\", '\"gold\"' = \"5/s\", \"a \" = \"5/s\", default = \"1/s\" }",
+            "r.toml:1:82: no header has this value: write it without spaces around it",
+        ),
+        (
             "{ by = \"header:x\", default = \"1/s\" }",
             "r.toml:1:30: a plan has 1 to 32 values beside the default; this one has 0",
         ),
