@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use tollgate::shared::{Description, SharedError, describe};
 
+use super::printable;
+
 /// Folders of rules files have names that begin with this.
 const FOLDER_PREFIX: &str = "tollgate-";
 
@@ -32,7 +34,7 @@ impl Block {
 
 /// The entries of a folder, by name.
 pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
-    let cannot_read = || format!("cannot read the folder {}", folder.display());
+    let cannot_read = || format!("cannot read the folder {}", printable(folder));
     let entries = fs::read_dir(folder).with_context(cannot_read)?;
     let paths = entries.map(|entry| entry.map(|entry| entry.path()));
     let mut paths: Vec<PathBuf> = paths.collect::<Result<_, _>>().with_context(cannot_read)?;

@@ -7,7 +7,7 @@ use anyhow::Result;
 use tollgate::shared::{Description, SharedError};
 
 use super::blocks::{Block, entries, is_folder, is_of_rules};
-use super::{Outcome, grouped, size};
+use super::{Outcome, grouped, printable, size};
 
 const HEAD: [&str; 6] = ["name", "limiter", "algorithm", "keys / slots", "size", "state"];
 
@@ -24,7 +24,7 @@ pub(super) fn list(dir: &Path) -> Result<Outcome> {
     let blocks = paths.into_iter().map(Block::at);
     let rows: Vec<[String; 6]> = blocks.filter_map(|block| row(dir, &block)).collect();
     if rows.is_empty() {
-        let text = format!("no block of limits in {}\n", dir.display());
+        let text = format!("no block of limits in {}\n", printable(dir));
         return Ok(Outcome { text, is_good: true });
     }
     Ok(Outcome { text: table(&rows), is_good: true })
@@ -32,7 +32,7 @@ pub(super) fn list(dir: &Path) -> Result<Outcome> {
 
 /// `None`: the file is none of this crate's.
 fn row(dir: &Path, block: &Block) -> Option<[String; 6]> {
-    let name = block.path.strip_prefix(dir).unwrap_or(&block.path).display().to_string();
+    let name = printable(block.path.strip_prefix(dir).unwrap_or(&block.path));
     let described = match &block.content {
         Ok(description) => description,
         Err(error @ (SharedError::OtherVersion { .. } | SharedError::OtherLength { .. })) => {

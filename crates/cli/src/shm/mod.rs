@@ -36,9 +36,17 @@ fn found(dir: &Path, name: &Path) -> Result<PathBuf> {
         Ok(_) => Ok(path),
         Err(error) => bail!(
             "{}: {error}; `tollgate shm list` shows what is there, and --dir names another folder",
-            path.display()
+            printable(&path)
         ),
     }
+}
+
+/// A path for a terminal. Any user may put files into a folder such as `/dev/shm`, so a name may have line ends, and
+/// escapes that a terminal obeys.
+fn printable(path: &Path) -> String {
+    let shown =
+        |letter: char| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter };
+    path.display().to_string().chars().map(shown).collect()
 }
 
 /// Whole numbers with a comma between each three digits.

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use tollgate::shared::SharedError;
 
-use super::Outcome;
 use super::blocks::{Block, entries, is_folder, is_of_rules};
+use super::{Outcome, printable};
 
 const AFTERWARDS: &str = "\
 Processes that have attached a block keep it, and do not share it any more with those that start later, for which
@@ -22,7 +22,7 @@ pub(super) fn remove(path: &Path, force: bool) -> Result<Outcome> {
     let paths = if is_folder { entries(path)? } else { vec![path.to_owned()] };
     let mut others: Vec<String> = paths.iter().filter_map(|path| reason_to_keep(path)).collect();
     if paths.is_empty() {
-        others.push(format!("{}: the folder holds no block\n", path.display()));
+        others.push(format!("{}: the folder holds no block\n", printable(path)));
     }
     let is_forced = force && may_force;
     if !is_forced && !others.is_empty() {
@@ -41,19 +41,19 @@ pub(super) fn remove(path: &Path, force: bool) -> Result<Outcome> {
     }
     let folder = is_folder.then(|| path.to_owned());
     let removed =
-        paths.iter().chain(&folder).map(|path: &PathBuf| format!("removed {}\n", path.display()));
+        paths.iter().chain(&folder).map(|path: &PathBuf| format!("removed {}\n", printable(path)));
     let text = removed.chain([AFTERWARDS.to_owned()]).collect();
     Ok(Outcome { text, is_good: true })
 }
 
 fn cannot(path: &Path) -> String {
-    format!("cannot remove {}", path.display())
+    format!("cannot remove {}", printable(path))
 }
 
 /// Why the file is kept: it is no block, or may be none.
 fn reason_to_keep(path: &Path) -> Option<String> {
     match Block::at(path.to_owned()).content {
         Ok(_) | Err(SharedError::OtherVersion { .. }) => None,
-        Err(error) => Some(format!("{}: {error}\n", path.display())),
+        Err(error) => Some(format!("{}: {error}\n", printable(path))),
     }
 }

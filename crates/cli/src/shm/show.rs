@@ -8,7 +8,7 @@ use anyhow::Result;
 use tollgate::shared::Description;
 
 use super::blocks::{Block, entries, is_folder};
-use super::{Outcome, grouped, size};
+use super::{Outcome, grouped, printable, size};
 
 /// Shows a block, or all blocks of a folder.
 pub(super) fn show(path: &Path) -> Result<Outcome> {
@@ -17,14 +17,14 @@ pub(super) fn show(path: &Path) -> Result<Outcome> {
     let texts: Vec<String> = blocks.iter().map(text).collect();
     let is_good = !blocks.is_empty() && blocks.iter().all(|block| block.problem().is_none());
     let text = match texts.is_empty() {
-        true => format!("{}: the folder is empty\n", path.display()),
+        true => format!("{}: the folder is empty\n", printable(path)),
         false => texts.join("\n"),
     };
     Ok(Outcome { text, is_good })
 }
 
 fn text(block: &Block) -> String {
-    let mut out = format!("{}\n", block.path.display());
+    let mut out = format!("{}\n", printable(&block.path));
     let mut line = |name: &str, value: String| {
         writeln!(out, "  {name:<11} {value}").expect("a string takes everything");
     };

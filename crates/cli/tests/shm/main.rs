@@ -164,3 +164,27 @@ fn folders_without_blocks_and_of_other_programs_are_not_removed() {
     assert_eq!(folder.shm(&["remove", "tollgate-left", "--force"]).0, 0);
     assert!(!folder.at("tollgate-left").exists());
 }
+
+#[test]
+fn control_characters_in_the_names_of_files_do_not_reach_the_terminal() {
+    let folder = Folder::new("escapes");
+    folder.block("api\x1b[2K\r\nforged\u{9b}");
+    let shown = "api\u{fffd}[2K\u{fffd}\u{fffd}forged\u{fffd}";
+    let (code, out, _) = folder.shm(&["list"]);
+    assert_eq!((code, out.lines().count()), (0, 2), "{out:?}");
+    assert!(out.contains(&format!("\n{shown}  Limiter")), "{out:?}");
+
+    let tollgate_folder = "tollgate-\x1b]0;web\x07";
+    fs::create_dir(folder.at(tollgate_folder)).expect("a folder");
+    let (_, empty, _) = folder.shm(&["show", tollgate_folder]);
+    let (_, kept, _) = folder.shm(&["remove", tollgate_folder]);
+    fs::write(folder.at(tollgate_folder).join("\x1b[1m"), "of another program").expect("written");
+    let (_, other, _) = folder.shm(&["remove", tollgate_folder]);
+    let (_, all, _) = folder.shm(&["show", "."]);
+    let (_, _, absent) = folder.shm(&["show", "\x1b[1m"]);
+    let (_, forced, _) = folder.shm(&["remove", tollgate_folder, "--force"]);
+    for out in [empty, kept, other, all, absent, forced] {
+        let is_plain = |letter: char| letter == '\n' || !letter.is_control();
+        assert!(out.contains('\u{fffd}') && out.chars().all(is_plain), "{out:?}");
+    }
+}
