@@ -54,10 +54,6 @@ impl Json<'_> {
         }
     }
 
-    fn first_of(&self, names: &[&str]) -> Option<&Value> {
-        names.iter().find_map(|name| self.member(name))
-    }
-
     /// The first of these members that is no object or list.
     fn first_scalar_of(&self, names: &[&str]) -> Option<Cow<'_, str>> {
         names.iter().find_map(|name| scalar(self.member(name)?))
@@ -97,19 +93,21 @@ fn scalar_or_null(value: &Value) -> Option<Header<'_>> {
 impl Fields for Json<'_> {
     fn stamp(&self) -> Result<Stamp, Malformed> {
         let found = match self.time_field {
-            Some(name) => self.member(name).ok_or_else(|| {
-                Malformed::new(format!("the line has no {name:?} to take the time from"))
-            }),
-            None => self.first_of(TIME_NAMES).ok_or_else(|| {
+            Some(name) => {
+                let found = self.member(name).ok_or_else(|| {
+                    Malformed::new(format!("the line has no {name:?} to take the time from"))
+                })?;
+                scalar(found).ok_or_else(|| {
+                    Malformed::new(format!("{name:?}, the time, is neither a text nor a number"))
+                })?
+            }
+            None => self.first_scalar_of(TIME_NAMES).ok_or_else(|| {
                 Malformed::new(
-                    "the line has no field with a usual name for the time: give --time-field",
+                    "the line has no text or number with a usual name for the time: give --time-field",
                 )
-            }),
-        }?;
-        time::parse(
-            &scalar(found)
-                .ok_or_else(|| Malformed::new("the time is neither a text nor a number"))?,
-        )
+            })?,
+        };
+        time::parse(&found)
     }
 
     fn target(&self) -> Option<Cow<'_, str>> {
@@ -245,6 +243,17 @@ mod tests {
         assert!(
             parse(line, Some("gone")).unwrap().stamp().unwrap_err().to_string().contains("gone")
         );
+    }
+
+    #[test]
+    fn an_object_with_a_usual_name_for_the_time_does_not_hide_the_time() {
+        let line = r#"{"time":{"total":0.2},"date":[1],"@timestamp":"1995-08-01T06:00:00Z"}"#;
+        let stamp = parse(line, None).unwrap().stamp().unwrap();
+        assert_eq!(stamp.unix_nanos, 807_256_800_000_000_000);
+        let line = r#"{"time":{"total":0.2},"date":[1],"at":"1995-08-01T06:00:00Z"}"#;
+        let why = |time_field| parse(line, time_field).unwrap().stamp().unwrap_err().to_string();
+        assert!(why(None).ends_with("give --time-field"), "{}", why(None));
+        assert_eq!(why(Some("time")), "\"time\", the time, is neither a text nor a number");
     }
 
     #[test]
