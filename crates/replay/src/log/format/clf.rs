@@ -57,19 +57,29 @@ pub(crate) fn parse(line: &str) -> Result<Clf<'_>, Malformed> {
     Ok(Clf { host, ident, user, time, request, status, bytes, referer, agent, is_combined })
 }
 
-/// The request ends at the first quote that is followed by a status and a count of bytes. So a
-/// request that contains quotes, escaped or not, is read whole.
+/// The request ends at the first quote that is not escaped and is followed by a status and a count of bytes. If there is
+/// none, the server may escape nothing, and an escaped quote may end the request. So a request that contains quotes,
+/// escaped or not, is read whole, and one that contains a status does not replace the server's.
 fn request_and_status(text: &str) -> Result<(&str, &str, &str, &str), Malformed> {
-    let mut quotes = text.match_indices('"').peekable();
-    if quotes.peek().is_none() {
+    let quotes = || text.match_indices('"').map(|(at, _)| at);
+    if quotes().next().is_none() {
         return Err(Malformed::new("the request's closing quote is missing"));
     }
-    quotes
-        .find_map(|(at, _)| {
-            let (status, bytes, rest) = status_and_bytes(&text[at + 1..])?;
-            Some((&text[..at], status, bytes, rest))
-        })
+    let ends_at = |at: usize| {
+        let (status, bytes, rest) = status_and_bytes(&text[at + 1..])?;
+        Some((&text[..at], status, bytes, rest))
+    };
+    let plain = quotes().filter(|at| !is_escaped(text, *at));
+    let escaped = quotes().filter(|at| is_escaped(text, *at));
+    plain
+        .chain(escaped)
+        .find_map(ends_at)
         .ok_or_else(|| Malformed::new("no status and bytes after the quoted request"))
+}
+
+/// Whether an odd number of backslashes precedes the byte.
+fn is_escaped(text: &str, at: usize) -> bool {
+    text[..at].bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
 }
 
 /// ` 200 1713`, up to the end of the line or the next space.
@@ -272,6 +282,28 @@ mod tests {
         assert_eq!(text(&line("-"), &Field::Method), "-");
         assert_eq!(text(&line(""), &Field::Path), "");
         assert_eq!(text(&line("GET / HTTP/1.0"), &Field::Bytes), "0");
+    }
+
+    #[test]
+    fn an_escaped_quote_in_a_request_does_not_end_it_before_its_status() {
+        let forged =
+            "h - - [01/Aug/1995:06:00:00 +0000] \"GET /\\\" 200 99999999 HTTP/1.1\" 400 226";
+        for line in [forged.to_owned(), format!("{forged} \"-\" \"curl\"")] {
+            assert_eq!(text(&line, &Field::Path), "/\" 200 99999999");
+            assert_eq!(text(&line, &named("status")), "400");
+            assert_eq!(text(&line, &Field::Bytes), "226");
+        }
+        let line = |request: &str| {
+            let line =
+                format!("h - - [01/Aug/1995:06:00:00 +0000] \"{request}\" 400 17 \"r\" \"a\"");
+            (text(&line, &Field::Path), text(&line, &Field::Bytes), text(&line, &named("agent")))
+        };
+        let read = |path: &str| (path.to_owned(), "17".to_owned(), "a".to_owned());
+        // The backslash before the last quote is itself escaped.
+        assert_eq!(line("GET /\\\\"), read("/\\"));
+        // Servers that escape nothing.
+        assert_eq!(line("GET /\\"), read("/\\"));
+        assert_eq!(line("GET /\"\\\" x\\"), read("/\"\" x\\"));
     }
 
     #[test]
