@@ -393,3 +393,22 @@ fn an_empty_log_has_a_report() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.out.contains("the input contains no request"), "{}", ran.out);
 }
+
+#[test]
+fn lines_that_are_no_request_of_http_are_decided_by_no_rule_and_counted() {
+    let file = scratch("not-http.toml", b"[[rule]]\nname = \"all\"\nlimits = \"1/d\"\n");
+    let line =
+        |request: &str| format!("192.0.2.1 - - [01/Aug/1995:06:00:00 +0000] \"{request}\" 408 -\n");
+    let log: String = ["-", "GET / HTTP/1.1", "\\x16\\x03\\x01", "-"].map(line).concat();
+    let report = json_with(&["--rules", &file], log.as_bytes());
+    assert_eq!((&report["requests"], &report["not_http"]), (&4.into(), &3.into()));
+    assert_eq!((figure(&report, 0, "requests"), figure(&report, 0, "denied")), (1, 0));
+    assert_eq!(report["all_rules"]["requests"], 1);
+    let ran = replay_with(&["--rules", &file], log.as_bytes());
+    let text = ran.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let note = "no rule decided 3 requests (75.00 %) without a method or a target of HTTP";
+    assert!(text.contains(note), "{}", ran.out);
+    // A limit alone has no rules to leave a line out of.
+    let report = json_with(&["--rule", "1/d"], log.as_bytes());
+    assert_eq!((&report["denied"], &report["not_http"]), (&3.into(), &Value::Null));
+}

@@ -24,12 +24,15 @@ pub(crate) struct LogEntry {
     pub(crate) cost: u64,
     /// The parts that rules match; empty without a rules file.
     pub(crate) logged: LoggedRequest,
+    /// Whether the server read a request of HTTP; true without a rules file.
+    pub(crate) is_http: bool,
 }
 
 impl Default for LogEntry {
     fn default() -> Self {
         let stamp = Stamp { unix_nanos: 0, offset_secs: 0 };
-        Self { stamp, key: String::new(), cost: 0, logged: LoggedRequest::default() }
+        let logged = LoggedRequest::default();
+        Self { stamp, key: String::new(), cost: 0, logged, is_http: true }
     }
 }
 
@@ -53,6 +56,7 @@ impl Charge {
         request.cost = self.cost.of(fields)?;
         if let Some(headers) = &self.headers {
             request.logged = LoggedRequest::of(fields, headers);
+            request.is_http = fields.is_http();
         }
         self.key.write(fields, &mut request.key)
     }

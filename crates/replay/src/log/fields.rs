@@ -82,6 +82,9 @@ impl fmt::Display for Field {
     }
 }
 
+/// What logs other than the Common Log write in place of a method that was not read; `<BADREQ>` is HAProxy's.
+const NO_METHODS: [&str; 3] = ["", "-", "<BADREQ>"];
+
 /// A parsed line.
 pub(crate) trait Fields {
     /// The time of the request.
@@ -98,6 +101,17 @@ pub(crate) trait Fields {
 
     /// The line's record of the query, without the `?`.
     fn query(&self) -> Header<'_>;
+
+    /// Whether the server read a request of HTTP, as far as the line records it. Servers also log connections that sent
+    /// none, and bytes of other protocols.
+    fn is_http(&self) -> bool {
+        self.text(&Field::Method).is_none_or(|method| is_method(&method))
+    }
+}
+
+/// Whether a field for the method has one.
+pub(super) fn is_method(text: &str) -> bool {
+    !NO_METHODS.contains(&text)
 }
 
 /// A line's record of a request header, or of the query.

@@ -40,6 +40,9 @@ struct Report<'r> {
     /// All rules together, counted by `--key`. Absent without `--rules`.
     #[serde(skip_serializing_if = "Option::is_none")]
     all_rules: Option<Rule>,
+    /// Lines that no rule decided, because they record no request of HTTP. Absent without `--rules`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_http: Option<u64>,
     /// Absent without `--suggest`.
     #[serde(skip_serializing_if = "Option::is_none")]
     suggestion: Option<Suggested>,
@@ -190,6 +193,10 @@ pub fn json_report(plan: &ReplayPlan, outcome: &ReplayOutcome) -> Result<String>
             .rules_replay
             .as_ref()
             .map(|rules_replay| json_parts::all_rules(rules_replay, tally.keys())),
+        not_http: outcome
+            .rules_replay
+            .as_ref()
+            .map(|rules_replay| rules_replay.tally().lines_not_http()),
         suggestion: json_parts::suggestion(plan, outcome),
     };
     Ok(serde_json::to_string_pretty(&report)? + "\n")

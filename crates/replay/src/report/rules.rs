@@ -157,6 +157,14 @@ pub(super) fn notes(rules_replay: &RulesReplay, outcome: &ReplayOutcome) -> Vec<
             ));
         }
     }
+    let not_http = rules_replay.tally().lines_not_http();
+    if not_http > 0 {
+        notes.push(format!(
+            "no rule decided {} ({}) without a method or a target of HTTP, which the proxy answers before its rules",
+            counted(not_http, "request", "requests"),
+            percent(not_http, requests),
+        ));
+    }
     if rules_replay.named_clients() > 0 {
         notes.push(format!(
             "{} logged by name, not address: each name counts as one address",

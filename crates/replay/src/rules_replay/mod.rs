@@ -55,8 +55,11 @@ impl RulesReplay {
         })
     }
 
-    /// Decides a request. Time never goes back.
+    /// Decides a request, unless it is none of HTTP: a proxy answers that before its rules. Time never goes back.
     pub(crate) fn decide(&mut self, request: &LogEntry, unix_nanos: u64) {
+        if !request.is_http {
+            return self.tally.count_not_http(unix_nanos);
+        }
         self.clock.set(Tick::from_nanos(unix_nanos.saturating_sub(self.origin_unix_nanos)));
         self.named_clients += u64::from(request.logged.has_client_name());
         self.applied.clear();
@@ -150,4 +153,32 @@ fn applied_rule(index: usize, rule: &Rule, view: &LoggedRequestView<'_>) -> Opti
         values.map_or_else(|| NO_KEY.to_owned(), |values| values.join(&JOINT.to_string()));
     shorten(&mut key);
     Some(AppliedRule { rule: index, is_shadow: rule.is_shadow(), key, is_skipped })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::charge::Charge;
+    use crate::log::format::{Format, Reader};
+
+    #[test]
+    fn a_line_that_is_no_request_of_http_charges_and_bans_no_client() {
+        let rules = "[[rule]]\nname = \"all\"\nlimits = \"2/d\"\npenalty = \"1 h\"\n";
+        let rules = Rules::parse("rules.toml", rules).unwrap();
+        let mut rules_replay = RulesReplay::new(&rules, 0, 0).unwrap();
+        let (key, cost) = ("ip".parse().unwrap(), "1".parse().unwrap());
+        let charge = Charge { key, cost, headers: Some(Vec::new()) };
+        let mut reader = Reader::new(Format::Clf, None).unwrap();
+        let mut entry = LogEntry::default();
+        for request in ["-", "\\x16\\x03", "GET / HTTP/1.1", "", "GET x HTTP/1.1", "GET / HTTP/1.1"]
+        {
+            let line = format!("192.0.2.1 - - [01/Jan/1970:00:00:00 +0000] \"{request}\" 400 -");
+            reader.read(&line, &charge, &mut entry).unwrap().unwrap();
+            rules_replay.decide(&entry, 0);
+        }
+        let counts = rules_replay.tally().rules().next().unwrap();
+        assert_eq!((counts.requests, counts.admitted, counts.denied), (2, 2, 0));
+        assert_eq!(rules_replay.tally().all_rules().requests, 2);
+        assert_eq!(rules_replay.tally().lines_not_http(), 4);
+    }
 }

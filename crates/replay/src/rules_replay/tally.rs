@@ -41,6 +41,7 @@ pub(crate) struct RulesTally {
     all_rules: RuleTally,
     /// One series per rule, and one for all rules together.
     over_time: Timeline,
+    lines_not_http: u64,
 }
 
 #[derive(Debug, Default)]
@@ -63,6 +64,7 @@ impl RulesTally {
             rules: std::iter::repeat_with(RuleTally::default).take(rules).collect(),
             all_rules: RuleTally::default(),
             over_time: Timeline::new(rules + 1, offset_secs),
+            lines_not_http: 0,
         }
     }
 
@@ -74,6 +76,12 @@ impl RulesTally {
         if is_denied {
             self.over_time.count(self.rules.len());
         }
+    }
+
+    /// Counts a line that records no request of HTTP.
+    pub(super) fn count_not_http(&mut self, unix_nanos: u64) {
+        self.over_time.advance(unix_nanos);
+        self.lines_not_http += 1;
     }
 
     /// Counts the outcome of a rule for the request that was counted last.
@@ -95,6 +103,11 @@ impl RulesTally {
                 }
             }
         }
+    }
+
+    /// Lines that no rule decided, because they record no request of HTTP.
+    pub(crate) fn lines_not_http(&self) -> u64 {
+        self.lines_not_http
     }
 
     /// The counts of each rule.

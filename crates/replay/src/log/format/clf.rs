@@ -5,7 +5,9 @@
 use std::borrow::Cow;
 
 use super::time;
-use crate::log::fields::{Field, Fields, Header, Malformed, Stamp, path_of, query_of};
+use crate::log::fields::{
+    Field, Fields, Header, Malformed, Stamp, authority_of, path_of, query_of,
+};
 
 /// One line, split into its parts. `-` marks a part that the server does not know.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -204,6 +206,22 @@ impl Fields for Clf<'_> {
     fn query(&self) -> Header<'_> {
         self.target().map_or(Header::NotInLog, |target| query_of("target", target))
     }
+
+    /// The request is recorded as it was sent, so its method and target can be checked as a server does (RFC 9112, 3).
+    fn is_http(&self) -> bool {
+        let (method, target, _) = self.request_parts();
+        let is_target = || {
+            let target = unescaped(target);
+            target.starts_with('/') || target == "*" || authority_of(&target).is_some()
+        };
+        method != UNKNOWN && is_token(method) && (method == "CONNECT" || is_target())
+    }
+}
+
+/// Whether the text is a token (RFC 9110, 5.6.2), as each method is.
+fn is_token(text: &str) -> bool {
+    let is_of_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_of_token)
 }
 
 /// Whether the format has the field.
@@ -328,6 +346,32 @@ mod tests {
         assert_eq!(line.query(), Header::Value("q=\"".into()));
         assert_eq!(line.header("referer"), Header::Value("/é".into()));
         assert_eq!(line.header("user-agent"), Header::Value("\"x\"".into()));
+    }
+
+    #[test]
+    fn only_a_method_and_a_target_are_a_request_of_http() {
+        for (request, is_http) in [
+            ("GET / HTTP/1.1", true),
+            ("get /a b HTTP/1.1", true),
+            ("GET /plain", true),
+            ("M-SEARCH * HTTP/1.1", true),
+            ("OPTIONS * HTTP/1.1", true),
+            ("GET http://a.example HTTP/1.1", true),
+            ("CONNECT a.example:443 HTTP/1.1", true),
+            ("GET a.example:443 HTTP/1.1", false),
+            ("GET login HTTP/1.1", false),
+            ("GET  HTTP/1.1", false),
+            ("-", false),
+            ("- / HTTP/1.1", false),
+            ("", false),
+            ("SSH-2.0-Go", false),
+            ("\\x16\\x03\\x01\\x00", false),
+            ("\\x16\\x03 /a HTTP/1.1", false),
+            (" / HTTP/1.1", false),
+        ] {
+            let line = format!("h - - [01/Aug/1995:06:00:00 +0000] \"{request}\" 400 -");
+            assert_eq!(parse(&line).unwrap().is_http(), is_http, "{request}");
+        }
     }
 
     #[test]

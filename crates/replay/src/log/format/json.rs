@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::{TIME_NAMES, time};
 use crate::log::fields::{
-    Field, Fields, Header, Malformed, QUERY_NAMES, Stamp, header_names, path_of, query_of,
+    Field, Fields, Header, Malformed, QUERY_NAMES, Stamp, header_names, is_method, path_of,
+    query_of,
 };
 
 /// The value that Caddy writes in place of a cookie and of credentials.
@@ -137,6 +138,17 @@ impl Fields for Json<'_> {
         let target = names.filter_map(|name| Some((name, scalar(self.member(name)?)?))).next();
         target.map_or(Header::NotInLog, |(name, target)| query_of(name, target))
     }
+
+    /// Envoy writes null for a method that it did not read.
+    fn is_http(&self) -> bool {
+        match self.text(&Field::Method) {
+            Some(method) => is_method(&method),
+            None => {
+                let is_null = |name: &&str| self.member_or_null(name).is_some_and(Value::is_null);
+                !Field::Method.usual_names().iter().any(is_null)
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -254,6 +266,24 @@ mod tests {
         let why = |time_field| parse(line, time_field).unwrap().stamp().unwrap_err().to_string();
         assert!(why(None).ends_with("give --time-field"), "{}", why(None));
         assert_eq!(why(Some("time")), "\"time\", the time, is neither a text nor a number");
+    }
+
+    #[test]
+    fn a_line_without_a_method_is_no_http_only_if_the_log_records_methods() {
+        for (line, is_http) in [
+            (r#"{"request_method":"GET","request_uri":"/a"}"#, true),
+            // Some logs leave out the first slash, and some record no method or one of gRPC.
+            (r#"{"method":"GET","path":"login"}"#, true),
+            (r#"{"method":"/package.Service/Call"}"#, true),
+            (r#"{"path":"/a"}"#, true),
+            (r#"{"method":null,"verb":"GET"}"#, true),
+            (r#"{"method":null,"path":null}"#, false),
+            (r#"{"request_method":"","request_uri":""}"#, false),
+            (r#"{"method":"-"}"#, false),
+            (r#"{"method":"<BADREQ>"}"#, false),
+        ] {
+            assert_eq!(parse(line, None).unwrap().is_http(), is_http, "{line}");
+        }
     }
 
     #[test]
