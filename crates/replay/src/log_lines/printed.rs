@@ -136,7 +136,7 @@ impl Seen {
             text.clone().filter(|text| !text.contains(but) && !text.contains('"'))
         };
         let ip = says(&self.ip, &[' ']).filter(|ip| !ip.is_empty())?;
-        let user = says(&self.user, &[' ']).filter(|user| !user.starts_with('['))?;
+        let user = says(&self.user, &[])?;
         let (method, path) = (says(&self.method, &[' '])?, escaped_clf(self.path.as_ref()?));
         let query = self.query()?.map(|query| escaped_clf(&format!("?{query}")));
         let query = query.unwrap_or_default();

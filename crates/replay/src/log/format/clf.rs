@@ -30,23 +30,12 @@ const UNKNOWN: &str = "-";
 
 /// Splits a line into its parts. Text after the agent is ignored.
 pub(crate) fn parse(line: &str) -> Result<Clf<'_>, Malformed> {
-    let (before, rest) = line.split_once(" [").ok_or_else(|| {
+    let (before, rest) = before_and_after_time(line).ok_or_else(|| {
         Malformed::new(
             "no \" [\" before a time: expected host ident user [time] \"request\" status bytes",
         )
     })?;
-    let mut words = before.split(' ');
-    let (Some(host), Some(ident), Some(user), None) =
-        (words.next(), words.next(), words.next(), words.next())
-    else {
-        let count = before.split(' ').count();
-        return Err(Malformed::new(format!(
-            "{count} words before the [time]: expected 3, host ident user"
-        )));
-    };
-    if host.is_empty() {
-        return Err(Malformed::new("the line begins with a space: expected the host"));
-    }
+    let (host, ident, user) = client(before)?;
     let (time, rest) =
         rest.split_once(']').ok_or_else(|| Malformed::new("no \"]\" after the time"))?;
     let rest = rest
@@ -57,6 +46,37 @@ pub(crate) fn parse(line: &str) -> Result<Clf<'_>, Malformed> {
     let (referer, rest) = quoted(rest).unwrap_or((UNKNOWN, rest));
     let (agent, _) = quoted(rest).unwrap_or((UNKNOWN, rest));
     Ok(Clf { host, ident, user, time, request, status, bytes, referer, agent, is_combined })
+}
+
+/// Splits a line at the ` [` of the time. Servers escape a quote in the user, so the first `] "` ends the time, and the
+/// last ` [` before it begins the time, even if the user has brackets.
+fn before_and_after_time(line: &str) -> Option<(&str, &str)> {
+    let begin = line.find("] \"").and_then(|end| line[..end].rfind(" ["));
+    match begin {
+        Some(begin) => Some((&line[..begin], &line[begin + 2..])),
+        None => line.split_once(" ["),
+    }
+}
+
+/// Host, ident and user. nginx writes `-` for ident, and may write a user with spaces: it logs the name of any Basic
+/// header. More than three words without that `-` are another format, such as one with the virtual host in front.
+fn client(text: &str) -> Result<(&str, &str, &str), Malformed> {
+    let mut words = text.splitn(3, ' ');
+    let found = (words.next(), words.next(), words.next());
+    match found {
+        (Some(""), Some(_), Some(_)) => {
+            Err(Malformed::new("the line begins with a space: expected the host"))
+        }
+        (Some(host), Some(ident), Some(user)) if ident == UNKNOWN || !user.contains(' ') => {
+            Ok((host, ident, user))
+        }
+        _ => {
+            let count = text.split(' ').count();
+            Err(Malformed::new(format!(
+                "{count} words before the [time]: expected 3, host ident user"
+            )))
+        }
+    }
 }
 
 /// The request ends at the first quote that is not escaped and is followed by a status and a count of bytes. If there is
@@ -349,6 +369,24 @@ mod tests {
     }
 
     #[test]
+    fn a_user_with_spaces_and_brackets_does_not_hide_its_line() {
+        // nginx logs the name of a Basic header, and escapes only quotes, backslashes and control characters.
+        for user in ["a b", "a [b", "[a", "a]", "] [", " a ", "- -", "[x] [y]", ""] {
+            for user in [user.to_owned(), format!("{user} [02/Aug/1995:06:00:00 +0000] \\x22GET")] {
+                let line =
+                    format!("h - {user} [01/Aug/1995:06:00:00 +0000] \"GET /[a] HTTP/1.1\" 200 1");
+                assert_eq!(text(&line, &Field::User), user);
+                assert_eq!(text(&line, &Field::Ip), "h");
+                assert_eq!(text(&line, &Field::Path), "/[a]");
+                assert_eq!(
+                    parse(&line).unwrap().stamp().unwrap().unix_nanos,
+                    807_256_800_000_000_000
+                );
+            }
+        }
+    }
+
+    #[test]
     fn only_a_method_and_a_target_are_a_request_of_http() {
         for (request, is_http) in [
             ("GET / HTTP/1.1", true),
@@ -381,6 +419,7 @@ mod tests {
             ("hello", "no \" [\""),
             ("h - [01/Aug/1995:06:00:00 +0000] \"GET /\" 200 1", "2 words"),
             ("v h - - [01/Aug/1995:06:00:00 +0000] \"GET /\" 200 1", "4 words"),
+            ("v h - a [b [01/Aug/1995:06:00:00 +0000] \"GET /\" 200 1", "5 words"),
             (" - - [01/Aug/1995:06:00:00 +0000] \"GET /\" 200 1", "begins with a space"),
             ("h - - [01/Aug/1995:06:00:00 +0000 \"GET /\" 200 1", "no \"]\""),
             ("h - - [01/Aug/1995:06:00:00 +0000] GET / 200 1", "no quoted request"),
