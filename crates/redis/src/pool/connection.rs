@@ -66,7 +66,7 @@ impl Connection {
 
     /// Sends a request after making sure that the connection is alive. If the caller drops the
     /// future before the answer, the connection is in doubt.
-    pub(super) async fn ask(&self, cmd: &Cmd) -> Result<Value, Failure> {
+    pub(super) async fn ask(self: &Arc<Self>, cmd: &Cmd) -> Result<Value, Failure> {
         if !self.is_alive().await {
             return Err(Failure { error: closed(), is_unsent: true, is_final: true });
         }
@@ -90,11 +90,20 @@ impl Connection {
     }
 
     /// Whether the connection can be used. If it was silent for long, or did not answer the last
-    /// request, it is first checked by a `PING`, which is harmless to repeat.
-    async fn is_alive(&self) -> bool {
+    /// request, it is first checked by a `PING`, which is harmless to repeat. The check is a task of
+    /// its own: it continues when the caller gives up, so a dead connection is replaced even if no
+    /// caller waits for as long as a check takes.
+    async fn is_alive(self: &Arc<Self>) -> bool {
         if !self.needs_check() {
             return true;
         }
+        let this = Arc::clone(self);
+        // A check that does not end belonged to a runtime that has.
+        tokio::spawn(async move { this.check().await }).await.unwrap_or(false)
+    }
+
+    /// Checks the connection, unless another check has just ended.
+    async fn check(&self) -> bool {
         let _turn = self.checking.lock().await;
         if self.is_dead.load(Relaxed) {
             return false;

@@ -226,3 +226,31 @@ fn a_connection_that_did_not_answer_is_checked_before_it_is_used_again() {
     }
     assert_eq!(store.stats().circuit_opened, 0);
 }
+
+/// Granted: what is due. The connection dies without notice, and each caller gives up before a check of
+/// the connection ends. The checks end all the same, so a new connection is made.
+#[test]
+fn a_dead_connection_is_replaced_although_every_caller_gives_up() {
+    const IDLE: Duration = Duration::from_millis(10);
+    let Some(server) = Server::start() else { return };
+    let link = Proxy::to(server.port());
+    // A check takes a second at most.
+    let store = Store::builder(link.url()).deadline(Duration::from_secs(2));
+    let store = store.connect_timeout(Duration::from_secs(2)).check_idle_after(IDLE);
+    let store = store.build().expect("a store");
+    let gate = per_day(&store, 10);
+    block_on(async {
+        assert!(gate.check("k").await.expect("an answer").is_ok());
+        link.let_die();
+        let began = Instant::now();
+        loop {
+            tokio::time::sleep(IDLE).await;
+            let asking = tokio::time::timeout(Duration::from_millis(200), gate.peek_n("k", 1));
+            if let Ok(Ok(decision)) = asking.await {
+                break assert_eq!(decision.expect("room").remaining(), 8);
+            }
+            assert!(began.elapsed() < PATIENCE, "{:?}", store.stats());
+        }
+    });
+    assert!(store.stats().connections_renewed >= 1, "{:?}", store.stats());
+}
