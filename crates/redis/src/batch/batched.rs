@@ -393,7 +393,7 @@ impl<L: CounterStore, C: Clock> Shared<L, C> {
         decisions.add(1);
         let remaining = limit.saturating_sub(used);
         let parts = DecisionParts { limit, remaining, reset_after: ends_after };
-        let decision = match n <= limit && used <= limit {
+        let decision = match n == 0 || n <= limit && used <= limit {
             true => Ok(parts.permit()),
             false => Err(parts.denied((n <= limit).then_some(ends_after))),
         };

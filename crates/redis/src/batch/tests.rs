@@ -525,6 +525,18 @@ async fn a_key_that_finds_room_late_exceeds_its_limit_by_max_unsent() {
     assert_eq!(admitted, 5 + 2);
 }
 
+#[tokio::test(start_paused = true)]
+async fn no_cell_of_a_key_without_room_is_admitted_above_the_limit() {
+    let builder = Batched::builder(OfB::default(), 5).max_unsent(2).capacity(1);
+    let batched = builder.clock(Arc::new(ManualClock::new())).build().expect("valid");
+    assert!(batched.check(b"a").await.is_ok());
+    for (cells, is_admitted) in [(5, true), (1, false), (0, true)] {
+        let answer = batched.check_n(b"b", cells).await.expect("an answer");
+        let found = (answer.origin, answer.decision.is_ok());
+        assert_eq!(found, (Origin::Server, is_admitted), "{cells}");
+    }
+}
+
 /// A store that has counted nothing.
 struct Blank;
 
