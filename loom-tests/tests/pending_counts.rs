@@ -79,6 +79,23 @@ fn three_requests_during_an_acknowledgement_count_the_cells_in_flight() {
     });
 }
 
+/// A thread asks while the first answer of a window arrives. The window before was full, and is over.
+fn asked_as_a_window_begins() {
+    let counts = Arc::new(pending_counts());
+    counts.acknowledge(WindowCount { used: LIMIT, ends_after: Duration::ZERO }, NOW);
+    let other = Arc::clone(&counts);
+    let thread = thread::spawn(move || other.ask(1, LIMIT, LIMIT, NOW));
+    flush(&counts, 0);
+    let found = thread.join().unwrap();
+    let is_admitted = matches!(found, AskOutcome::Admitted { .. });
+    assert!(is_admitted, "denied by the counts of the window before: {found:?}");
+}
+
+#[test]
+fn a_request_as_a_window_begins_is_not_denied_by_the_one_before() {
+    explore_two_whole("pending counts: asked as a window begins", asked_as_a_window_begins);
+}
+
 /// A key's counts, and the counts that it gets when the first are retired.
 struct Key([PendingCounts; 2]);
 

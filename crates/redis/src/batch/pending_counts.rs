@@ -4,13 +4,16 @@
 //! store, and those still to be sent. Requests change it by compare-and-swap, and so does the one
 //! task that sends counts.
 //!
-//! **Orderings.** When an answer arrives, the task stores `used` and `ends_at` first, then the word
-//! without the in-flight cells, with Release. A request loads the word first, with Acquire. A
-//! reader that no longer sees in-flight cells is guaranteed to see them in `used`. A reader that
-//! still sees them may count them twice; if they are gone by then, its compare-and-swap fails and
-//! it retries. Cells are never missed. The word counts acknowledgements, which prevents ABA: to be
-//! misled, a request would have to sleep through 65,536 of them between its load and its
-//! compare-and-swap.
+//! **Orderings.** When an answer arrives, the task stores `used` first, then `ends_at`, then the word
+//! without the in-flight cells, the last two with Release. A request loads the word, then `ends_at`,
+//! both with Acquire, and `used` last. A reader that no longer sees in-flight cells is guaranteed to
+//! see them in `used`. A reader that still sees them may count them twice; if they are gone by then,
+//! its compare-and-swap fails and it retries. Cells are never missed. A denial has no
+//! compare-and-swap. A reader that sees the end of a new window sees `used` of that window, or later,
+//! so no full window denies beyond its end. But a request between the store of `used` and that of
+//! the word may be denied because it counts in-flight cells twice. The word counts
+//! acknowledgements, which prevents ABA: to be misled, a request would have to sleep through 65,536
+//! of them between its load and its compare-and-swap.
 //!
 //! **Retired.** Counts without pending cells whose window has ended may be evicted for another key.
 //! Their word then has a mark that stays. A thread that still holds them looks the key up again, so no
@@ -134,7 +137,8 @@ impl PendingCounts {
     }
 
     fn ends_at(&self) -> Tick {
-        Tick::from_nanos(self.ends_at_nanos.load(Ordering::Relaxed))
+        // Acquire: pairs with the Release in acknowledge().
+        Tick::from_nanos(self.ends_at_nanos.load(Ordering::Acquire))
     }
 
     fn load(&self) -> Pending {
@@ -194,7 +198,9 @@ impl PendingCounts {
             self.change(Pending::acknowledged);
         }
         self.used.store(window.used, Ordering::Relaxed);
-        self.ends_at_nanos.store(ends_at.as_nanos(), Ordering::Relaxed);
+        // Release: a request that sees this end sees the `used` of the same window. With Relaxed, the
+        // window before might deny it until this end.
+        self.ends_at_nanos.store(ends_at.as_nanos(), Ordering::Release);
         if !planted(PlantedFault::AcknowledgedFirst) {
             self.change(Pending::acknowledged);
         }
