@@ -50,6 +50,14 @@ pub(crate) fn of_nodes(prefix: &str, name: &str, of: &str) -> Vec<u8> {
     whole
 }
 
+/// The key that a ping asks for. It has too few fields to be the key of a limiter or a node list.
+pub(crate) fn of_ping(prefix: &str) -> Vec<u8> {
+    let mut whole = String::from("{");
+    push_escaped(&mut whole, prefix);
+    whole.push_str(":ping}");
+    whole.into_bytes()
+}
+
 /// The whole key. A hash is marked by a brace, which no key that is written as it is contains.
 pub(crate) fn whole(head: &[u8], key: &[u8]) -> Vec<u8> {
     let mut whole = Vec::with_capacity(head.len() + key.len().min(KEY_BYTES_MAX) + 1);

@@ -21,6 +21,7 @@ use crate::health::{Health, OnChange};
 use crate::pool::Pool;
 use crate::reply;
 use crate::script::{self, Script};
+use crate::server_key;
 use crate::stats::{Counters, StoreStats, count};
 use crate::unavailable::Unavailable;
 
@@ -149,6 +150,11 @@ impl Store {
     /// breaker, and starts a probe if the circuit is open. Called about every second, it keeps
     /// [`health`](Self::health) current without other requests.
     ///
+    /// In a cluster it asks one primary, always the same one, whether a key exists (`EXISTS`). If another
+    /// primary hangs, the circuit stays closed, and only calls for that primary's keys notice. If the one
+    /// that is asked hangs, and no call for other keys is answered between the pings, the circuit opens
+    /// for all keys.
+    ///
     /// # Errors
     ///
     /// There was no answer, for the given reason.
@@ -163,10 +169,14 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn ping(&self) -> Result<(), Unavailable> {
-        let cmd = redis::cmd("PING");
-        self.call(self.prefix().as_bytes(), self.0.pool.ask(&cmd, &self.0.counters))
-            .await
-            .map(|_| ())
+        let key = server_key::of_ping(self.prefix());
+        let mut cmd = redis::cmd("PING");
+        if self.is_cluster() {
+            // The client library sends a `PING` to each primary, and one that hangs fails it.
+            cmd = redis::cmd("EXISTS");
+            cmd.arg(&key);
+        }
+        self.call(&key, self.0.pool.ask(&cmd, &self.0.counters)).await.map(|_| ())
     }
 
     /// The deadline of a call.

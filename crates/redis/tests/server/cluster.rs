@@ -203,6 +203,27 @@ fn a_node_that_is_gone_takes_only_its_keys() {
     });
 }
 
+/// A node that hangs fails no ping, unless it is the one that is asked.
+#[test]
+fn a_node_that_hangs_fails_no_ping_that_another_answers() {
+    let Some(cluster) = Cluster::start() else { return };
+    let store = cluster.store();
+    let asked = cluster.slot(b"{tollgate:ping}");
+    let other = SLOTS.iter().position(|(first, last)| !(*first..=*last).contains(&asked));
+    block_on(async {
+        // Makes the connections.
+        let began = Instant::now();
+        while store.ping().await.is_err() {
+            assert!(began.elapsed() < PATIENCE, "the cluster does not answer");
+        }
+        cluster.nodes[other.expect("three nodes")].signal("STOP");
+        for _ in 0..7 {
+            store.ping().await.expect("another node answers");
+        }
+    });
+    assert!(!store.is_circuit_open());
+}
+
 /// Granted: each cell of the keys of the nodes that are left is counted once, while a key between them
 /// fails because its node is gone.
 #[test]
