@@ -56,7 +56,10 @@ pub(crate) struct Settings {
 /// count cells several times. The failure of one key changes nothing for the others. The bound
 /// does not hold if [`capacity`](BatchedBuilder::capacity) is too small: when a key that had no
 /// room finds some, its earlier counts are unknown, so one process alone may admit `limit + n`, and
-/// `p` of them `limit + p * n`.
+/// `p` of them `limit + p * n`. The end of a window is timed by the process's clock, from the moment
+/// at which an answer arrives. If that clock gains more on the store's than the answer took to
+/// arrive, or the store's clock is set back within the window, the process takes the window for
+/// ended too early and admits `n` cells more: one process alone then admits `limit + n`.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -217,7 +220,10 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> Batched<L, C> {
     /// # Errors
     ///
     /// The key has as many unsent cells as it may, and the counter store is unavailable or too
-    /// slow.
+    /// slow. Or it has answered three calls, and each time other requests for the key took the room
+    /// ([`Unavailable::TimedOut`]). A request for more than [`max_unsent`](BatchedBuilder::max_unsent)
+    /// cells is admitted only while no cell of the key is pending, so that happens to it wherever
+    /// smaller requests keep the key busy.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -45,7 +45,8 @@ impl<L: CounterStore> BatchedBuilder<L> {
 }
 
 impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
-    /// The clock of the local copy. The default is the processor's own.
+    /// The clock of the local copy, which times the end of a window: it should not run ahead of the counter
+    /// store's. The default is the processor's own.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -91,7 +92,8 @@ impl<L: CounterStore, C: Clock + Send + Sync + 'static> BatchedBuilder<L, C> {
 
     /// How many cells of a key may be admitted before the counter store has answered for them. The
     /// default is a hundredth of the limit, at least one. When a key reaches this number, its counts are sent
-    /// immediately, and requests wait for the answer. A single request may be for more.
+    /// immediately, and requests wait for the answer. A single request may be for more. It is admitted only
+    /// while no cell of its key is pending, so choose no less than the largest request for a hot key.
     ///
     /// ```
     /// # use std::time::Duration;

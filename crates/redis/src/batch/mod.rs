@@ -9,7 +9,11 @@
 //! own pending cells.
 //!
 //! Cells that are admitted at the end of a window and sent in the next one count in the next one.
-//! They are among the `n`. A process keeps to a window until the window has certainly ended.
+//! They are among the `n`. A process keeps to a window until the window has ended by its own clock.
+//! It counts from the arrival of the answer, which is later than the answer. So it keeps to the window
+//! for long enough, unless its clock gains more than that on the store's, or the store's clock is set
+//! back within the window. It then admits `n` cells more, until the next answer says how long the
+//! window really stays open.
 //!
 //! A request for a key without room is counted first and then decided, and no pending counts
 //! include it. If such a request takes the count to the limit, no process's batch did, and the

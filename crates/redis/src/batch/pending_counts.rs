@@ -192,7 +192,8 @@ impl PendingCounts {
 
     /// The answer arrived: it counts the cells that were in flight.
     pub fn acknowledge(&self, window: WindowCount, now: Tick) {
-        // Counted from now, not from when it was answered, so this window never ends too early.
+        // Counted from now, not from when it was answered, so this window ends too early only if this
+        // clock gains more than the answer's way on the store's.
         let ends_at = now.saturating_add(window.ends_after);
         if planted(PlantedFault::AcknowledgedFirst) {
             self.change(Pending::acknowledged);

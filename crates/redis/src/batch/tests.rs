@@ -525,6 +525,25 @@ async fn a_key_that_finds_room_late_exceeds_its_limit_by_max_unsent() {
     assert_eq!(admitted, 5 + 2);
 }
 
+/// The documented worst case: the process's clock ends a window that the store still counts.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_runs_ahead_exceeds_the_limit_by_max_unsent() {
+    let clock = Arc::new(ManualClock::new());
+    let builder = Batched::builder(OfB::default(), 5).max_unsent(2);
+    let batched = builder.clock(Arc::clone(&clock)).build().expect("valid");
+    let mut admitted = [0; 2];
+    for admitted in &mut admitted {
+        for _ in 0..20 {
+            let answer = batched.check(b"b").await.expect("an answer");
+            *admitted += u64::from(answer.decision.is_ok());
+        }
+        // The store answers for all cells.
+        tokio::time::sleep(Duration::from_millis(11)).await;
+        clock.advance(Duration::from_secs(3_600));
+    }
+    assert_eq!(admitted, [5, 2]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn no_cell_of_a_key_without_room_is_admitted_above_the_limit() {
     let builder = Batched::builder(OfB::default(), 5).max_unsent(2).capacity(1);

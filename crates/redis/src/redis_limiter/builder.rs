@@ -53,8 +53,8 @@ impl RedisLimiterBuilder {
     /// the leases. A bucket's burst is lowered by what comes back in the lifetime, and the windows
     /// of a sliding counter are longer by it. Fixed windows are unchanged, because a lease ends
     /// with its window. All processes need the same lifetime: if two lifetimes of a bucket differ
-    /// by `d`, the larger rate times `d` may be spent in addition. A counter counts each lifetime
-    /// separately.
+    /// by `d`, the rate times `d` may be spent in addition. [`RedisLimiter`] has the bound for
+    /// processes whose quotas differ too. A counter counts each lifetime separately.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -43,7 +43,9 @@ const TAKEN_MAX: u64 = 1 << 20;
 /// Processes may have different quotas, as during a roll-out. In any span `w`, all of them together
 /// are granted no more than the larger burst plus the larger rate times `w` from a bucket, and no
 /// more than the larger limit from windows, counters or logs of one period. Windows, counters and
-/// logs of different periods add up to the sum of both.
+/// logs of different periods add up to the sum of both. With [leases](crate::Leased) from a bucket,
+/// they may spend the larger rate times the longest lifetime more, minus the smallest product of a
+/// process's rate and its lifetime. That is nothing more if quota and lifetime are equal.
 ///
 /// **Guarantee.** Decisions are those of the algorithm of the same name in [`tollgate`], made one
 /// after the other by the server's clock in whole microseconds. No rate is rounded, and no client's

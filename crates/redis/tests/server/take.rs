@@ -92,6 +92,31 @@ fn leases_of_a_bucket_keep_its_bound_over_any_span() {
     }
 }
 
+/// Granted during a roll-out that changes the rate: at one moment more than the larger burst, because a
+/// process with a low rate lowers its burst by less than another's cells come back in a lifetime.
+#[test]
+fn leases_of_two_rates_reach_the_bound_of_a_roll_out_and_no_more() {
+    let Some(server) = Server::start() else { return };
+    let store = server.store().build().expect("a store");
+    let lifetime = Duration::from_millis(250);
+    let gate = |quota| {
+        let gate = RedisLimiter::builder(&store, "mixed", parse(quota)).leases(lifetime);
+        gate.build().expect("a limiter")
+    };
+    let (slow, fast) = (gate("1/s burst 50"), gate("100/s burst 50"));
+    let take = |gate: &RedisLimiter, millis: u64| {
+        let gate = gate.at_micros(BEGINNING_MICROS + millis * 1_000);
+        let taken = block_on(gate.take("k", 1, 50)).expect("an answer");
+        assert_eq!(taken.lifetime, lifetime);
+        taken.cells
+    };
+    let mut held = take(&slow, 0);
+    assert_eq!(held, 49, "the burst, less what comes back in a lifetime, rounded down");
+    held += (0..250).map(|millis| take(&fast, millis)).sum::<u64>();
+    // 50 + 100/s x 250 ms - 1/s x 250 ms.
+    assert!((73..=74).contains(&held), "{held}");
+}
+
 /// Granted: the limit in each window, because a lease ends with the window that it was charged to.
 /// A span touches as many windows as it is long, and one more.
 #[test]

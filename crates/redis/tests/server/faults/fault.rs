@@ -66,7 +66,8 @@ pub(crate) const KINDS: [Kind; 12] = [
 impl Kind {
     pub(crate) fn strategies(self) -> &'static [Strategy] {
         match self {
-            // The other strategies do not use a clock of their own.
+            // `RedisLimiter` has no clock of its own. `Batched` times the end of a window by one, and no
+            // episode sees the end of a window.
             Self::ClientClock => &[Strategy::Leased, Strategy::Share],
             _ => &Strategy::ALL,
         }
