@@ -262,22 +262,6 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_takes_no_column() {
-        for (text, line, column) in
-            [("apply = 7", 1, 9), ("", 1, 1), ("x", 1, 2), ("[[rule]]\nname = 7", 2, 8)]
-        {
-            let [plain, marked] = [text.to_owned(), format!("\u{feff}{text}")]
-                .map(|text| crate::Rules::parse("r.toml", &text).expect_err("a mistake"));
-            assert_eq!(marked.errors(), plain.errors(), "{text}");
-            assert_eq!(marked.with_source(), plain.with_source(), "{text}");
-            let places = plain.errors().iter().map(|error| (error.line, error.column));
-            assert!(places.into_iter().any(|place| place == (line, column)), "{plain}");
-        }
-        let marked = RuleError::at("\u{feff}ab", 0..1, String::new());
-        assert_eq!((marked.line, marked.column, marked.width), (1, 1, 1));
-    }
-
-    #[test]
     fn a_span_of_bytes_becomes_a_line_a_column_and_a_width() {
         let at = |text, span| {
             let RuleError { line, column, width, .. } = RuleError::at(text, span, String::new());
@@ -290,5 +274,6 @@ mod tests {
         assert_eq!(at("aéb", 2..3), (1, 2, 1));
         assert_eq!(at("a\u{10348}b", 4..6), (1, 2, 2));
         assert_eq!(at("ab", 7..9), (1, 3, 1));
+        assert_eq!(at("\u{feff}ab", 0..1), (1, 1, 1), "a byte order mark takes no column");
     }
 }

@@ -418,3 +418,17 @@ fn a_rule_that_excludes_its_own_path_still_denies_a_path_with_too_many_readings(
         assert!(gate.decide(&Request { path: "/a/b", ..Request::default() }).is_admitted());
     }
 }
+
+#[test]
+fn a_byte_order_mark_takes_no_column() {
+    for (text, line, column) in
+        [("apply = 7", 1, 9), ("", 1, 1), ("x", 1, 2), ("[[rule]]\nname = 7", 2, 8)]
+    {
+        let [plain, marked] = [text.to_owned(), format!("\u{feff}{text}")]
+            .map(|text| Rules::parse("r.toml", &text).expect_err("a mistake"));
+        assert_eq!(marked.errors(), plain.errors(), "{text}");
+        assert_eq!(marked.with_source(), plain.with_source(), "{text}");
+        let places = plain.errors().iter().map(|error| (error.line(), error.column()));
+        assert!(places.into_iter().any(|place| place == (line, column)), "{plain}");
+    }
+}
