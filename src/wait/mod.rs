@@ -1,9 +1,4 @@
 //! Queues of waiters in front of a limiter: first come, first served.
-//!
-//! # Guarded by
-//!
-//! `loom-tests/tests/waiting.rs`, run by `ci/check.sh loom`, with a model of a refund at an old time. The queue itself
-//! is under a lock.
 
 mod ask;
 mod blocking;

@@ -1,8 +1,10 @@
 //! The queue of one key: which waiter is next, and when its turn comes. Each call passes the time,
 //! and collects the wakers for its caller to use.
 //!
-//! The model `loom-tests/tests/waiting.rs` guards this protocol:
-//! `RUSTFLAGS='--cfg tollgate_loom' cargo test -p loom-tests --release --test waiting`.
+//! # Guarded by
+//!
+//! `loom-tests/tests/waiting.rs`, run by `ci/check.sh loom`, with a model of a refund at an old time. The queue itself
+//! is under a lock.
 //!
 //! # Protocol
 //!
