@@ -206,7 +206,8 @@ fn grpc_content_type(request: &request::Parts) -> Option<&HeaderValue> {
 }
 
 /// A response in `application/problem+json` (RFC 9457). Over a limit it has the type `quota-exceeded`
-/// and names the policies that deny. If a key is banned, the type is `abnormal-usage-detected`.
+/// and names the policies that deny. If a key is banned, the type is `abnormal-usage-detected`. Without a key, the
+/// `detail` says why there is none.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -237,8 +238,8 @@ pub fn problem(denial: &Denial<'_>) -> Response<Bytes> {
             "temporary-reduced-capacity",
             "Request cannot be satisfied due to temporary server capacity constraints",
         ),
-        Reason::NoKey(error) => format!("\"type\":\"about:blank\",\"title\":\"{error}\""),
-        Reason::Forbidden => "\"type\":\"about:blank\",\"title\":\"Forbidden\"".to_owned(),
+        Reason::NoKey(error) => format!("{},\"detail\":\"{error}\"", about_blank(status)),
+        Reason::Forbidden => about_blank(status),
     };
     members += &format!(",\"status\":{}", status.as_u16());
     if let Reason::OverLimit | Reason::QueueFull = denial.reason {
@@ -250,6 +251,12 @@ pub fn problem(denial: &Denial<'_>) -> Response<Bytes> {
     let json = HeaderValue::from_static("application/problem+json");
     response.headers_mut().insert(CONTENT_TYPE, json);
     response
+}
+
+/// Without a type of its own, a problem has the phrase of its status as the title (RFC 9457, 4.2.1).
+fn about_blank(status: StatusCode) -> String {
+    let title = status.canonical_reason().unwrap_or_default();
+    format!("\"type\":\"about:blank\",\"title\":\"{title}\"")
 }
 
 fn kind(name: &str, title: &str) -> String {

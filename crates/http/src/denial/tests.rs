@@ -50,7 +50,9 @@ fn each_reason_has_its_status_and_retry_after() {
         assert_eq!(response.status(), status);
         assert!(!response.headers().contains_key("retry-after"));
         let body: serde_json::Value = serde_json::from_slice(response.body()).expect("JSON");
-        assert_eq!(body["title"], error.to_string());
+        // RFC 9457, 4.2.1
+        assert_eq!(body["title"], response.status().canonical_reason().expect("registered"));
+        assert_eq!(body["detail"], error.to_string());
     }
     for (reason, status) in [(Reason::Unavailable, 503), (Reason::Forbidden, 403)] {
         let response = answer(reason, Some(Duration::ZERO));

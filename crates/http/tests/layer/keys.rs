@@ -103,9 +103,9 @@ async fn the_response_of_a_server_without_addresses_names_the_remedy() {
     assert_eq!(answer.status(), 500);
     let body = answer.into_body().collect().await.expect("a body").to_bytes();
     let problem: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
-    let title = problem["title"].as_str().expect("a text");
-    assert!(title.contains("into_make_service_with_connect_info"), "{title}");
-    assert_eq!(title, KeyError::Unavailable.to_string());
+    let detail = problem["detail"].as_str().expect("a text");
+    assert!(detail.contains("into_make_service_with_connect_info"), "{detail}");
+    assert_eq!(detail, KeyError::Unavailable.to_string());
 }
 
 /// The address that a load balancer has sent by the PROXY protocol.
