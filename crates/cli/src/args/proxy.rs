@@ -13,10 +13,13 @@ Headers:
   that it names, Keep-Alive, ...; TE: trailers is kept). The proxy appends the peer's address to
   X-Forwarded-For, which becomes one line, and sets X-Forwarded-Host, X-Forwarded-Proto and Via. Those
   of Host and Proto that a trusted proxy has set are kept. Forwarded passes as the client sent it, so
-  the upstream must not trust it. Host is the upstream's, unless --preserve-host is given. Rules do
-  not see the headers that Connection names either. An OPTIONS or TRACE request with Max-Forwards: 0
-  is answered by the proxy; a greater number is reduced by one. Expect is not forwarded: the proxy
-  itself sends 100 Continue, as soon as it forwards the body, in HTTP/1.1 only.
+  the upstream must not trust it. Host is the upstream's, unless --preserve-host is given.
+  A header or trailer of the client whose name has another character than letters, digits and hyphens
+  is dropped, as nginx does by default: CGI, WSGI and others read X_Api_Key as X-Api-Key. So is
+  metadata of gRPC calls with _ or . in its name. Responses keep such names.
+  Rules see neither these headers nor those that Connection names. An OPTIONS or TRACE request with
+  Max-Forwards: 0 is answered by the proxy; a greater number is reduced by one. Expect is not
+  forwarded: the proxy itself sends 100 Continue, as soon as it forwards the body, in HTTP/1.1 only.
 
 Responses of the proxy itself, all of type application/problem+json:
   429 a rule denies (with Retry-After, RateLimit-Policy, RateLimit)

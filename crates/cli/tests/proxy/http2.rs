@@ -98,6 +98,31 @@ fn a_value_with_white_space_around_it_is_not_forwarded() {
 }
 
 #[test]
+fn a_field_name_with_an_underscore_passes_only_from_the_upstream() {
+    let up = serve(None, async |request| {
+        let (head, body) = request.into_parts();
+        let trailers = body.collect().await.expect("a body").trailers().cloned();
+        let trailers = trailers.unwrap_or_default();
+        let names = head.headers.keys().chain(trailers.keys());
+        let received: String = names.map(|name| format!("{name} ")).collect();
+        Response::new(with_trailers(received, &[("x_status", "0")]))
+    });
+    let proxy = Proxy::before("underscores", up, &["--upstream-http2"]);
+    let (received, trailers) = runtime().block_on(async {
+        let body = with_trailers("message", &[("x-sum", "7"), ("x_sum", "8")]);
+        let mut request = call(&proxy, body);
+        request.headers_mut().insert("x_user", HeaderValue::from_static("a"));
+        let response = client().request(request).await.expect("an answer");
+        let body = response.into_body().collect().await.expect("a body");
+        let trailers = body.trailers().cloned().unwrap_or_default();
+        (String::from_utf8(body.to_bytes().to_vec()).expect("UTF-8"), trailers)
+    });
+    assert!(received.contains("x-sum ") && !received.contains('_'), "{received}");
+    // The metadata of a gRPC response may have such names.
+    assert_eq!(trailers["x_status"], "0");
+}
+
+#[test]
 fn white_space_around_the_values_of_an_http2_response_is_removed() {
     let up = serve(None, async |_| {
         let response = Response::builder().header("x-name", "\t a b ").header("x-name", "c");

@@ -28,6 +28,9 @@ fn the_parts_of_a_request_on_the_wire_are_matched() {
         // The upstream does not receive a header that `Connection` names.
         ("{ header = { x-plan = \"paid\" } }", "GET", "/", NAMED, 0),
         ("{ header = { x-plan = false } }", "GET", "/", NAMED, 2),
+        // Nor one whose name a server of CGI would read as `X-Plan`.
+        ("{ header = { x-plan = false } }", "GET", "/", "x_plan: paid\r\n", 2),
+        ("{ header = { x_plan = true } }", "GET", "/", "X_Plan: paid\r\n", 0),
         ("{ ip = \"127.0.0.0/8\" }", "GET", "/", "", 2),
         ("{ not = { ip = \"127.0.0.0/8\" } }", "GET", "/", "", 0),
         ("{ not = { ip = \"127.0.0.0/8\", path = \"/health\" } }", "GET", "/a", "", 2),

@@ -70,6 +70,27 @@ fn headers_of_a_connection_are_not_forwarded() {
     assert_eq!(value(&head, "via"), "1.1 tollgate");
 }
 
+/// CGI, WSGI and PHP would read each of these as a name with hyphens.
+#[test]
+fn a_field_name_that_servers_read_in_two_ways_is_not_forwarded() {
+    let (up, heads) = recorder("HTTP/1.1 200 OK\r\nx_up: 1\r\ncontent-length: 2\r\n\r\nok");
+    let proxy = Proxy::before("field-names", up, &[]);
+    let answer = get(
+        proxy.listen,
+        "/",
+        "X_Forwarded_For: 192.0.2.1\r\nX-Forwarded_Host: forged\r\nX_Api_Key: k1\r\n\
+         x.api.key: k2\r\nX!Api~Key: k3\r\n_: k4\r\nX-1-Kept: 1\r\n",
+    );
+    assert_eq!((answer.status, answer.body.as_str()), (200, "ok"));
+    assert_eq!(answer.header("x_up"), "1", "a client is no CGI program");
+    let head = heads.recv().expect("it was sent");
+    let names = head.lines().skip(1).filter_map(|line| Some(line.split_once(": ")?.0));
+    let is_clear = |name: &&str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    assert_eq!(names.filter(|name| !is_clear(name)).collect::<Vec<_>>(), [""; 0], "{head}");
+    assert_eq!(value(&head, "x-forwarded-for"), "127.0.0.1");
+    assert_eq!(value(&head, "x-1-kept"), "1");
+}
+
 #[test]
 fn base_host_and_length_are_kept() {
     let (up, heads) = recorder("HTTP/1.1 204 No Content\r\n\r\n");

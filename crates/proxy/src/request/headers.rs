@@ -59,6 +59,18 @@ pub(crate) fn remove_named_by_connection(headers: &mut HeaderMap) {
     }
 }
 
+/// Removes the client's fields whose name has another character than letters, digits and hyphens, before the rules see
+/// them. CGI, WSGI and others read `X_Api_Key`, and PHP also `X.Api.Key`, as `X-Api-Key`, and would then take what no
+/// rule has seen, or a `X_Forwarded_For` for the line that the proxy writes. nginx removes the same names by default.
+pub(crate) fn remove_ambiguous_names(fields: &mut HeaderMap) {
+    let is_clear = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let ambiguous: Vec<HeaderName> =
+        fields.keys().filter(|name| !name.as_str().bytes().all(is_clear)).cloned().collect();
+    for name in &ambiguous {
+        fields.remove(name);
+    }
+}
+
 /// Removes what trailers must not have: the fields of the connection, the length, and the host (RFC 9110, 6.5.1), and
 /// white space around values. In HTTP/2, a recipient takes a message with such a field for malformed.
 pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
@@ -247,6 +259,17 @@ mod tests {
         let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();
         assert_eq!(left, ["connection", "host", "te", "transfer-encoding", "upgrade"]);
+    }
+
+    #[test]
+    fn only_names_of_letters_digits_and_hyphens_are_clear() {
+        let names = ["x-a1", "x_a", "x.a", "x-a_b", "_", "x~a", "-", "9", "x+a", "content_length"];
+        let mut fields = map(&names.map(|name| (name, "1")));
+        fields.append("x_a", HeaderValue::from_static("2"));
+        remove_ambiguous_names(&mut fields);
+        let mut left: Vec<_> = fields.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["-", "9", "x-a1"]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::request::client::Client;
 use crate::request::headers::requested_host;
 
 /// The head of a request that [`ClientFinder::mark`](crate::request::client::ClientFinder::mark) has marked,
-/// without the headers that `Connection` names.
+/// without the headers that `Connection` names, and those with an ambiguous name.
 pub(super) struct HeadView<'a>(pub(super) &'a Parts);
 
 impl RequestView for HeadView<'_> {

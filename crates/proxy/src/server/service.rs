@@ -93,6 +93,7 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
         let usage = Arc::clone(&self.usage);
         let body = RequestBody::new(&head, body, rest_timeout).holding(place);
         headers::remove_named_by_connection(&mut head.headers);
+        headers::remove_ambiguous_names(&mut head.headers);
         if !body.is_end_stream() {
             head.extensions.insert(OpenBody);
         }

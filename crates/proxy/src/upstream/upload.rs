@@ -12,7 +12,7 @@ use super::body_rate::{BodyRate, ClientWait};
 use super::idle::IdleTimeout;
 use crate::metrics::Metrics;
 use crate::request::body::RequestBody;
-use crate::request::headers::clean_trailers;
+use crate::request::headers::{clean_trailers, remove_ambiguous_names};
 use crate::request::whole_body::BoxError;
 
 /// The progress of an upload.
@@ -120,8 +120,11 @@ impl Body for Upload {
         let progress = &this.progress;
         progress.waits_for_client.store(polled.is_pending(), Ordering::Relaxed);
         let mut frame = ready!(polled);
-        if let Some(Ok(frame)) = &mut frame {
-            frame.trailers_mut().into_iter().for_each(clean_trailers);
+        if let Some(Ok(frame)) = &mut frame
+            && let Some(trailers) = frame.trailers_mut()
+        {
+            clean_trailers(trailers);
+            remove_ambiguous_names(trailers);
         }
         progress.frames.fetch_add(1, Ordering::Relaxed);
         if let Some(Err(_)) = frame {
