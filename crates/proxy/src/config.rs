@@ -9,6 +9,9 @@ use tollgate_http::key::Trust;
 
 use crate::upstream::{BodyRate, Upstream};
 
+/// The longest timeout. Longer ones may overflow the time at which they end.
+const TIMEOUT_MAX: Duration = Duration::from_secs(86_400);
+
 /// The configuration of a proxy: the options of `tollgate proxy`.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -35,7 +38,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// How slowly a client may send the body of a request.
     pub body_rate: BodyRate,
-    /// Connections of clients at one time.
+    /// Connections of clients at one time: at least 1, else [`run`](crate::run) returns an error, and at most as many
+    /// as the limit of open files allows.
     pub max_connections: u32,
     /// Connections of one client address at one time; 0 means no limit. `None` is half of the connections
     /// of all clients, and at least 8, so that no address has all of them.
@@ -58,7 +62,7 @@ impl Config {
     }
 }
 
-/// The timeouts of a proxy: how long it waits.
+/// The timeouts of a proxy: how long it waits. Zero is no wait at all, and more than a day counts as a day.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     /// For the head of a request, and for the rest of a body that was answered early.
@@ -77,4 +81,21 @@ pub struct Timeouts {
     pub tunnel: Duration,
     /// For requests under way when the proxy stops.
     pub drain: Duration,
+}
+
+impl Timeouts {
+    /// The same timeouts, each at most a day.
+    pub(crate) fn up_to_a_day(self) -> Self {
+        let Self { header, connect, response, body, half_close, tunnel, drain } = self;
+        let bounded = |timeout: Duration| timeout.min(TIMEOUT_MAX);
+        Self {
+            header: bounded(header),
+            connect: bounded(connect),
+            response: bounded(response),
+            body: bounded(body),
+            half_close: bounded(half_close),
+            tunnel: bounded(tunnel),
+            drain: bounded(drain),
+        }
+    }
 }

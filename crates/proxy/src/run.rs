@@ -68,6 +68,7 @@ pub fn run(config: Config, announce: impl FnOnce(&str) -> Result<()>) -> Result<
 }
 
 async fn serve(config: Config, announce: impl FnOnce(&str) -> Result<()>) -> Result<ExitCode> {
+    let config = Config { timeouts: config.timeouts.up_to_a_day(), ..config };
     let mut stops = StopSignals::listen().context("cannot listen to signals")?;
     let hangups = HangupSignals::listen().context("cannot listen to signals")?;
     let budget = ConnectionBudget::claim(config.max_connections, config.upstream.is_none())?;

@@ -27,6 +27,7 @@ impl ConnectionBudget {
     }
 
     fn divide(files: u64, clients_wanted: u32, is_upstream_built_in: bool) -> Result<Self> {
+        ensure!(clients_wanted > 0, "max_connections is 0, so no client could connect");
         let upstream_each = if is_upstream_built_in { 2 } else { 1 };
         let usable = files.saturating_sub((files / 4).clamp(RESERVE.0, RESERVE.1));
         // Each connection has a request in flight, with one connection to the upstream. HTTP/2 connections may have
@@ -86,6 +87,12 @@ mod tests {
         let budget = ConnectionBudget::divide(1 << 20, 10_000, false).expect("enough");
         assert_eq!(budget.clients, 10_000);
         assert_eq!(ConnectionBudget::divide(200, 10_000, false).expect("enough").clients, 68);
+    }
+
+    #[test]
+    fn no_clients_at_all_are_an_error() {
+        let error = ConnectionBudget::divide(1 << 20, 0, false).expect_err("none").to_string();
+        assert!(error.contains("max_connections"), "{error}");
     }
 
     #[test]
