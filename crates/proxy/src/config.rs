@@ -63,6 +63,10 @@ impl Config {
 }
 
 /// The timeouts of a proxy: how long it waits. Zero is no wait at all, and more than a day counts as a day.
+///
+/// A slow reader, client or upstream, makes progress only when the system's send buffer, of up to some megabytes, has
+/// room again. So a client of HTTP/1.1 that reads steadily, but less than about 30 kB/s, may be cut off after the
+/// default `body` of 60 seconds. A client of HTTP/2 must read 16 KiB of each response within `body`.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     /// For the head of a request, and for the rest of a body that was answered early.
@@ -76,8 +80,7 @@ pub struct Timeouts {
     pub body: Duration,
     /// For a client that has closed its sending side, while nothing is sent to it.
     pub half_close: Duration,
-    /// While no byte moves either way on an upgraded connection. Bytes that a slow reader takes count only when
-    /// the system's send buffer, of up to some megabytes, has room again.
+    /// While no byte moves either way on an upgraded connection.
     pub tunnel: Duration,
     /// For requests under way when the proxy stops.
     pub drain: Duration,

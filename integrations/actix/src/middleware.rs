@@ -29,8 +29,8 @@ use crate::convert;
 ///
 /// **Not guaranteed.** A gate does not see the extensions of actix's requests and responses. The response to an error
 /// of a middleware within has no `RateLimit` fields, since actix makes it outside of this middleware. For the same reason,
-/// [`settle_bytes`](tollgate_http::Limit::settle_bytes) does not see its body: such a request costs what one costs whose
-/// client left before the first byte, so at least the estimate.
+/// [`settle_bytes`](tollgate_http::Limit::settle_bytes) does not see its body: such a request costs at least the
+/// estimate, like one whose client left before the first byte, or `actual(0)` if the body of the error is empty.
 ///
 /// ```
 /// use actix_web::App;

@@ -40,7 +40,9 @@ Responses of the proxy itself, all of type application/problem+json:
   A head that is not HTTP receives 400, and one that is too large 414 or 431 (see Bounds), without a
   body. No rule decides such a request, and no metric counts it.
   A gRPC call (POST, content type application/grpc...) that a rule denies receives a gRPC response
-  instead: status 200, grpc-status 8 (RESOURCE_EXHAUSTED) and grpc-retry-pushback-ms.
+  instead: status 200 and grpc-status 8 (RESOURCE_EXHAUSTED) for the 429 above, 7 for action = \"deny\",
+  3 without a key or with an unclear path, and 14 for a 503 of the rules. A call that is over a limit
+  or finds a full queue also receives grpc-retry-pushback-ms.
 
 Upstream:
   The version is HTTP/1.1, or HTTP/2 with --upstream-http2. The certificate of an https upstream is
@@ -184,12 +186,16 @@ pub(crate) struct ProxyArgs {
     connect_timeout: Duration,
 
     /// How long the upstream may take to send the head of a response while the request makes no
-    /// progress
+    /// progress; an upstream that reads the request slowly makes progress only when the system's send
+    /// buffer, of up to some megabytes, has room again
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     response_timeout: Duration,
 
     /// How long a response and the body of its request may make no progress, and how long a client
-    /// may read nothing of what it is sent; not for upgraded connections
+    /// may read nothing of what it is sent; not for upgraded connections. A slow reader counts only
+    /// when the system's send buffer, of up to some megabytes, has room again, so over HTTP/1.1 one
+    /// below about 30 kB/s may be cut off; an HTTP/2 client must read 16 KiB of each response in this
+    /// time
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     body_timeout: Duration,
 
