@@ -127,7 +127,14 @@ def test_ipv6_clients_are_limited_by_their_network(ask):
 
 def test_a_request_without_a_key_is_denied_unless_it_is_admitted(ask):
     assert ask(Limiter("1/h"), peer=None).status == 500
-    assert ask(Limiter("1/h"), key=keys.header("x-api-key")).status == 400
+    without = ask(Limiter("1/h"), key=keys.header("x-api-key"))
+    assert json.loads(without.body) == {
+        "type": "about:blank",
+        "title": "Bad Request",
+        "status": without.status,
+        "detail": "the request has no key for the rate limit",
+    }
+    assert without.status == 400
     admitted = ask(Limiter("1/h"), key=keys.header("x-api-key"), on_no_key="admit")
     assert admitted.status == 200 and "ratelimit" not in admitted.fields
     limiter = Limiter("1/h")

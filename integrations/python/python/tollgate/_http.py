@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from http import HTTPStatus
 from math import ceil
 from typing import Any
 
@@ -108,8 +109,10 @@ class Policy:
         body = _body(429, _PROBLEM, _TITLE, **{"violated-policies": [self._name]})
         return Answer(_denial(429, body, secs), self._item, limit, secs)
 
-    def _without_key(self, status: int, title: str) -> Answer:
-        return Answer() if self._admits_no_key else self._no_key(status, title)
+    def _without_key(self, status: int, detail: str) -> Answer:
+        return Answer() if self._admits_no_key else self._no_key(status, detail)
 
-    def _no_key(self, status: int, title: str) -> Answer:
-        return Answer(_denial(status, _body(status, "about:blank", title)))
+    def _no_key(self, status: int, detail: str) -> Answer:
+        # RFC 9457: the title of "about:blank" is the status phrase.
+        body = _body(status, "about:blank", HTTPStatus(status).phrase, detail=detail)
+        return Answer(_denial(status, body))
