@@ -33,6 +33,12 @@ fn flush(counts: &PendingCounts, used: u64) -> u64 {
     used
 }
 
+/// Checks that requests for more than the limit got the limit.
+fn assert_limit_reached(admitted: u64) {
+    assert!(admitted <= LIMIT, "admitted {admitted}, over the limit");
+    assert_eq!(admitted, LIMIT, "a request was denied although a cell was free");
+}
+
 /// A thread asks while two cells are in flight and are acknowledged.
 fn asked_during_acknowledgement() {
     let counts = Arc::new(pending_counts());
@@ -42,12 +48,35 @@ fn asked_during_acknowledgement() {
     let used = flush(&counts, 0);
     let admitted = 2 + thread.join().unwrap();
     assert_eq!(flush(&counts, used), admitted, "admitted cells are sent");
-    assert!(admitted <= LIMIT, "admitted {admitted}, over the limit");
+    assert_limit_reached(admitted);
 }
 
 #[test]
 fn a_request_during_an_acknowledgement_counts_the_cells_in_flight() {
     explore_two_whole("pending counts: asked during acknowledgement", asked_during_acknowledgement);
+}
+
+/// A thread asks in an open window while two cells are sent and acknowledged, and then what it has
+/// asked for.
+fn asked_during_two_acknowledgements() {
+    let counts = Arc::new(pending_counts());
+    flush(&counts, 0);
+    assert_eq!(ask(&counts, 2), 2);
+    let other = Arc::clone(&counts);
+    let thread = thread::spawn(move || ask(&other, 1));
+    let used = flush(&counts, 0);
+    let used = flush(&counts, used);
+    let admitted = 2 + thread.join().unwrap();
+    assert_eq!(flush(&counts, used), admitted, "admitted cells are sent");
+    assert_limit_reached(admitted);
+}
+
+#[test]
+fn a_request_during_two_acknowledgements_counts_no_cell_twice() {
+    explore_two_whole(
+        "pending counts: asked during 2 acknowledgements",
+        asked_during_two_acknowledgements,
+    );
 }
 
 /// The first thread sends and acknowledges, the second asks twice, the others once.
@@ -61,7 +90,7 @@ fn several_ask_during_acknowledgement(threads: usize) {
     });
     let (used, admitted) = (results[0], 1 + results[1..].iter().sum::<u64>());
     assert_eq!(flush(&counts, used), admitted, "admitted cells are sent");
-    assert!(admitted <= LIMIT, "admitted {admitted}, over the limit");
+    assert_limit_reached(admitted);
 }
 
 #[test]
@@ -195,4 +224,20 @@ fn without_the_mark_retired_counts_admit_beside_the_next() {
 fn acknowledged_before_they_are_counted_cells_count_nowhere() {
     plant(PlantedFault::AcknowledgedFirst);
     catch_two("pending counts: acknowledged first", asked_during_acknowledgement);
+}
+
+/// The planted fault: cells in flight are added to a count that includes them.
+#[test]
+#[should_panic(expected = "although a cell was free")]
+fn counted_while_they_are_in_flight_cells_count_twice() {
+    plant(PlantedFault::InFlightCountedTwice);
+    catch_two("pending counts: in flight counted twice", asked_during_acknowledgement);
+}
+
+/// The planted fault: a request is denied by a word that was loaded before its cells were sent and counted.
+#[test]
+#[should_panic(expected = "although a cell was free")]
+fn denied_without_a_check_cells_count_as_unsent_after_they_are_counted() {
+    plant(PlantedFault::DenialUnchecked);
+    catch_two("pending counts: denial unchecked", asked_during_two_acknowledgements);
 }

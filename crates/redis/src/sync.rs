@@ -60,6 +60,10 @@ pub enum PlantedFault {
     AcknowledgedFirst,
     /// Counts are retired without a mark, so threads that still hold them continue to use them.
     RetiredUnmarked,
+    /// In-flight cells are added to a count that includes them.
+    InFlightCountedTwice,
+    /// A request is denied without a check whether the pending cells have changed meanwhile.
+    DenialUnchecked,
 }
 
 /// Whether a model has planted this mistake.

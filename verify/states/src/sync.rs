@@ -15,6 +15,8 @@ pub(crate) enum PlantedFault {
     FinishedByStore,
     AcknowledgedFirst,
     RetiredUnmarked,
+    InFlightCountedTwice,
+    DenialUnchecked,
 }
 
 std::thread_local! {

@@ -1,19 +1,23 @@
 //! The pending counts of one key: a process's knowledge of the window, and the cells it has not yet sent.
 //!
-//! One atomic word holds the cells that are not counted in `used`: those in flight to the counter
-//! store, and those still to be sent. Requests change it by compare-and-swap, and so does the one
-//! task that sends counts.
+//! One atomic word holds the pending cells: those in flight to the counter store, and those still to
+//! be sent. Requests change it by compare-and-swap, and so does the one task that sends counts. It
+//! also holds the number of the last acknowledgement. A second word holds the cells that the store has
+//! counted, and the number of the acknowledgement that brought them.
 //!
-//! **Orderings.** When an answer arrives, the task stores `used` first, then `ends_at`, then the word
-//! without the in-flight cells, the last two with Release. A request loads the word, then `ends_at`,
-//! both with Acquire, and `used` last. A reader that no longer sees in-flight cells is guaranteed to
-//! see them in `used`. A reader that still sees them may count them twice; if they are gone by then,
-//! its compare-and-swap fails and it retries. Cells are never missed. A denial has no
-//! compare-and-swap. A reader that sees the end of a new window sees `used` of that window, or later,
-//! so no full window denies beyond its end. But a request between the store of `used` and that of
-//! the word may be denied because it counts in-flight cells twice. The word counts
-//! acknowledgements, which prevents ABA: to be misled, a request would have to sleep through 65,536
-//! of them between its load and its compare-and-swap.
+//! **Protocol.** When an answer arrives, the task stores the counted cells first, then `ends_at`, then
+//! the word without the in-flight cells. A request loads the word, then `ends_at`, then the counted
+//! cells. If these are of a later acknowledgement than the word, they include the cells in flight, so
+//! the request does not add those. The word may be older still: cells that it shows as unsent may have
+//! been sent and counted since. So an admission is a compare-and-swap of the word, a denial loads the
+//! word again, and both retry if it has changed. It changes only if another thread makes progress.
+//!
+//! **Orderings.** The three stores are Release, and the loads are Acquire. A reader that no longer sees
+//! in-flight cells is guaranteed to see them counted, so cells are never missed. A reader that sees
+//! the end of a new window sees the count of that window, or later, so no full window denies beyond
+//! its end. A reader that sees a count, and then loads the word again, no longer sees that count's
+//! cells as unsent, so no cell counts twice in a denial. The number prevents ABA: to be misled, a
+//! request would have to sleep through 65,536 acknowledgements after its load of the word.
 //!
 //! **Retired.** Counts without pending cells whose window has ended may be evicted for another key.
 //! Their word then has a mark that stays. A thread that still holds them looks the key up again, so no
@@ -33,6 +37,9 @@ use crate::sync::{AtomicU64, Ordering, PlantedFault, planted};
 const CELL_BITS: u32 = 24;
 /// The largest number of pending cells.
 pub(crate) const CELLS_MAX: u64 = (1 << CELL_BITS) - 1;
+/// The numbers of acknowledgements are above these bits, in both words.
+const NUMBER_SHIFT: u32 = 2 * CELL_BITS;
+const NUMBER_MAX: u64 = u64::MAX >> NUMBER_SHIFT;
 
 /// bits 63..48: acknowledgements, wrapping around | bits 47..24: in flight | bits 23..0: unsent
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,11 +48,11 @@ struct Pending(u64);
 impl Pending {
     fn new(acknowledgements: u64, in_flight: u64, unsent: u64) -> Self {
         debug_assert!(in_flight <= CELLS_MAX && unsent <= CELLS_MAX, "as laid out");
-        Self(acknowledgements << (2 * CELL_BITS) | in_flight << CELL_BITS | unsent)
+        Self(acknowledgements << NUMBER_SHIFT | in_flight << CELL_BITS | unsent)
     }
 
     fn acknowledgements(self) -> u64 {
-        self.0 >> (2 * CELL_BITS)
+        self.0 >> NUMBER_SHIFT
     }
 
     fn in_flight(self) -> u64 {
@@ -63,8 +70,43 @@ impl Pending {
     /// All bits set: a total that is never reached.
     const RETIRED: Self = Self(u64::MAX);
 
+    fn next_acknowledgement(self) -> u64 {
+        (self.acknowledgements() + 1) & NUMBER_MAX
+    }
+
     fn acknowledged(self) -> Self {
-        Self::new(self.acknowledgements().wrapping_add(1) & 0xffff, 0, self.unsent())
+        Self::new(self.next_acknowledgement(), 0, self.unsent())
+    }
+}
+
+/// bits 63..48: the acknowledgement that brought it | bits 47..0: cells used in the window, saturating
+///
+/// A limit is at most [`CELLS_MAX`], so a count that saturates is above it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Counted(u64);
+
+impl Counted {
+    const USED_MAX: u64 = (1 << NUMBER_SHIFT) - 1;
+
+    fn new(acknowledgement: u64, used: u64) -> Self {
+        Self(acknowledgement << NUMBER_SHIFT | used.min(Self::USED_MAX))
+    }
+
+    fn acknowledgement(self) -> u64 {
+        self.0 >> NUMBER_SHIFT
+    }
+
+    fn used(self) -> u64 {
+        self.0 & Self::USED_MAX
+    }
+
+    /// The used cells, and the pending ones that are not among them.
+    fn beside(self, word: Pending) -> (u64, u64) {
+        let is_of_word = self.acknowledgement() == word.acknowledgements();
+        match is_of_word || planted(PlantedFault::InFlightCountedTwice) {
+            true => (self.used(), word.total()),
+            false => (self.used(), word.unsent()),
+        }
     }
 }
 
@@ -101,14 +143,14 @@ pub enum AskOutcome {
 pub struct PendingCounts {
     key: Box<[u8]>,
     word: AtomicU64,
-    used: AtomicU64,
+    counted: AtomicU64,
     ends_at_nanos: AtomicU64,
 }
 
 impl Entry for PendingCounts {
     fn new(key: &[u8]) -> Self {
-        let [word, used, ends_at_nanos] = [0; 3].map(AtomicU64::new);
-        Self { key: key.into(), word, used, ends_at_nanos }
+        let [word, counted, ends_at_nanos] = [0; 3].map(AtomicU64::new);
+        Self { key: key.into(), word, counted, ends_at_nanos }
     }
 
     fn key(&self) -> &[u8] {
@@ -141,6 +183,11 @@ impl PendingCounts {
         Tick::from_nanos(self.ends_at_nanos.load(Ordering::Acquire))
     }
 
+    fn counted(&self) -> Counted {
+        // Acquire: pairs with the Release in acknowledge().
+        Counted(self.counted.load(Ordering::Acquire))
+    }
+
     fn load(&self) -> Pending {
         // Acquire: pairs with the Release in acknowledge().
         Pending(self.word.load(Ordering::Acquire))
@@ -154,12 +201,20 @@ impl PendingCounts {
                 return AskOutcome::Retired;
             }
             let ends_at = self.ends_at();
-            let used = if now < ends_at { self.used.load(Ordering::Relaxed) } else { 0 };
-            let total = word.total();
+            let (used, total) = match now < ends_at {
+                true => self.counted().beside(word),
+                false => (0, word.total()),
+            };
             let left = limit.saturating_sub(used).saturating_sub(total);
             let parts =
                 |remaining| DecisionParts { limit, remaining, reset_after: ends_at.since(now) };
             if n > left && (now < ends_at || n > limit) {
+                // With an older word, cells of `used` might be among those that it has as unsent.
+                let latest = self.load();
+                if latest != word && !planted(PlantedFault::DenialUnchecked) {
+                    word = latest;
+                    continue;
+                }
                 return AskOutcome::Denied { parts: parts(left), after: ends_at.since(now) };
             }
             // The window is full with pending cells, or unknown: an answer must come first.
@@ -195,11 +250,15 @@ impl PendingCounts {
         // Counted from now, not from when it was answered, so this window ends too early only if this
         // clock gains more than the answer's way on the store's.
         let ends_at = now.saturating_add(window.ends_after);
+        // Only this task changes the number.
+        let counted = Counted::new(self.load().next_acknowledgement(), window.used);
         if planted(PlantedFault::AcknowledgedFirst) {
             self.change(Pending::acknowledged);
         }
-        self.used.store(window.used, Ordering::Relaxed);
-        // Release: a request that sees this end sees the `used` of the same window. With Relaxed, the
+        // Release: a request that sees this count, and loads the word again, does not see its cells unsent.
+        // With Relaxed, they might count twice in a denial.
+        self.counted.store(counted.0, Ordering::Release);
+        // Release: a request that sees this end sees the count of the same window. With Relaxed, the
         // window before might deny it until this end.
         self.ends_at_nanos.store(ends_at.as_nanos(), Ordering::Release);
         if !planted(PlantedFault::AcknowledgedFirst) {
@@ -243,6 +302,13 @@ mod tests {
 
     proptest! {
         #[test]
+        fn a_count_round_trips(acknowledgement in 0..=NUMBER_MAX, used: u64) {
+            let counted = Counted::new(acknowledgement, used);
+            let used = used.min(Counted::USED_MAX);
+            prop_assert_eq!((counted.acknowledgement(), counted.used()), (acknowledgement, used));
+        }
+
+        #[test]
         fn a_word_round_trips(
             acknowledgements in 0_u64..1 << 16, in_flight in 0..=CELLS_MAX, unsent in 0..=CELLS_MAX,
         ) {
@@ -280,6 +346,24 @@ mod tests {
         for cells in [0, 1, 11] {
             assert_eq!(counts.ask(cells, 10, 5, at(300)), AskOutcome::Retired);
         }
+    }
+
+    #[test]
+    fn cells_that_are_counted_before_they_are_acknowledged_count_once() {
+        let counts = PendingCounts::new(b"a");
+        counts.acknowledge(window(0, 100), at(0));
+        assert!(is_admitted(counts.ask(5, 10, 10, at(0))));
+        assert_eq!(counts.take_unsent(), 5);
+        // The first step of acknowledge().
+        counts.counted.store(Counted::new(2, 5).0, Ordering::Release);
+        assert!(is_admitted(counts.ask(5, 10, 10, at(40))));
+        let parts =
+            DecisionParts { limit: 10, remaining: 0, reset_after: Duration::from_millis(60) };
+        let denied = AskOutcome::Denied { parts, after: Duration::from_millis(60) };
+        assert_eq!(counts.ask(1, 10, 10, at(40)), denied, "5 counted, 5 unsent");
+        counts.acknowledge(window(5, 60), at(40));
+        assert_eq!(counts.ask(1, 10, 10, at(40)), denied, "the same");
+        assert_eq!(counts.take_unsent(), 5);
     }
 
     #[test]
