@@ -134,9 +134,9 @@ impl<'a> DirectCell<'a> {
         self.revise_charged(paid, |word| machine.refund(word, &paid.charge, now(), n));
     }
 
-    /// Replaces the state that was charged by `next` of it, unless the bucket was reset.
-    pub(crate) fn revise_charged(self, paid: &ChargeReceipt, next: impl Fn(u64) -> u64) {
-        self.head.revise_in(paid.generation, next);
+    /// Replaces the state that was charged by `next` of it. `false`: the bucket was reset.
+    pub(crate) fn revise_charged(self, paid: &ChargeReceipt, next: impl Fn(u64) -> u64) -> bool {
+        self.head.revise_in(paid.generation, next)
     }
 
     /// The ruling, and the generation of the word that it was made on.

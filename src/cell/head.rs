@@ -67,11 +67,9 @@ impl HeadCell {
         (head.is_committed_in(generation) || is_any).then_some(head)
     }
 
-    /// Replaces the state by `next` of it, while the word is committed in this generation.
-    pub(super) fn revise_in(&self, generation: u64, next: impl Fn(u64) -> u64) {
-        if let Some(head) = self.load_in(generation) {
-            self.revise(head, next);
-        }
+    /// Replaces the state by `next` of it, while the word is committed in this generation. `false`: it is no longer.
+    pub(super) fn revise_in(&self, generation: u64, next: impl Fn(u64) -> u64) -> bool {
+        self.load_in(generation).is_some_and(|head| self.revise(head, next))
     }
 }
 

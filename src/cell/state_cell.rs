@@ -350,20 +350,21 @@ impl<W: StateWord> StateCell<W> {
 
     /// Replaces the state of a committed word, as last seen, by `next` of it, while the word is of
     /// the same life.
-    pub(crate) fn revise(&self, first: W, next: impl Fn(u64) -> u64) {
+    pub(crate) fn revise(&self, first: W, next: impl Fn(u64) -> u64) -> bool {
         let mut word = first;
         while word.is_same_life(first) || (planted(Fault::LifeUnchecked) && !word.is_provisional())
         {
             let from = if planted(Fault::RevisionStale) { first } else { word };
             let next = next(from.state());
             if next == word.state() {
-                return;
+                return true;
             }
             match self.swap(word, word.with_state(next)) {
-                Ok(()) => return,
+                Ok(()) => return true,
                 Err(actual) => word = actual,
             }
         }
+        false
     }
 
     /// Whether `word` is still there; `Err` holds the word that is there instead.

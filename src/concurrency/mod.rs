@@ -342,8 +342,8 @@ impl<K: Hash + ?Sized, C: Clock> sealed::Enter for ConcurrencyLimiter<K, C> {
             // A guard of five words would not stay in registers, so it has no probe.
             _ if entry.is_in_slot() => self.table.revise_charged(None, &paid, next),
             WhenFull::Share(shared) => shared.1.cell().revise_charged(&paid, next),
-            WhenFull::Deny | WhenFull::Admit => {}
-        }
+            WhenFull::Deny | WhenFull::Admit => false,
+        };
     }
 }
 

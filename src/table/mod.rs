@@ -299,7 +299,7 @@ impl Table {
         probe: Option<Probe>,
         paid: &ChargeReceipt,
         next: impl Fn(u64) -> u64,
-    ) {
+    ) -> bool {
         match &self.kind {
             Kind::Wide(table) => table.revise_charged(probe, paid, next),
             Kind::Compact(table) => table.revise_charged(probe, paid, next),

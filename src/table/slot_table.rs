@@ -156,10 +156,9 @@ impl<K: SlotKind> SlotTable<K> {
         probe: Option<Probe>,
         paid: &ChargeReceipt,
         next: impl Fn(u64) -> u64,
-    ) {
-        if let Some(SlotRef { cell, word }) = self.slots.charged_slot(probe, paid) {
-            cell.revise(word, next);
-        }
+    ) -> bool {
+        let slot = self.slots.charged_slot(probe, paid);
+        slot.is_some_and(|SlotRef { cell, word }| cell.revise(word, next))
     }
 
     /// Replaces the state of a key, if it has one, by `next` of it.

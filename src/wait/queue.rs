@@ -313,11 +313,18 @@ impl KeyQueue {
     fn refund_booking(&mut self, call: &mut Call<'_, impl LimiterOps>, leaver: &Waiter) {
         let Some(paid) = leaver.stage.paid() else { return };
         let units = call.ops.refund_booking(leaver.request.target(), &paid);
+        // Later ones that were granted, and not polled since.
+        for (_, granted) in self.finished.range_mut(leaver.ticket..) {
+            if let Stage::Admitted { paid } = &mut granted.stage {
+                call.ops.lessen(granted.request.target(), paid, units);
+            }
+        }
         if let Some(first) = self.waiting.front_mut()
             && let Stage::Booked { paid, turn } = &mut first.stage
         {
             // No waiter behind this one is charged.
-            call.ops.move_up(first.request.target(), paid, call.now, units);
+            call.ops.lessen(first.request.target(), paid, units);
+            call.ops.move_up(first.request.target(), paid, call.now);
             *turn = paid.receipt.charge.at;
             let turn = *turn;
             first.wake_by(turn, call.wakers);

@@ -76,7 +76,9 @@ macro_rules! by_retry {
         }
 
         // No waiter is booked before its turn.
-        fn move_up(&self, _: Target<'_>, _: &mut PaidAhead, _: Tick, _: u64) {}
+        fn lessen(&self, _: Target<'_>, _: &mut PaidAhead, _: u64) {}
+
+        fn move_up(&self, _: Target<'_>, _: &mut PaidAhead, _: Tick) {}
 
         fn turn_behind<'p>(
             &self,

@@ -118,9 +118,11 @@ pub(super) mod sealed {
         /// refunded meanwhile. Returns by how many units the key owes less. It reads the clock after it has loaded the
         /// state: see [`refund`](crate::charge::refund).
         fn refund_booking(&self, target: Target<'_>, paid: &PaidAhead) -> u64;
-        /// Moves the last booking of a key up, after `units` of one before it were refunded. It keeps its turn if the
-        /// key has lost the state that was charged.
-        fn move_up(&self, target: Target<'_>, paid: &mut PaidAhead, now: Tick, units: u64);
+        /// Notes that `units` of a booking before this one were refunded.
+        fn lessen(&self, target: Target<'_>, paid: &mut PaidAhead, units: u64);
+        /// Moves the last booking of a key up, after one before it was refunded. It keeps its turn if the key does not
+        /// owe what this booking left: others were refunded, or the key has lost the state that was charged.
+        fn move_up(&self, target: Target<'_>, paid: &mut PaidAhead, now: Tick);
         /// Decides without waiting.
         fn ask(&self, target: Target<'_>, n: u64, now: Tick) -> Decision;
         /// How long, or less, until the turn of the last of these requests, which come one after the
@@ -169,7 +171,7 @@ pub trait Bookable {
         wait: Duration,
     ) -> Result<(ChargeReceipt, Duration), Option<Denied>>;
     /// Replaces the state that was charged, if it still belongs to the same life of the slot.
-    fn revise(&self, probe: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64);
+    fn revise(&self, probe: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64) -> bool;
     fn ask(&self, algo: &GcraParams, probe: KeyProbe, request: Request) -> Decision;
 
     /// The quota of a request: that of its plan, or the limiter's own.
@@ -217,24 +219,31 @@ impl<B: Bookable> sealed::LimiterOps for B {
         let (algo, receipt) = (self.quota_of(target.plan), &paid.receipt);
         let now = clock_of(receipt, || Bookable::now(self));
         let units = Cell::new(0);
-        self.revise(target.probe, receipt, &|word| {
+        let is_there = self.revise(target.probe, receipt, &|word| {
             let now = now();
             let charge = Receipt { at: paid.charged_at(algo, word, now), ..receipt.charge };
             let next = algo.refund(word, &charge, now, charge.cells);
             units.set(algo.lowered(word, next, now));
             next
         });
-        units.get()
+        if is_there { units.get() } else { 0 }
     }
 
-    fn move_up(&self, target: Target<'_>, paid: &mut PaidAhead, now: Tick, units: u64) {
+    fn lessen(&self, target: Target<'_>, paid: &mut PaidAhead, units: u64) {
+        let charge = &mut paid.receipt.charge;
+        *charge = self.quota_of(target.plan).lessened(*charge, units);
+    }
+
+    fn move_up(&self, target: Target<'_>, paid: &mut PaidAhead, now: Tick) {
         let (algo, charge) = (self.quota_of(target.plan), paid.receipt.charge);
         let turn = Cell::new(charge.at);
         self.revise(target.probe, &paid.receipt, &|word| {
-            turn.set(algo.turn_of_last(word, now).min(charge.at));
+            if algo.still_owes(word, &charge, now) {
+                turn.set(algo.turn_of_last(word, now).min(charge.at));
+            }
             word
         });
-        paid.receipt.charge = algo.moved_up(charge, turn.get(), units);
+        paid.receipt.charge.at = turn.get();
     }
 
     fn ask(&self, target: Target<'_>, n: u64, now: Tick) -> Decision {
@@ -260,13 +269,13 @@ impl<B: Bookable> sealed::LimiterOps for B {
     fn defer(&self, target: Target<'_>, paid: &mut PaidAhead, now: Tick) -> Duration {
         let (algo, turn) = (self.quota_of(target.plan), paid.receipt.charge.at);
         let late = now.since(turn).saturating_add(TURNS_ROUNDED);
-        let seen = Cell::new(None);
-        self.revise(target.probe, &paid.receipt, &|word| {
+        let seen = Cell::new((Duration::ZERO, turn));
+        let is_there = self.revise(target.probe, &paid.receipt, &|word| {
             let (next, worse) = algo.deferred(word, paid.receipt.cells(), now);
-            seen.set(Some((worse, paid.charged_at(algo, word, now))));
+            seen.set((worse, paid.charged_at(algo, word, now)));
             next
         });
-        let Some((worse, charged_at)) = seen.get() else {
+        if !is_there {
             // The key has lost the state that was charged: its present one is charged.
             let request = Request { now, cells: paid.receipt.cells() };
             let overdrawn = algo.overdrawn();
@@ -276,7 +285,8 @@ impl<B: Bookable> sealed::LimiterOps for B {
                 *paid = PaidAhead { receipt, booked_at: now };
             }
             return late;
-        };
+        }
+        let (worse, charged_at) = seen.get();
         paid.receipt.charge.at = charged_at.saturating_add(worse).min(now);
         if worse.is_zero() { Duration::ZERO } else { late }
     }
@@ -311,8 +321,8 @@ impl<K: Hash + ?Sized, C: Clock> Bookable for Limiter<K, Gcra, C> {
         self.charge_within(algo, probe.0, request, wait)
     }
 
-    fn revise(&self, probe: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64) {
-        self.table().revise_charged(Some(probe.0), paid, next);
+    fn revise(&self, probe: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64) -> bool {
+        self.table().revise_charged(Some(probe.0), paid, next)
     }
 
     fn ask(&self, algo: &GcraParams, probe: KeyProbe, request: Request) -> Decision {
@@ -349,8 +359,8 @@ impl<C: Clock> Bookable for Direct<Gcra, C> {
         self.charge_within(algo, request.cells, request.now, wait).map_err(Some)
     }
 
-    fn revise(&self, _: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64) {
-        self.cell().revise_charged(paid, next);
+    fn revise(&self, _: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64) -> bool {
+        self.cell().revise_charged(paid, next)
     }
 
     fn ask(&self, algo: &GcraParams, _: KeyProbe, request: Request) -> Decision {

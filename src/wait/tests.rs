@@ -176,7 +176,55 @@ fn a_waiter_that_was_booked_before_a_reset_keeps_its_turn_when_the_one_before_it
     assert_eq!(owed, Duration::from_nanos(11 * CELL), "the second is charged to the present state");
 }
 
-/// The key is idle while nobody polls, and other keys take its slot.
+/// A receipt of a compact slot does not name the life that was charged.
+#[test]
+fn a_waiter_in_a_compact_slot_that_was_booked_before_a_reset_keeps_its_turn() {
+    let clock = ManualClock::new();
+    let limiter = Limiter::<u64>::builder(Quota::per_second(1).burst(10)).clock(&clock);
+    let limiter = limiter.slots(SlotLayout::Compact).build().expect("in range");
+    let queue = WaitQueue::new(&limiter);
+    let wait = || queue.ask(&1).cells(10).wait_async(|_| pending::<()>());
+    assert!(limiter.check_n(&1, 10).is_ok());
+    let mut context = Context::from_waker(Waker::noop());
+    let [mut first, mut second] = [wait(), wait()];
+    assert!(Pin::new(&mut first).poll(&mut context).is_pending());
+    assert!(Pin::new(&mut second).poll(&mut context).is_pending());
+    clock.set(at(10 * SECOND));
+    assert!(Pin::new(&mut second).poll(&mut context).is_pending(), "the first is granted");
+    clock.set(at(11 * SECOND));
+    limiter.reset(&1);
+    assert!(limiter.check_n(&1, 10).is_ok());
+    drop(first);
+    assert!(Pin::new(&mut second).poll(&mut context).is_pending());
+    clock.set(at(20 * SECOND));
+    assert!(matches!(Pin::new(&mut second).poll(&mut context), Poll::Ready(Ok(_))));
+}
+
+/// The refund of the waiter before them is not taken for one to others.
+#[test]
+fn a_granted_waiter_behind_one_that_leaves_is_refunded_from_its_turn() {
+    let clock = ManualClock::new();
+    let queue = WaitQueue::new(gate(&clock, 4));
+    assert!(queue.limiter().check_n(4).is_ok());
+    let [mut first, mut second, mut third] = [4, 1, 1].map(|n| wait(&queue, n, 100 * SECOND));
+    for waiter in [&mut first, &mut second, &mut third] {
+        assert!(poll_once(waiter).is_pending());
+    }
+    // The first is granted at 4 and the second at 5, by polls of the third.
+    for cells in [4, 5] {
+        clock.set(at(cells * CELL));
+        assert!(poll_once(&mut third).is_pending());
+    }
+    drop(third);
+    let owed = || state(queue.limiter(), 5 * CELL).1;
+    assert_eq!(owed(), Duration::from_nanos(4 * CELL));
+    drop(first);
+    assert_eq!(owed(), Duration::from_nanos(CELL), "three of four cells are refunded");
+    drop(second);
+    assert_eq!(owed(), Duration::ZERO);
+}
+
+/// The key is idle while no waiter polls, and other keys take its slot.
 #[test]
 fn a_waiter_whose_key_has_lost_its_slot_is_charged_when_it_goes_ahead() {
     for slots in [SlotLayout::Wide, SlotLayout::Compact] {
@@ -511,7 +559,7 @@ fn jitter_lengthens_a_sleep_but_not_past_the_deadline() {
     assert!(spans.contains(&1_400) && spans.iter().any(|&span| span < 1_200));
 }
 
-/// An exact model: one queue of all cells that were granted.
+/// The oracle: one queue of all cells that were granted.
 struct Naive {
     burst: u64,
     /// The time at which all granted cells have drained.

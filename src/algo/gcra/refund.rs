@@ -64,9 +64,8 @@ impl GcraParams {
         booked_at: Tick,
         now: Tick,
     ) -> Tick {
-        let floor = self.grid.floor(now);
-        let debt = self.debt(word, floor);
-        let keeps_turn = debt > self.capacity || debt >= self.debt(booking.next, floor);
+        let debt = self.debt(word, self.grid.floor(now));
+        let keeps_turn = debt > self.capacity || self.still_owes(word, booking, now);
         if keeps_turn { booking.at } else { booked_at }
     }
 
@@ -76,11 +75,16 @@ impl GcraParams {
         self.debt(word, floor).saturating_sub(self.debt(next, floor))
     }
 
-    /// A booking after its own queue has refunded `units` of a booking before it: its turn is `turn` now. A refund to
-    /// others leaves its receipt as it was, which is how [`charged_at`](Self::charged_at) learns of it.
-    pub(crate) fn moved_up(&self, booking: Receipt, turn: Tick, units: u64) -> Receipt {
-        let next = self.grid.later(TAT.of(booking.next), units.wrapping_neg());
-        Receipt { at: turn, next, ..booking }
+    /// A booking after its own queue has refunded `units` of a booking before it. A refund to others leaves its receipt
+    /// as it was, which is how [`charged_at`](Self::charged_at) learns of it.
+    pub(crate) fn lessened(&self, booking: Receipt, units: u64) -> Receipt {
+        Receipt { next: self.grid.later(TAT.of(booking.next), units.wrapping_neg()), ..booking }
+    }
+
+    /// Whether the key owes at least what it owed after this booking.
+    pub(crate) fn still_owes(&self, word: u64, booking: &Receipt, now: Tick) -> bool {
+        let floor = self.grid.floor(now);
+        self.debt(word, floor) >= self.debt(booking.next, floor)
     }
 
     /// Moves `cells` of the earlier charges to `now`, behind all other charges. Returns the state, and the debt

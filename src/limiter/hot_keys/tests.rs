@@ -126,7 +126,7 @@ proptest! {
     }
 }
 
-/// Every request that a limiter with leases admits, the exact model without leases admits as well, if it is
+/// Every request that a limiter with leases admits, the oracle without leases admits as well, if it is
 /// asked for those only.
 fn admitted_by_the_oracle(algorithm: impl Algorithm, acts: &[Act]) -> Result<(), TestCaseError> {
     let gate = gate_of(algorithm, Quota::per_second(LIMIT));

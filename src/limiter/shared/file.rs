@@ -116,6 +116,7 @@ enum Temporary {
 
 impl Begun {
     pub(super) fn new(place: &Place, header: Header) -> Result<Self, SharedError> {
+        let mut was_empty = false;
         let (file, name) = match place {
             Place::Anonymous => {
                 let made = create_anonymous().map_err(SharedError::system("make the file"))?;
@@ -133,10 +134,18 @@ impl Begun {
                 if found != 0 && found != expected {
                     return Err(SharedError::OtherLength { found, expected });
                 }
+                was_empty = found == 0;
                 (Arc::clone(passed), Temporary::Never)
             }
         };
-        set_aside(&file, header.bytes as u64, place)?;
+        if let Err(error) = set_aside(&file, header.bytes as u64, place) {
+            if was_empty {
+                // Its memory is given back, and a block of another length can still be made.
+                let file: &File = &file;
+                let _ = ftruncate(file, 0);
+            }
+            return Err(error);
+        }
         #[cfg(target_os = "linux")]
         never_shorten(&file);
         let block = map(file, header.bytes)?;

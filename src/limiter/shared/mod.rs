@@ -45,8 +45,7 @@
 //!   until the claim is older than `max_clock_skew`, and a bucket that starts empty has filled up.
 //! - A fork copies handles, too: a [`LocalLease`](crate::lease::LocalLease), a
 //!   [reservation](crate::reservation::Reservation), a guard, a [queue](crate::wait::WaitQueue) with waiters. Each belongs
-//!   to one process. Cells of a lease that
-//!   both spend, and cells that both refund, are granted twice.
+//!   to one process. Cells of a lease that both spend, and cells that both refund, are granted twice.
 //! - Other machines have other limits: `tollgate-redis` is for those.
 //! - Each process has its own [`OnFull`](crate::OnFull) (but the quota of
 //!   [`SharedOverflow`](crate::OnFull::SharedOverflow), which all have in common), `max_clock_skew` and

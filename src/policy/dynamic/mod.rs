@@ -55,8 +55,8 @@ use crate::time::{Clock, Tick};
 ///   state is the same as none.
 /// - A [reservation](crate::reservation::Reservation) from before the change refunds nothing. A request
 ///   may be charged by the old quota at the instant of the change, while the change is under way, or by a clock
-///   that is ahead. If the
-///   change has forgiven a part of it beside other debts, the refund may give the key that part again.
+///   that is ahead. If the change has forgiven a part of it beside other debts, the refund may give the key that
+///   part again.
 /// - The rate can become 32 times as fast as the first, or up to 2,500 times if the first is slower than 31,250 a
 ///   second. If the first burst comes back in less than 64 microseconds, a unit is shorter already, and the rate cannot
 ///   become as much faster: a million a second with a burst of ten can become ten times as fast. The largest burst in

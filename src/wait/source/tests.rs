@@ -36,8 +36,8 @@ impl Bookable for FreedAfterBooking {
         Err(None)
     }
 
-    fn revise(&self, probe: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64) {
-        self.0.revise(probe, paid, next);
+    fn revise(&self, probe: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64) -> bool {
+        self.0.revise(probe, paid, next)
     }
 
     fn ask(&self, algo: &GcraParams, probe: KeyProbe, request: Request) -> Decision {
