@@ -9,7 +9,9 @@ use tollgate::OnFull;
 use crate::key::OnNoKey;
 use crate::limiter::RulesLimiter;
 use crate::request::path::Separator;
-use crate::rule::{Action, Concurrency, Fallback, Rule, RuleLimit, Rules, Store};
+use crate::rule::{
+    Action, Concurrency, Estimate, Fallback, Rule, RuleCost, RuleLimit, Rules, Store,
+};
 use crate::words::{self, span};
 
 impl Rules {
@@ -95,7 +97,7 @@ impl Rule {
             lines.push(("limit", limit.explain()));
         }
         if let Some(cost) = &self.cost {
-            lines.push(("cost", cost.to_string()));
+            lines.push(("cost", self.explain_cost(cost)));
         }
         if let Some(concurrency) = self.concurrency {
             lines.push(("at once", explain_concurrency(concurrency)));
@@ -134,6 +136,16 @@ impl Rule {
             OnNoKey::Deny => "requests without it are denied",
         };
         format!("{key}; {without}")
+    }
+
+    fn explain_cost(&self, cost: &RuleCost) -> String {
+        let at_once = RuleLimit::most_at_once(&self.limits, self.plan.is_some());
+        match (&cost.estimate, at_once) {
+            (Estimate::Length { default, .. }, Some(at_once)) if *default > at_once => {
+                format!("{cost}, so such a request is denied")
+            }
+            _ => cost.to_string(),
+        }
     }
 
     fn explain_room(&self) -> String {

@@ -184,8 +184,8 @@ fn estimate<'s>(
     }
 }
 
-/// The mistake in an estimate if a limit, which admits so many cells at once, denies for ever each request that does
-/// not say what it costs.
+/// The mistake in an estimate that is more than a limit ever admits at once. Each request that does not say its cost
+/// would be denied for ever. The length of a body has none: its `default` is how a rule denies bodies of unknown length.
 fn never_admitted(estimate: &Estimate, at_once: u64) -> Option<String> {
     let more = format!("more than the {at_once} cells that a limit admits at once");
     let raise = "or raise the limit or its burst";
@@ -195,10 +195,6 @@ fn never_admitted(estimate: &Estimate, at_once: u64) -> Option<String> {
         }
         Estimate::Header { default, .. } if *default > at_once => Some(format!(
             "a request without a number costs {default}, {more}, so none could pass: lower \"default\", {raise}"
-        )),
-        Estimate::Length { default, .. } if *default > at_once => Some(format!(
-            "a request of unknown length costs {default}, {more}, so none could pass: write a lower \"default\", \
-             {raise}"
         )),
         Estimate::Fixed(_) | Estimate::Header { .. } | Estimate::Length { .. } => None,
     }
@@ -216,7 +212,7 @@ pub(super) fn check<'s>(
         let message = "the rule has no quota that this could be charged to: add \"limits\", or leave this out";
         reader.error(value.span(), message.to_owned());
     }
-    let at_once = limits.iter().map(RuleLimit::at_once).min();
+    let at_once = RuleLimit::most_at_once(limits, rule.contains_key("plan"));
     if let Some(message) = at_once.and_then(|at_once| never_admitted(&cost.estimate, at_once)) {
         reader.error(value.span(), message);
     }

@@ -57,6 +57,12 @@ impl RuleLimit {
         (self.algorithm.at_once)(&self.quota)
     }
 
+    /// The most cells that a request may cost and ever be admitted by all limits of a rule or, of plans, by one.
+    pub(crate) fn most_at_once(limits: &[Self], are_plans: bool) -> Option<u64> {
+        let at_once = limits.iter().map(Self::at_once);
+        if are_plans { at_once.max() } else { at_once.min() }
+    }
+
     /// The algorithm that keeps the quota.
     #[must_use]
     pub fn algorithm(&self) -> AnyAlgorithm {

@@ -109,6 +109,17 @@ fn the_length_of_a_request_body_is_a_cost() {
     }
 }
 
+/// The way to deny requests that do not say how long they are.
+#[test]
+fn a_cost_of_unknown_length_may_be_more_than_a_limit_ever_admits() {
+    let text = rule("{ bytes = \"request\", max = 100_000 }", "\"10000/min\"");
+    let (gate, _) = gate(&text);
+    assert!(ask(&gate, "POST", &[("transfer-encoding", "chunked")]).is_err());
+    assert!(ask(&gate, "POST", &[("content-length", "10001")]).is_err());
+    assert!(ask(&gate, "POST", &[("content-length", "9999")]).is_ok());
+    assert_eq!(left(&gate), 1);
+}
+
 /// A request without headers, whose server says whether a body follows.
 struct Seen(&'static str, Option<bool>);
 

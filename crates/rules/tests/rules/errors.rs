@@ -64,6 +64,7 @@ fn a_cost_that_a_limit_admits_at_once_is_no_mistake() {
         "{ header = \"x-cost\", max = 9 }",
         "{ bytes = \"request\", max = 9, default = 5 }",
         "{ bytes = \"request\", max = 5 }",
+        "{ bytes = \"request\", max = 9, default = 6 }",
         "{ response_header = \"x-tokens\", estimate = 5, max = 5 }",
         "{ bytes = \"response\", estimate = { header = \"x-max\", max = 9, default = 5 } }",
     ] {
@@ -194,6 +195,19 @@ fn each_mistake_of_a_plan_has_its_place_and_message() {
     ] {
         check(&format!("rule = [{{ name = \"a\", plan = {plan} }}]"), expected);
     }
+}
+
+/// A cost that only some plans admit keeps the others out.
+#[test]
+fn a_cost_that_no_plan_admits_at_once_is_a_mistake() {
+    let of = |cost| {
+        let plan = "plan = { by = \"header:x-plan\", gold = \"9/s\", default = \"5/s\" }";
+        format!("rule = [{{ name = \"a\", {plan}, cost = {cost} }}]")
+    };
+    assert_eq!(Rules::parse("r.toml", &of(9)).err(), None);
+    let expected = "r.toml:1:94: more than the 9 cells that a limit admits at once, so no request could pass: lower \
+                    this, or raise the limit or its burst";
+    check(&of(10), expected);
 }
 
 #[test]

@@ -105,6 +105,21 @@ fn a_full_table_of_bytes_or_of_requests_in_flight_is_explained() {
     }
 }
 
+#[test]
+fn a_body_of_unknown_length_that_no_limit_admits_is_explained() {
+    for (bounds, said) in [
+        ("max = 5", "1 to 5; 5 of unknown length"),
+        ("max = 9, default = 5", "1 to 9; 5 of unknown length"),
+        ("max = 6", "1 to 6; 6 of unknown length, so such a request is denied"),
+    ] {
+        let lines = explained(&format!("cost = {{ bytes = \"request\", {bounds} }}"));
+        assert!(
+            lines.contains(&format!("cost     bytes of the request's body, {said}")),
+            "{lines:?}"
+        );
+    }
+}
+
 /// The first request of a burst does not wait.
 #[test]
 fn the_bound_of_a_queue_counts_the_requests_that_wait() {
