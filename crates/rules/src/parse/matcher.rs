@@ -236,11 +236,11 @@ fn test<'s>(reader: &mut Reader<'s>, value: &Value<'s>, of: &Named) -> Option<Va
                 reader.error_within(value, at..usize::MAX, message.to_owned());
                 return None;
             }
-            Some(ValueTest::Is(named::unquoted(is.trim()).to_owned()))
+            Some(ValueTest::Is(named::cookie_value(is).to_owned()))
         }
-        // Around the value of a header or a cookie, white space means nothing.
+        // Around the value of a header or a cookie, white space of ASCII means nothing.
         DeValue::String(is) if matches!(of, Named::Header(_)) => {
-            Some(ValueTest::Is(is.trim().to_owned()))
+            Some(ValueTest::Is(is.trim_ascii().to_owned()))
         }
         DeValue::String(is) => Some(ValueTest::Is(is.clone().into_owned())),
         DeValue::Boolean(true) => Some(ValueTest::Present),

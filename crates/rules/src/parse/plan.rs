@@ -89,11 +89,12 @@ fn by<'s>(reader: &mut Reader<'s>, plan: &Value<'s>, table: &DeTable<'s>) -> Opt
 /// The mistake in a plan that no request chooses, because nothing of this kind has its value.
 fn never_chosen(by: &Named, plan: &str) -> Option<&'static str> {
     let (is_met, message) = match by {
-        Named::Header(_) => {
-            (plan.trim() == plan, "no header has this value: write it without spaces around it")
-        }
+        Named::Header(_) => (
+            plan.trim_ascii() == plan,
+            "no header has this value: write it without spaces around it",
+        ),
         Named::Cookie(_) => (
-            !plan.contains(';') && named::unquoted(plan.trim()) == plan,
+            named::is_cookie_value(plan),
             "no cookie has this value: write it without \";\", and without quotes or spaces around it",
         ),
         Named::Query(_) => return None,

@@ -1,6 +1,7 @@
 //! Values that a request carries under a name: headers, cookies, and parameters of the query.
 
 use std::fmt;
+use std::ops::Range;
 
 use super::path;
 use super::{RequestView, header_values};
@@ -78,11 +79,11 @@ pub(crate) struct CookieValue<'v> {
 
 impl<'v> CookieValue<'v> {
     fn new(value: &'v [u8]) -> Self {
-        let opened = value.strip_prefix(b"\"");
-        let unquoted = opened.and_then(|rest| rest.strip_suffix(b"\""));
+        let bytes = &value[within_quotes(value)];
         // After a quote at the beginning, some servers drop the last byte, whatever it is.
+        let opened = value.strip_prefix(b"\"");
         let counted = opened.map_or(value, |rest| rest.split_last().map_or(rest, |(_, its)| its));
-        Self { bytes: unquoted.unwrap_or(value), counted, is_quoted: unquoted.is_some() }
+        Self { bytes, counted, is_quoted: bytes.len() < value.len() }
     }
 
     /// The bytes with all escapes decoded once that one server or another decodes: `%61`, and within quotes `\141` and
@@ -124,9 +125,23 @@ impl<'v> CookieValue<'v> {
     }
 }
 
-/// The value of a cookie without the quotes around it, as [`CookieValue::bytes`].
-pub(crate) fn unquoted(value: &str) -> &str {
-    value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(value)
+/// The place of the value of a cookie within the quotes around it, if it has any.
+fn within_quotes(value: &[u8]) -> Range<usize> {
+    match value {
+        [b'"', .., b'"'] => 1..value.len() - 1,
+        _ => 0..value.len(),
+    }
+}
+
+/// The value of a cookie without the white space and the quotes around it, as [`CookieValue::bytes`].
+pub(crate) fn cookie_value(text: &str) -> &str {
+    let value = text.trim_ascii();
+    &value[within_quotes(value.as_bytes())]
+}
+
+/// Whether a request can have a cookie of this value, as [`CookieValue::bytes`].
+pub(crate) fn is_cookie_value(value: &str) -> bool {
+    !value.contains(';') && cookie_value(value) == value
 }
 
 /// The values of the cookies of this name. White space around a name or a value is left out, as some

@@ -155,6 +155,30 @@ fn a_cookie_matches_by_its_exact_value_or_its_presence() {
     }
 }
 
+/// White space beyond ASCII is a part of a value, in the file as in a request.
+#[test]
+fn a_value_that_begins_with_white_space_beyond_ascii_is_matched() {
+    for (matcher, name, value) in [
+        ("{ header = { x-plan = \"\\u00a0free\" } }", "x-plan", "\u{a0}free"),
+        ("{ cookie = { plan = \"\\u00a0free\" } }", "cookie", "plan=\u{a0}free"),
+    ] {
+        for (value, applies) in [(value, true), (&value.replace('\u{a0}', ""), false)] {
+            let headers = [(name, value)];
+            check(matcher, &Request { headers: &headers, ..get("/") }, applies);
+        }
+    }
+    for by in ["header:x-plan", "cookie:plan"] {
+        let plan = format!("{{ by = \"{by}\", \"\\u00a0gold\" = \"5/s\", default = \"1/s\" }}");
+        let text = format!("rule = [{{ name = \"a\", key = \"none\", plan = {plan} }}]");
+        let rules = Rules::parse("r.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+        let gate = RulesLimiter::new(rules).expect("memory");
+        let headers = [("x-plan", "\u{a0}gold"), ("cookie", "plan=\u{a0}gold")];
+        let decision = gate.decide(&Request { headers: &headers, ..get("/") });
+        let limit = decision.permit().map(|permit| permit.limit());
+        assert_eq!(limit.expect("a limit").name(), "\u{a0}gold", "{by}");
+    }
+}
+
 /// Some servers decode `%XX` in a cookie, and others octal numbers within quotes.
 #[test]
 fn no_spelling_of_a_cookie_has_a_key_of_its_own() {
