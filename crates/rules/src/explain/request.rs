@@ -58,7 +58,7 @@ fn explain_path(path: &str, spelling: Spelling, text: &mut String) {
     let odd = path::split(path, spelling, &mut Segments::new(""));
     let Some(readings) = odd.readings().filter(|_| odd.any()) else {
         if odd.any() {
-            text.push_str("the path has too many readings: each rule with a path answers 400\n");
+            text.push_str("the path has too many readings: each rule with a path, also one under \"not\", answers 400\n");
         }
         return;
     };

@@ -434,6 +434,24 @@ fn a_rule_that_excludes_its_own_path_still_denies_a_path_with_too_many_readings(
 }
 
 #[test]
+fn a_rule_whose_only_path_is_an_exception_denies_a_path_with_too_many_readings() {
+    for (matcher, does, is_admitted) in [
+        ("{ not = { path = \"/**\" } }", "limits = \"5/s\"", false),
+        ("{ not = { path = \"/**\" } }", "action = \"deny\"", false),
+        ("{ not = { path = \"/**\" } }", "action = \"exempt\"", true),
+        ("{ not = [{ method = \"GET\" }, { path = \"/a\" }] }", "limits = \"5/s\"", true),
+    ] {
+        let text = format!("rule = [{{ name = \"a\", match = {matcher}, {does} }}]");
+        let gate = RulesLimiter::new(Rules::parse("r.toml", &text).expect("no mistakes"));
+        let gate = gate.expect("memory");
+        let odd = Request { path: "/x%2Fy%5Cz", method: "GET", ..Request::default() };
+        assert_eq!(gate.decide(&odd).is_admitted(), is_admitted, "{matcher} {does}");
+        let plain = Request { path: "/a", ..odd };
+        assert!(gate.decide(&plain).is_admitted(), "{matcher} {does}");
+    }
+}
+
+#[test]
 fn a_byte_order_mark_takes_no_column() {
     for (text, line, column) in
         [("apply = 7", 1, 9), ("", 1, 1), ("x", 1, 2), ("[[rule]]\nname = 7", 2, 8)]
