@@ -212,8 +212,9 @@ impl<'g> RuleDenial<'g> {
     }
 
     /// The time until the key again has the whole quota of the limit that denies it or, during a ban, of the
-    /// [reported limit](Self::reported_limit). It is zero for any other reason. It is no shorter than a ban that holds
-    /// or begins, nor, during a ban, than the wait for the other limits that would deny.
+    /// [reported limit](Self::reported_limit). For any other reason it is zero. If a ban holds or begins, it is no
+    /// shorter than the ban. While a ban holds, it is also no shorter than the wait for the other limits that would
+    /// deny.
     ///
     /// ```
     /// # use tollgate_rules::{RulesLimiter, Request, Rules};
