@@ -20,6 +20,12 @@ pub(crate) fn thousands(number: u64) -> String {
     text
 }
 
+/// Whether a terminal or a page obeys the character instead of showing it: a control character, or one that changes the
+/// direction of the text after it.
+pub(crate) fn is_obeyed(letter: char) -> bool {
+    letter.is_control() || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// `part` of `whole`; 0 of nothing.
 pub(crate) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }

@@ -42,10 +42,13 @@ fn found(dir: &Path, name: &Path) -> Result<PathBuf> {
 }
 
 /// A path for a terminal. Any user may put files into a folder such as `/dev/shm`, so a name may have line ends, and
-/// escapes that a terminal obeys.
+/// characters that a terminal obeys: escapes, and those that change the direction of the text after them.
 fn printable(path: &Path) -> String {
-    let shown =
-        |letter: char| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter };
+    let shown = |letter: char| match letter {
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => char::REPLACEMENT_CHARACTER,
+        letter if letter.is_control() => char::REPLACEMENT_CHARACTER,
+        letter => letter,
+    };
     path.display().to_string().chars().map(shown).collect()
 }
 

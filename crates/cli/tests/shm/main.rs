@@ -166,10 +166,10 @@ fn folders_without_blocks_and_of_other_programs_are_not_removed() {
 }
 
 #[test]
-fn control_characters_in_the_names_of_files_do_not_reach_the_terminal() {
+fn characters_that_a_terminal_obeys_do_not_reach_it_from_the_names_of_files() {
     let folder = Folder::new("escapes");
-    folder.block("api\x1b[2K\r\nforged\u{9b}");
-    let shown = "api\u{fffd}[2K\u{fffd}\u{fffd}forged\u{fffd}";
+    folder.block("api\x1b[2K\r\nforged\u{9b}\u{202e}\u{2069}");
+    let shown = "api\u{fffd}[2K\u{fffd}\u{fffd}forged\u{fffd}\u{fffd}\u{fffd}";
     let (code, out, _) = folder.shm(&["list"]);
     assert_eq!((code, out.lines().count()), (0, 2), "{out:?}");
     assert!(out.contains(&format!("\n{shown}  Limiter")), "{out:?}");

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use crate::log::fields::{Field, Fields, Malformed, Stamp};
 use crate::log::logged_request::{LoggedRequest, client_address};
+use crate::words;
 
 /// Separates the parts of a combined key; no log field contains it.
 pub(crate) const JOINT: char = '\u{1f}';
@@ -148,7 +149,7 @@ fn part<'t>(field: &Field, text: Cow<'t, str>) -> Cow<'t, str> {
     }
 }
 
-/// A key for a terminal: its parts separated by spaces, without control characters.
+/// A key for a terminal: its parts separated by spaces, without characters that the terminal obeys.
 pub(crate) fn readable(key: &str) -> String {
     if key.is_empty() {
         return "(all)".to_owned();
@@ -156,7 +157,7 @@ pub(crate) fn readable(key: &str) -> String {
     key.chars()
         .map(|letter| match letter {
             JOINT => ' ',
-            letter if letter.is_control() => char::REPLACEMENT_CHARACTER,
+            letter if words::is_obeyed(letter) => char::REPLACEMENT_CHARACTER,
             letter => letter,
         })
         .collect()
@@ -369,8 +370,9 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_in_a_key_are_replaced() {
+    fn characters_in_a_key_that_a_terminal_obeys_are_replaced() {
         assert_eq!(readable("a\u{1b}[31m\n"), "a\u{fffd}[31m\u{fffd}");
+        assert_eq!(readable("a\u{202e}b\u{2066}é"), "a\u{fffd}b\u{fffd}é");
         assert_eq!(readable(""), "(all)");
     }
 }

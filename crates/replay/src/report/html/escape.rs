@@ -1,5 +1,7 @@
 //! Escapes text from logs and rules files: clients choose what a log contains.
 
+use crate::words;
+
 /// Escapes a text for the content and the quoted attributes of HTML and XML.
 ///
 /// Replaces characters that XML forbids, and those that change the direction of the text after them.
@@ -13,17 +15,13 @@ pub(super) fn escaped(text: &str) -> String {
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
             '\n' => safe.push('\n'),
-            letter if letter.is_control() || is_disturbing(letter) => {
+            letter if words::is_obeyed(letter) || matches!(letter, '\u{fffe}' | '\u{ffff}') => {
                 safe.push(char::REPLACEMENT_CHARACTER);
             }
             letter => safe.push(letter),
         }
     }
     safe
-}
-
-fn is_disturbing(letter: char) -> bool {
-    matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
 }
 
 #[cfg(test)]
