@@ -71,6 +71,11 @@ fn scalar(value: &Value) -> Option<Cow<'_, str>> {
     }
 }
 
+/// A text or number as text: what a time can be.
+fn text_or_number(value: &Value) -> Option<Cow<'_, str>> {
+    scalar(value).filter(|_| !value.is_boolean())
+}
+
 /// A header as a line writes it: null, a text, or a list of texts. `None` for an object, which says something else:
 /// collectors of logs write about the machine under `host`.
 fn header_of(value: &Value) -> Option<Header<'_>> {
@@ -98,15 +103,18 @@ impl Fields for Json<'_> {
                 let found = self.member(name).ok_or_else(|| {
                     Malformed::new(format!("the line has no {name:?} to take the time from"))
                 })?;
-                scalar(found).ok_or_else(|| {
+                text_or_number(found).ok_or_else(|| {
                     Malformed::new(format!("{name:?}, the time, is neither a text nor a number"))
                 })?
             }
-            None => self.first_scalar_of(TIME_NAMES).ok_or_else(|| {
-                Malformed::new(
-                    "the line has no text or number with a usual name for the time: give --time-field",
-                )
-            })?,
+            None => {
+                let mut found = TIME_NAMES.iter().filter_map(|name| self.member(name));
+                found.find_map(text_or_number).ok_or_else(|| {
+                    Malformed::new(
+                        "the line has no text or number with a usual name for the time: give --time-field",
+                    )
+                })?
+            }
         };
         time::parse(&found)
     }
@@ -258,10 +266,14 @@ mod tests {
     }
 
     #[test]
-    fn an_object_with_a_usual_name_for_the_time_does_not_hide_the_time() {
-        let line = r#"{"time":{"total":0.2},"date":[1],"@timestamp":"1995-08-01T06:00:00Z"}"#;
-        let stamp = parse(line, None).unwrap().stamp().unwrap();
-        assert_eq!(stamp.unix_nanos, 807_256_800_000_000_000);
+    fn a_value_that_cannot_be_a_time_does_not_hide_the_time_under_another_name() {
+        for other in [r#"{"total":0.2}"#, "[1]", "true", "false"] {
+            let line = format!(r#"{{"time":{other},"@timestamp":"1995-08-01T06:00:00Z"}}"#);
+            let stamp = parse(&line, None).unwrap().stamp().expect(other);
+            assert_eq!(stamp.unix_nanos, 807_256_800_000_000_000);
+            let why = parse(&line, Some("time")).unwrap().stamp().unwrap_err().to_string();
+            assert_eq!(why, "\"time\", the time, is neither a text nor a number", "{other}");
+        }
         let line = r#"{"time":{"total":0.2},"date":[1],"at":"1995-08-01T06:00:00Z"}"#;
         let why = |time_field| parse(line, time_field).unwrap().stamp().unwrap_err().to_string();
         assert!(why(None).ends_with("give --time-field"), "{}", why(None));
