@@ -98,7 +98,7 @@ impl Connection {
             return true;
         }
         let this = Arc::clone(self);
-        // A check that does not end belonged to a runtime that has.
+        // The task fails only if its runtime was shut down. Then the connection is gone, too.
         tokio::spawn(async move { this.check().await }).await.unwrap_or(false)
     }
 
