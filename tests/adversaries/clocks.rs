@@ -185,10 +185,10 @@ fn a_faster_quota_still_holds_for_clocks_within_the_stated_skew_tolerance() {
     }
 }
 
-/// The exact model gives the same answers for a clock that jumps between both ends of the range;
+/// The oracle gives the same answers for a clock that jumps between both ends of the range;
 /// for a log, at each end separately.
 #[test]
-fn decisions_at_both_ends_of_time_agree_with_the_exact_model() {
+fn decisions_at_both_ends_of_time_agree_with_the_oracle() {
     let quota = Quota::per_minute(60);
     for (name, ends) in AnyAlgorithm::NAMES.iter().flat_map(|name| {
         let is_bounded = named(name, quota).params().skew_tolerance().is_some();

@@ -1,5 +1,5 @@
 //! A keyed limiter of sixteen slots, with refunds and with restores from snapshots at any time,
-//! compared with an exact model of each key.
+//! compared with an oracle of each key.
 //!
 //! Keys without a slot are denied, so no live key is evicted. All slots are candidates for each
 //! key, so the model knows when that may happen.

@@ -1,4 +1,4 @@
-//! Composites charge all limits or none, and answer like the exact models.
+//! Composites charge all limits or none, and answer like the oracles.
 
 use std::sync::Arc;
 use std::time::Duration;

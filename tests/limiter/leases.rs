@@ -81,7 +81,7 @@ proptest! {
     }
 }
 
-/// Every request that is admitted, the exact model without leases admits as well, if it is asked for those
+/// Every request that is admitted, the oracle without leases admits as well, if it is asked for those
 /// only.
 fn admitted_by_the_oracle(
     algorithm: impl Algorithm + Copy,

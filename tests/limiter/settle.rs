@@ -1,5 +1,5 @@
-//! Reservations, charges after the fact, and added cells, compared with a naive exact model, and
-//! with the same limiter charged only for what was spent.
+//! Reservations, charges after the fact, and added cells, compared with an oracle, and with the
+//! same limiter charged only for what was spent.
 
 use std::time::Duration;
 

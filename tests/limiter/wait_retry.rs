@@ -122,7 +122,7 @@ fn turn(oracle: &mut impl Oracle, mut now: u64, cells: u64) -> u64 {
     }
 }
 
-/// Plays `acts` in front of a limiter, and compares with its exact model.
+/// Plays `acts` in front of a limiter, and compares with its oracle.
 macro_rules! played {
     ($algorithm:expr, $acts:expr, $may_leave:expr) => {{
         let clock = ManualClock::new();
@@ -169,7 +169,7 @@ macro_rules! played {
             let mut last = 0;
             for ((arrived, cells), (at, ..)) in joined.into_iter().zip(grants) {
                 last = turn(&mut oracle, last.max(arrived), cells);
-                assert_eq!(at, last, "the turn of the exact model");
+                assert_eq!(at, last, "the turn of the oracle");
             }
         }
     }};

@@ -1,4 +1,4 @@
-//! Whole limiters: requests, looks and resets, each history explained by the exact model.
+//! Whole limiters: requests, peeks and resets, each history explained by the oracle.
 
 #![cfg(tollgate_shuttle)]
 
