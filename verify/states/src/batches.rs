@@ -29,13 +29,13 @@ pub struct Batches {
     /// The number of deaths and fail-overs.
     pub faults: u8,
     /// The planted fault.
-    pub mistake: Mistake,
+    pub planted: PlantedFault,
 }
 
 /// The planted fault, which the checker must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "built by this package's tests")]
-pub enum Mistake {
+pub enum PlantedFault {
     /// Nothing.
     None,
     /// Sent cells no longer count, although they are not answered yet.
@@ -138,7 +138,7 @@ impl Batches {
     fn fail(&self, process: &mut Process) {
         process.call = None;
         let again = core::mem::take(&mut process.in_flight);
-        if self.mistake != Mistake::FailedIsForgotten {
+        if self.planted != PlantedFault::FailedIsForgotten {
             process.unsent += again;
         }
     }
@@ -158,7 +158,7 @@ impl Batches {
     }
 
     fn add(&self, world: &mut World, extra: u8) {
-        if self.mistake != Mistake::FaultsAddNothing {
+        if self.planted != PlantedFault::FaultsAddNothing {
             world.extra = (world.extra + extra).min(self.max());
         }
     }
@@ -177,7 +177,7 @@ impl Batches {
                 let process = &mut world.processes[index];
                 let cells = core::mem::take(&mut process.unsent);
                 process.call = Some(Call::Sent(cells));
-                if self.mistake != Mistake::SentIsForgotten {
+                if self.planted != PlantedFault::SentIsForgotten {
                     process.in_flight = cells;
                 }
             }

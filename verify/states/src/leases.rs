@@ -6,7 +6,7 @@ use tollgate::Tick;
 use crate::lease::lease_cell::LeaseCell;
 use crate::meter::Meter;
 use crate::report::NEVER_BEYOND;
-use crate::sync::{self, PlantedFault};
+use crate::sync;
 
 #[allow(unreachable_pub, reason = "a file of another crate")]
 #[path = "../../../crates/redis/tests/bodies/bucket.rs"]
@@ -35,7 +35,7 @@ pub struct Leases {
     /// The kinds of faults.
     pub kinds: &'static [Fault],
     /// The planted fault.
-    pub mistake: Mistake,
+    pub planted: PlantedFault,
 }
 
 /// A fault of a clock or a server.
@@ -60,7 +60,7 @@ pub enum Fault {
 /// The planted fault, which the checker must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "built by this package's tests")]
-pub enum Mistake {
+pub enum PlantedFault {
     /// Nothing.
     None,
     /// Expired cells are spent (in the lease cell that ships).
@@ -146,7 +146,7 @@ pub enum Step {
 
 impl Leases {
     fn bucket(&self) -> Bucket {
-        let lease = if self.mistake == Mistake::BurstNotLowered { 0 } else { self.lifetime };
+        let lease = if self.planted == PlantedFault::BurstNotLowered { 0 } else { self.lifetime };
         let period_nanos = u64::from(self.cell) * 1_000;
         let bucket = Bucket::new(1, period_nanos, self.burst.into(), lease.into());
         assert_eq!((bucket.parts, bucket.cell), (1, self.cell.into()), "units are microseconds");
@@ -169,7 +169,7 @@ impl Leases {
     }
 
     fn allow(&self, world: &mut World, units: u16) {
-        if self.mistake != Mistake::FaultsAddNothing {
+        if self.planted != PlantedFault::FaultsAddNothing {
             world.meter.allow(units, self.out_for());
         }
     }
@@ -198,10 +198,10 @@ impl Leases {
 
     /// A reply arrives: its cells are deposited if they may still be spent.
     fn receive(&self, process: &mut Process, meter: &mut Meter, ago: i8, cells: u8) {
-        let ago = if self.mistake == Mistake::CountedFromReply { 0 } else { ago };
+        let ago = if self.planted == PlantedFault::CountedFromReply { 0 } else { ago };
         let left = i16::from(self.lifetime) - i16::from(ago);
         if left <= 0 {
-            if self.mistake == Mistake::LateIsSpent && cells > 0 {
+            if self.planted == PlantedFault::LateIsSpent && cells > 0 {
                 meter.grant(self.units(1));
             }
             return;
@@ -225,7 +225,7 @@ impl Leases {
         let last = self.lifetime + self.faults + 1;
         let mut held: Vec<_> =
             (0..last).rev().map(|left| (left + 1, alive(left) - alive(left + 1))).collect();
-        if self.mistake == Mistake::NeverExpires {
+        if self.planted == PlantedFault::NeverExpires {
             held.push((0, u8::try_from(lease_cell.unspent()).expect("few") - alive(0)));
         }
         held.retain(|(_, cells)| *cells > 0);
@@ -237,7 +237,7 @@ impl Leases {
         for (left, _) in &mut process.leases {
             *left = left.saturating_add_signed(-by);
         }
-        if self.mistake != Mistake::NeverExpires {
+        if self.planted != PlantedFault::NeverExpires {
             process.leases.retain(|(left, _)| *left > 0);
         }
         if let Some(Call::Asked { ago, .. } | Call::Answered { ago, .. }) = &mut process.call {
@@ -334,7 +334,7 @@ impl Leases {
                     return None;
                 };
                 self.receive(&mut processes[index], meter, ago, cells);
-                if self.mistake != Mistake::CountedAgain {
+                if self.planted != PlantedFault::CountedAgain {
                     processes[index].call = None;
                 }
             }
@@ -343,7 +343,7 @@ impl Leases {
                 let died = core::mem::take(&mut world.processes[index]);
                 world.processes[index].stray = died.stray;
                 world.processes[index].at_deposed = died.at_deposed;
-                if self.mistake == Mistake::LeasesInherited {
+                if self.planted == PlantedFault::LeasesInherited {
                     for process in &mut world.processes {
                         process.leases.clone_from(&died.leases);
                     }
@@ -413,8 +413,8 @@ impl Model for Leases {
     }
 
     fn next_state(&self, world: &World, step: Step) -> Option<World> {
-        let never_expires = self.mistake == Mistake::NeverExpires;
-        sync::plant(never_expires.then_some(PlantedFault::EndUnchecked));
+        let never_expires = self.planted == PlantedFault::NeverExpires;
+        sync::plant(never_expires.then_some(sync::PlantedFault::EndUnchecked));
         let mut next = world.clone();
         self.act(&mut next, step)?;
         // Processes are alike: their order makes no difference.

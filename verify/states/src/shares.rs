@@ -45,7 +45,7 @@ pub struct Shares {
     /// The kinds of faults.
     pub kinds: &'static [Fault],
     /// The planted fault.
-    pub mistake: Mistake,
+    pub planted: PlantedFault,
 }
 
 /// A fault of a clock or a server. The death of a node, late or lost heartbeats and answers, and so
@@ -81,7 +81,7 @@ pub enum Fault {
 /// The planted fault, which the checker must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "built by this package's tests")]
-pub enum Mistake {
+pub enum PlantedFault {
     /// Nothing.
     None,
     /// A node uses its part before all others have counted it.
@@ -182,7 +182,7 @@ impl Shares {
     /// Units for which the list counts a node.
     fn counted(&self) -> i8 {
         let intervals =
-            if self.mistake == Mistake::ForgottenTooSoon { 1 } else { MEMBER_INTERVALS };
+            if self.planted == PlantedFault::ForgottenTooSoon { 1 } else { MEMBER_INTERVALS };
         units(self.interval() * intervals)
     }
 
@@ -193,7 +193,7 @@ impl Shares {
 
     /// How much longer a part is valid if the answer arrives now.
     fn left(&self, reply: Reply) -> i8 {
-        let ago = if self.mistake == Mistake::CountedFromReply { 0 } else { reply.ago };
+        let ago = if self.planted == PlantedFault::CountedFromReply { 0 } else { reply.ago };
         let heartbeat = Heartbeat { live: reply.live.into(), member_for: Duration::MAX };
         let PartStatus::Held { until, .. } = PartStatus::of(heartbeat, at(-ago), self.interval())
         else {
@@ -205,7 +205,7 @@ impl Shares {
     /// The part that follows from a heartbeat that is answered now.
     fn reply(&self, live: u64, member_for: u64) -> Option<u8> {
         let member_for = UNIT * u32::try_from(member_for).expect("short");
-        let waits = self.mistake != Mistake::NewcomersDoNotWait;
+        let waits = self.planted != PlantedFault::NewcomersDoNotWait;
         let heartbeat =
             Heartbeat { live, member_for: if waits { member_for } else { Duration::MAX } };
         match PartStatus::of(heartbeat, at(0), self.interval()) {

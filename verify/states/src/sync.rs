@@ -1,10 +1,10 @@
-//! Plain atomics, and the mistakes that can be planted in the included files.
+//! Plain atomics, and the faults that can be planted in the included files.
 
 use core::cell::Cell;
 
 pub(crate) use core::sync::atomic::{AtomicU64, Ordering};
 
-/// The crate's mistakes. A model of one step at a time cannot tell the others from correct code.
+/// The crate's planted faults. A model of one step at a time cannot tell the others from correct code.
 #[allow(dead_code, reason = "the same as in the crate")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PlantedFault {
@@ -27,7 +27,7 @@ pub(crate) fn planted(fault: PlantedFault) -> bool {
     PLANTED.get() == Some(fault)
 }
 
-/// Plants a mistake on this thread, until the next call.
+/// Plants a fault on this thread, until the next call.
 pub(crate) fn plant(fault: Option<PlantedFault>) {
     PLANTED.set(fault);
 }

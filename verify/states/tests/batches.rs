@@ -1,10 +1,16 @@
-//! Counts that are sent together: what a window sees, and mistakes that must be found.
+//! Counts that are sent together: what a window sees, and planted faults that must be found.
 
-use lease_model::batches::{Batches, Mistake};
+use lease_model::batches::{Batches, PlantedFault};
 use lease_model::report::explore;
 
-const SMALL: Batches =
-    Batches { processes: 2, limit: 3, unsent: 1, period: 2, faults: 0, mistake: Mistake::None };
+const SMALL: Batches = Batches {
+    processes: 2,
+    limit: 3,
+    unsent: 1,
+    period: 2,
+    faults: 0,
+    planted: PlantedFault::None,
+};
 
 fn keeps(name: &str, model: Batches) {
     assert!(!explore(name, model).is_beyond, "{name}");
@@ -29,12 +35,12 @@ fn deaths_and_fail_overs_add_what_is_stated_and_no_more() {
 }
 
 #[test]
-fn mistakes_are_found() {
-    for mistake in [Mistake::SentIsForgotten, Mistake::FailedIsForgotten] {
-        let name = format!("batches, {mistake:?} planted");
-        assert!(explore(&name, Batches { mistake, ..SMALL }).is_beyond, "{name}");
+fn planted_faults_are_found() {
+    for planted in [PlantedFault::SentIsForgotten, PlantedFault::FailedIsForgotten] {
+        let name = format!("batches, {planted:?} planted");
+        assert!(explore(&name, Batches { planted, ..SMALL }).is_beyond, "{name}");
     }
-    let mistake = Mistake::FaultsAddNothing;
+    let planted = PlantedFault::FaultsAddNothing;
     let name = "batches, faults said to add nothing";
-    assert!(explore(name, Batches { mistake, faults: 1, ..SMALL }).is_beyond);
+    assert!(explore(name, Batches { planted, faults: 1, ..SMALL }).is_beyond);
 }

@@ -1,6 +1,6 @@
-//! Leases and single cells of a bucket: the bound of each fault, and mistakes that must be found.
+//! Leases and single cells of a bucket: the bound of each fault, and planted faults that must be found.
 
-use lease_model::leases::{Fault, Leases, Mistake};
+use lease_model::leases::{Fault, Leases, PlantedFault};
 use lease_model::report::explore;
 
 const ALL: &[Fault] = &[
@@ -19,7 +19,7 @@ const SMALL: Leases = Leases {
     lifetime: 2,
     faults: 0,
     kinds: &[],
-    mistake: Mistake::None,
+    planted: PlantedFault::None,
 };
 
 fn keeps(name: &str, model: Leases) {
@@ -81,21 +81,21 @@ fn single_cells_of_two_servers_stay_within_the_bound() {
 }
 
 #[test]
-fn mistakes_are_found() {
-    for mistake in [
-        Mistake::NeverExpires,
-        Mistake::CountedFromReply,
-        Mistake::LateIsSpent,
-        Mistake::CountedAgain,
-        Mistake::BurstNotLowered,
-        Mistake::LeasesInherited,
+fn planted_faults_are_found() {
+    for planted in [
+        PlantedFault::NeverExpires,
+        PlantedFault::CountedFromReply,
+        PlantedFault::LateIsSpent,
+        PlantedFault::CountedAgain,
+        PlantedFault::BurstNotLowered,
+        PlantedFault::LeasesInherited,
     ] {
-        let name = format!("leases, {mistake:?} planted");
-        // An expired cell shows if little is held back; the other mistakes show if more is.
-        let model = if mistake == Mistake::LateIsSpent {
-            Leases { burst: 3, lifetime: 1, mistake, ..SMALL }
+        let name = format!("leases, {planted:?} planted");
+        // An expired cell shows if little is held back; the other planted faults show if more is.
+        let model = if planted == PlantedFault::LateIsSpent {
+            Leases { burst: 3, lifetime: 1, planted, ..SMALL }
         } else {
-            Leases { mistake, ..SMALL }
+            Leases { planted, ..SMALL }
         };
         assert!(explore(&name, model).is_beyond, "{name}");
     }
@@ -104,11 +104,11 @@ fn mistakes_are_found() {
 /// Each stated addition is needed, so no bound is larger than necessary.
 #[test]
 fn each_stated_addition_is_needed() {
-    let mistake = Mistake::FaultsAddNothing;
+    let planted = PlantedFault::FaultsAddNothing;
     for kind in [Fault::FailOver, Fault::SplitBrain, Fault::ServerAhead, Fault::ClientBack] {
         let kinds: &'static [Fault] = Box::leak(Box::new([kind]));
         let faults = if kind == Fault::ServerAhead || kind == Fault::ClientBack { 3 } else { 1 };
         let name = format!("leases, {kind:?} said to add nothing");
-        assert!(explore(&name, Leases { faults, kinds, mistake, ..SMALL }).is_beyond, "{name}");
+        assert!(explore(&name, Leases { faults, kinds, planted, ..SMALL }).is_beyond, "{name}");
     }
 }

@@ -1,7 +1,7 @@
-//! Parts of a quota: the bound of each fault, and mistakes that must be found.
+//! Parts of a quota: the bound of each fault, and planted faults that must be found.
 
 use lease_model::report::explore;
-use lease_model::shares::{Fault, Mistake, Shares, lacks};
+use lease_model::shares::{Fault, PlantedFault, Shares, lacks};
 use tollgate::dynamic::{DynamicGcra, Inherit};
 use tollgate::{Direct, ManualClock, Quota};
 
@@ -13,7 +13,7 @@ const SMALL: Shares = Shares {
     interval: 1,
     faults: 0,
     kinds: &[],
-    mistake: Mistake::None,
+    planted: PlantedFault::None,
 };
 
 fn keeps(name: &str, model: Shares) {
@@ -82,34 +82,34 @@ fn any_two_faults_add_what_each_does() {
 }
 
 #[test]
-fn mistakes_are_found() {
-    for mistake in [
-        Mistake::NewcomersDoNotWait,
-        Mistake::GapUnseen,
-        Mistake::CountedFromReply,
-        Mistake::NeverEnds,
-        Mistake::ForgottenTooSoon,
-        Mistake::CellsForAChange,
-        Mistake::LeavesFirst,
+fn planted_faults_are_found() {
+    for planted in [
+        PlantedFault::NewcomersDoNotWait,
+        PlantedFault::GapUnseen,
+        PlantedFault::CountedFromReply,
+        PlantedFault::NeverEnds,
+        PlantedFault::ForgottenTooSoon,
+        PlantedFault::CellsForAChange,
+        PlantedFault::LeavesFirst,
     ] {
-        let name = format!("shares, {mistake:?} planted");
+        let name = format!("shares, {planted:?} planted");
         // With the shortest interval, a node that is dropped after one is never counted.
-        let interval = if mistake == Mistake::ForgottenTooSoon { 2 } else { 1 };
-        assert!(explore(&name, Shares { interval, mistake, ..SMALL }).is_beyond, "{name}");
+        let interval = if planted == PlantedFault::ForgottenTooSoon { 2 } else { 1 };
+        assert!(explore(&name, Shares { interval, planted, ..SMALL }).is_beyond, "{name}");
     }
 }
 
 /// Each stated addition is needed, so no bound is larger than necessary.
 #[test]
 fn each_stated_addition_is_needed() {
-    for (mistake, name) in [
-        (Mistake::ComingsAddNothing, "a node that comes"),
-        (Mistake::GoingsAddNothing, "one that goes"),
+    for (planted, name) in [
+        (PlantedFault::ComingsAddNothing, "a node that comes"),
+        (PlantedFault::GoingsAddNothing, "one that goes"),
     ] {
         let name = format!("shares, {name} said to add nothing");
-        assert!(explore(&name, Shares { mistake, ..SMALL }).is_beyond, "{name}");
+        assert!(explore(&name, Shares { planted, ..SMALL }).is_beyond, "{name}");
     }
-    let mistake = Mistake::FaultsAddNothing;
+    let planted = PlantedFault::FaultsAddNothing;
     for kind in [
         Fault::FailOver,
         Fault::SplitBrain,
@@ -119,7 +119,7 @@ fn each_stated_addition_is_needed() {
     ] {
         let kinds: &'static [Fault] = Box::leak(Box::new([kind]));
         let name = format!("shares, {kind:?} said to add nothing");
-        assert!(explore(&name, Shares { faults: 1, kinds, mistake, ..SMALL }).is_beyond, "{name}");
+        assert!(explore(&name, Shares { faults: 1, kinds, planted, ..SMALL }).is_beyond, "{name}");
     }
 }
 
@@ -127,8 +127,8 @@ fn each_stated_addition_is_needed() {
 /// time.
 #[test]
 fn what_a_fault_adds_is_burst_and_time() {
-    let time = Shares { faults: 2, mistake: Mistake::PartsAddNoTime, ..SMALL };
-    let burst = Shares { faults: 1, burst: 4, mistake: Mistake::PartsAddNoBurst, ..SMALL };
+    let time = Shares { faults: 2, planted: PlantedFault::PartsAddNoTime, ..SMALL };
+    let burst = Shares { faults: 1, burst: 4, planted: PlantedFault::PartsAddNoBurst, ..SMALL };
     for (kind, what, model) in [
         (Fault::FailOver, "time", time),
         (Fault::ServerAhead, "time", time),

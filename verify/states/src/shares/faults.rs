@@ -1,7 +1,7 @@
 //! The effects of faults, and what each adds to the bound.
 
 use super::slot::{Ages, Node, Slot};
-use super::{Fault, Mistake, Shares, World, faults};
+use super::{Fault, PlantedFault, Shares, World, faults};
 
 impl Shares {
     pub(super) fn apply_fault(&self, world: &mut World, fault: Fault, index: usize) -> Option<()> {
@@ -37,7 +37,7 @@ impl Shares {
                 let before = node.owed;
                 self.advance_clock(node, 1, faults);
                 let came_back = before - node.owed;
-                if self.mistake != Mistake::FaultsAddNothing {
+                if self.planted != PlantedFault::FaultsAddNothing {
                     world.meter.forgive(came_back.into());
                 }
             }
@@ -124,7 +124,7 @@ impl Shares {
     /// before that part ends, minus the part that the node has as one of `counted` nodes.
     fn allow_part(&self, world: &mut World, node: &Node, units: i8, counted: usize) {
         let left = self.left_of_any(node);
-        if units <= 0 || left <= 0 || self.mistake == Mistake::FaultsAddNothing {
+        if units <= 0 || left <= 0 || self.planted == PlantedFault::FaultsAddNothing {
             return;
         }
         let min = |live: u8| (live > 0).then_some(live);
@@ -138,7 +138,7 @@ impl Shares {
 
     /// A node has a part earlier than it should.
     pub(super) fn come_early(&self, world: &mut World, live: u8, early: u8) {
-        if early > 0 && self.mistake != Mistake::FaultsAddNothing {
+        if early > 0 && self.planted != PlantedFault::FaultsAddNothing {
             let early = i8::try_from(early).expect("few");
             self.allow(world, [live, 0], early, early);
         }
@@ -148,9 +148,9 @@ impl Shares {
         let (units, within) = (units.unsigned_abs(), within.unsigned_abs());
         let burst = self.cells(live).saturating_sub(self.cells(less));
         let back = self.rate(live).saturating_sub(self.rate(less)) * units;
-        let cells = match self.mistake {
-            Mistake::PartsAddNoBurst => back,
-            Mistake::PartsAddNoTime => burst,
+        let cells = match self.planted {
+            PlantedFault::PartsAddNoBurst => back,
+            PlantedFault::PartsAddNoTime => burst,
             _ => burst + back,
         };
         world.meter.allow(cells.into(), within);

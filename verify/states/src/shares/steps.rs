@@ -2,7 +2,7 @@
 
 use super::membership::{Member, heartbeat, leave};
 use super::slot::{Ages, Node, Reply, Slot, lacks};
-use super::{Fault, Mistake, NOW_UNITS, Shares, Step, World, at, at_units, faults};
+use super::{Fault, NOW_UNITS, PlantedFault, Shares, Step, World, at, at_units, faults};
 use crate::share::part_status::is_valid;
 
 impl Shares {
@@ -18,7 +18,7 @@ impl Shares {
         };
         steps.extend(world.slots.iter().position(free).map(Step::Come));
         for (index, slot) in world.slots.iter().enumerate() {
-            let leaves_first = self.mistake == Mistake::LeavesFirst && slot.node.is_some();
+            let leaves_first = self.planted == PlantedFault::LeavesFirst && slot.node.is_some();
             if slot.listed.is_some() && (slot.node.is_none() || leaves_first) {
                 steps.push(Step::Leave(index));
             }
@@ -50,8 +50,8 @@ impl Shares {
     }
 
     fn may_grant(&self, node: &Node) -> bool {
-        let has_part =
-            node.live > 0 && (is_valid(at(node.left), at(0)) || self.mistake == Mistake::NeverEnds);
+        let has_part = node.live > 0
+            && (is_valid(at(node.left), at(0)) || self.planted == PlantedFault::NeverEnds);
         has_part && node.owed < self.cells(node.live)
     }
 
@@ -70,7 +70,7 @@ impl Shares {
                 let node = world.slots[index].node.as_mut()?;
                 node.owed += 1;
                 // The cells granted from a part of the deposed server are exactly those that the fault adds.
-                if !node.is_of_deposed || self.mistake == Mistake::FaultsAddNothing {
+                if !node.is_of_deposed || self.planted == PlantedFault::FaultsAddNothing {
                     world.meter.grant(1);
                 }
             }
@@ -112,7 +112,7 @@ impl Shares {
         let node = world.slots[index].node.as_ref()?;
         let (of_deposed, had_part) = (node.asks_deposed, node.live > 0);
         let (live, member_for) = self.arrive(world, index, of_deposed);
-        let gap_unseen = self.mistake == Mistake::GapUnseen && had_part;
+        let gap_unseen = self.planted == PlantedFault::GapUnseen && had_part;
         let live = self.reply(live, if gap_unseen { u8::MAX.into() } else { member_for });
         world.slots[index].node.as_mut()?.reply =
             live.map(|live| Reply { ago: 0, live, of_deposed });
@@ -129,7 +129,7 @@ impl Shares {
         let (had, has) = (old.saturating_sub(node.owed), new.saturating_sub(owed));
         let moves = node.is_of_deposed && !reply.of_deposed;
         let comes = node.left <= 0 || moves;
-        let for_a_change = self.mistake == Mistake::CellsForAChange && reply.live != node.live;
+        let for_a_change = self.planted == PlantedFault::CellsForAChange && reply.live != node.live;
         node.owed = if for_a_change { 0 } else { owed };
         (node.live, node.left) = (reply.live, self.left(reply));
         node.is_of_deposed = reply.of_deposed;
@@ -138,10 +138,10 @@ impl Shares {
             return Some(());
         }
         let early = core::mem::take(&mut slot.early);
-        if comes && self.mistake != Mistake::ComingsAddNothing {
+        if comes && self.planted != PlantedFault::ComingsAddNothing {
             // The node comes, returns, or moves over: earlier spans see all that it has.
             world.meter.forgive(has.into());
-        } else if !comes && self.mistake != Mistake::GoingsAddNothing {
+        } else if !comes && self.planted != PlantedFault::GoingsAddNothing {
             // Other nodes went: a node that had spent nothing has a larger part at once.
             world.meter.forgive(has.saturating_sub(had).into());
         }
