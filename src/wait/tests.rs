@@ -11,6 +11,7 @@ use super::{Wait, WaitError, WaitQueue, Waited};
 use crate::limiter::SlotLayout;
 use crate::{Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, Tick};
 
+mod leaving;
 mod refunds;
 
 const SECOND: u64 = 1_000_000_000;
@@ -31,7 +32,9 @@ fn wait<'a, 'b>(queue: &'a WaitQueue<Gate<'b>>, n: u64, max_nanos: u64) -> Waite
 }
 
 /// Polls, as if the waiter had been woken.
-fn poll_once(waiter: &mut Waiter<'_, '_>) -> Poll<Result<Waited, WaitError>> {
+fn poll_once<W: Future<Output = Result<Waited, WaitError>> + Unpin>(
+    waiter: &mut W,
+) -> Poll<W::Output> {
     Pin::new(waiter).poll(&mut Context::from_waker(Waker::noop()))
 }
 
@@ -86,17 +89,16 @@ fn waiters_that_are_granted_together_may_leave_in_any_order() {
     let builder = Direct::builder(quota).algorithm(FixedWindow::anchored()).clock(&clock);
     let queue = WaitQueue::new(builder.build().expect("in range"));
     assert!(queue.limiter().check_n(9).is_ok());
-    let mut context = Context::from_waker(Waker::noop());
     let wait = |_| queue.ask(&()).wait_async(|_| pending::<()>());
     let mut waiters: Vec<_> = (0..9).map(wait).collect();
     for waiter in &mut waiters {
-        assert!(Pin::new(waiter).poll(&mut context).is_pending());
+        assert!(poll_once(waiter).is_pending());
     }
     clock.set(at(SECOND + SECOND / 100));
     drop(waiters.swap_remove(4));
     for index in [7, 2, 5, 0, 3, 1, 1, 0] {
         let mut waiter = waiters.remove(index);
-        assert!(Pin::new(&mut waiter).poll(&mut context).is_ready());
+        assert!(poll_once(&mut waiter).is_ready());
     }
     assert_eq!(queue.waiting(), 0);
 }
@@ -136,116 +138,6 @@ fn waiters_behind_one_that_leaves_late_move_up() {
     clock.set(at(3 * CELL));
     assert!(matches!(poll_once(&mut third), Poll::Ready(Ok(_))));
     assert_eq!(state(queue.limiter(), 3 * CELL), (0, Duration::from_nanos(2 * CELL)));
-}
-
-/// The refund of the waiter before it is not taken for one to others.
-#[test]
-fn a_waiter_that_moved_up_and_leaves_is_refunded_from_its_new_turn() {
-    let clock = ManualClock::new();
-    let queue = WaitQueue::new(gate(&clock, 4));
-    assert!(queue.limiter().check_n(4).is_ok());
-    let [mut first, mut second] = [1, 4].map(|n| wait(&queue, n, 10 * SECOND));
-    assert!(poll_once(&mut first).is_pending() && poll_once(&mut second).is_pending());
-    // The first is granted, and the second is booked for the time of five cells.
-    clock.set(at(CELL));
-    assert!(poll_once(&mut second).is_pending());
-    drop(first);
-    clock.set(at(4 * CELL));
-    drop(second);
-    assert_eq!(state(queue.limiter(), 4 * CELL).0, 4);
-}
-
-/// Otherwise it would go ahead by the turn that the other requests have.
-#[test]
-fn a_waiter_that_was_booked_before_a_reset_keeps_its_turn_when_the_one_before_it_leaves() {
-    let clock = ManualClock::new();
-    let queue = WaitQueue::new(gate(&clock, 10));
-    assert!(queue.limiter().check_n(10).is_ok());
-    let [mut first, mut second] = [10, 10].map(|n| wait(&queue, n, 100 * SECOND));
-    assert!(poll_once(&mut first).is_pending() && poll_once(&mut second).is_pending());
-    clock.set(at(10 * CELL));
-    assert!(poll_once(&mut second).is_pending(), "the first is granted, the second is booked");
-    clock.set(at(11 * CELL));
-    queue.limiter().reset();
-    assert!(queue.limiter().check_n(10).is_ok());
-    drop(first);
-    assert!(poll_once(&mut second).is_pending());
-    clock.set(at(20 * CELL));
-    assert!(matches!(poll_once(&mut second), Poll::Ready(Ok(_))));
-    let owed = state(queue.limiter(), 20 * CELL).1;
-    assert_eq!(owed, Duration::from_nanos(11 * CELL), "the second is charged to the present state");
-}
-
-/// A receipt of a compact slot does not name the life that was charged.
-#[test]
-fn a_waiter_in_a_compact_slot_that_was_booked_before_a_reset_keeps_its_turn() {
-    let clock = ManualClock::new();
-    let limiter = Limiter::<u64>::builder(Quota::per_second(1).burst(10)).clock(&clock);
-    let limiter = limiter.slots(SlotLayout::Compact).build().expect("in range");
-    let queue = WaitQueue::new(&limiter);
-    let wait = || queue.ask(&1).cells(10).wait_async(|_| pending::<()>());
-    assert!(limiter.check_n(&1, 10).is_ok());
-    let mut context = Context::from_waker(Waker::noop());
-    let [mut first, mut second] = [wait(), wait()];
-    assert!(Pin::new(&mut first).poll(&mut context).is_pending());
-    assert!(Pin::new(&mut second).poll(&mut context).is_pending());
-    clock.set(at(10 * SECOND));
-    assert!(Pin::new(&mut second).poll(&mut context).is_pending(), "the first is granted");
-    clock.set(at(11 * SECOND));
-    limiter.reset(&1);
-    assert!(limiter.check_n(&1, 10).is_ok());
-    drop(first);
-    assert!(Pin::new(&mut second).poll(&mut context).is_pending());
-    clock.set(at(20 * SECOND));
-    assert!(matches!(Pin::new(&mut second).poll(&mut context), Poll::Ready(Ok(_))));
-}
-
-/// The refund of the waiter before them is not taken for one to others.
-#[test]
-fn a_granted_waiter_behind_one_that_leaves_is_refunded_from_its_turn() {
-    let clock = ManualClock::new();
-    let queue = WaitQueue::new(gate(&clock, 4));
-    assert!(queue.limiter().check_n(4).is_ok());
-    let [mut first, mut second, mut third] = [4, 1, 1].map(|n| wait(&queue, n, 100 * SECOND));
-    for waiter in [&mut first, &mut second, &mut third] {
-        assert!(poll_once(waiter).is_pending());
-    }
-    // The first is granted at 4 and the second at 5, by polls of the third.
-    for cells in [4, 5] {
-        clock.set(at(cells * CELL));
-        assert!(poll_once(&mut third).is_pending());
-    }
-    drop(third);
-    let owed = || state(queue.limiter(), 5 * CELL).1;
-    assert_eq!(owed(), Duration::from_nanos(4 * CELL));
-    drop(first);
-    assert_eq!(owed(), Duration::from_nanos(CELL), "three of four cells are refunded");
-    drop(second);
-    assert_eq!(owed(), Duration::ZERO);
-}
-
-/// The key is idle while no waiter polls, and other keys take its slot.
-#[test]
-fn a_waiter_whose_key_has_lost_its_slot_is_charged_when_it_goes_ahead() {
-    for slots in [SlotLayout::Wide, SlotLayout::Compact] {
-        let clock = ManualClock::new();
-        let limiter = Limiter::<u64>::builder(Quota::per_second(1).burst(4)).clock(&clock);
-        let limiter = limiter.capacity(1).slots(slots).hash_seed(7).build().expect("in range");
-        let queue = WaitQueue::new(&limiter);
-        let wait = || queue.ask(&1).cells(4).wait_async(|_| pending::<()>());
-        assert!(limiter.check_n(&1, 4).is_ok());
-        let mut context = Context::from_waker(Waker::noop());
-        let [mut first, mut second] = [wait(), wait()];
-        assert!(Pin::new(&mut first).poll(&mut context).is_pending());
-        assert!(Pin::new(&mut second).poll(&mut context).is_pending());
-        clock.set(at(20 * SECOND));
-        (100..140).for_each(|key| assert!(limiter.check_n(&key, 4).is_ok()));
-        clock.set(at(60 * SECOND));
-        assert!(Pin::new(&mut second).poll(&mut context).is_pending(), "{slots:?}");
-        assert!(matches!(Pin::new(&mut first).poll(&mut context), Poll::Ready(Ok(_))));
-        clock.set(at(64 * SECOND));
-        assert!(matches!(Pin::new(&mut second).poll(&mut context), Poll::Ready(Ok(_))));
-    }
 }
 
 /// Before the turn of a booking time restores nothing of it; after the turn, as much as time has
@@ -529,18 +421,17 @@ fn each_key_has_its_own_queue() {
             Limiter::builder(quota).clock(&clock).slots(slots).build().expect("in range");
         let queue = WaitQueue::new(gate);
         let wait = |key| queue.ask(key).wait_async(|_| pending::<()>());
-        let mut context = Context::from_waker(Waker::noop());
         for key in ["a", "b"] {
-            assert!(Pin::new(&mut wait(key)).poll(&mut context).is_ready());
+            assert!(poll_once(&mut wait(key)).is_ready());
         }
         let [mut a, mut b] = ["a", "b"].map(wait);
-        assert!(Pin::new(&mut a).poll(&mut context).is_pending());
-        assert!(Pin::new(&mut b).poll(&mut context).is_pending());
+        assert!(poll_once(&mut a).is_pending());
+        assert!(poll_once(&mut b).is_pending());
         drop(a);
         clock.set(at(CELL));
         assert!(queue.limiter().check("a").is_ok(), "the booking was refunded: {slots:?}");
         assert!(queue.limiter().check("b").is_err(), "booked: {slots:?}");
-        assert!(Pin::new(&mut b).poll(&mut context).is_ready());
+        assert!(poll_once(&mut b).is_ready());
         assert_eq!(queue.waiting(), 0);
     }
 }
