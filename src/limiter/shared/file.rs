@@ -116,7 +116,6 @@ enum Temporary {
 
 impl Begun {
     pub(super) fn new(place: &Place, header: Header) -> Result<Self, SharedError> {
-        let mut was_empty = false;
         let (file, name) = match place {
             Place::Anonymous => {
                 let made = create_anonymous().map_err(SharedError::system("make the file"))?;
@@ -134,18 +133,10 @@ impl Begun {
                 if found != 0 && found != expected {
                     return Err(SharedError::OtherLength { found, expected });
                 }
-                was_empty = found == 0;
                 (Arc::clone(passed), Temporary::Never)
             }
         };
-        if let Err(error) = set_aside(&file, header.bytes as u64, place) {
-            if was_empty {
-                // Its memory is given back, and a block of another length can still be made.
-                let file: &File = &file;
-                let _ = ftruncate(file, 0);
-            }
-            return Err(error);
-        }
+        set_aside(&file, header.bytes as u64, place)?;
         #[cfg(target_os = "linux")]
         never_shorten(&file);
         let block = map(file, header.bytes)?;
@@ -188,8 +179,10 @@ fn leads_nowhere(path: &Path) -> bool {
 const PIECE_BYTES: usize = 1 << 20;
 
 /// Gives the file its length. Memory that is named gets its pages, too: a full file system is an error here,
-/// and no signal later.
+/// and no signal later. After an error the file has the length that it had, so a block of another length can still be
+/// made in it.
 fn set_aside(file: &File, bytes: u64, place: &Place) -> Result<(), SharedError> {
+    let before = length(file)?;
     let done = match place {
         Place::Anonymous => ftruncate(file, bytes),
         _ => ftruncate(file, bytes).and_then(|()| {
@@ -201,7 +194,10 @@ fn set_aside(file: &File, bytes: u64, place: &Place) -> Result<(), SharedError> 
             })
         }),
     };
-    done.map_err(|error| SharedError::system("set space aside for the file")(error.into()))
+    done.map_err(|error| {
+        let _ = ftruncate(file, before);
+        SharedError::system("set space aside for the file")(error.into())
+    })
 }
 
 impl Temporary {
