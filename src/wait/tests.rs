@@ -31,6 +31,18 @@ fn wait<'a, 'b>(queue: &'a WaitQueue<Gate<'b>>, n: u64, max_nanos: u64) -> Waite
     queue.ask(&()).cells(n).max_delay(Duration::from_nanos(max_nanos)).wait_async(|_| pending())
 }
 
+/// Waiters for so many cells each, all of which wait.
+fn waiters<'a, 'b, const N: usize>(
+    queue: &'a WaitQueue<Gate<'b>>,
+    cells: [u64; N],
+) -> [Waiter<'a, 'b>; N] {
+    let mut waiters = cells.map(|n| wait(queue, n, 10 * SECOND));
+    for waiter in &mut waiters {
+        assert!(poll_once(waiter).is_pending());
+    }
+    waiters
+}
+
 /// Polls, as if the waiter had been woken.
 fn poll_once<W: Future<Output = Result<Waited, WaitError>> + Unpin>(
     waiter: &mut W,
@@ -123,10 +135,7 @@ fn waiters_behind_one_that_leaves_late_move_up() {
     let clock = ManualClock::new();
     let queue = WaitQueue::new(gate(&clock, 2));
     assert!(queue.limiter().check_n(2).is_ok());
-    let [mut first, mut second, mut third] = [1, 2, 1].map(|n| wait(&queue, n, 10 * SECOND));
-    for waiter in [&mut first, &mut second, &mut third] {
-        assert!(poll_once(waiter).is_pending());
-    }
+    let [first, mut second, mut third] = waiters(&queue, [1, 2, 1]);
     // The first is granted. The second is booked for two cells later.
     clock.set(at(CELL));
     assert!(poll_once(&mut third).is_pending());

@@ -8,8 +8,7 @@ fn a_waiter_that_moved_up_and_leaves_is_refunded_from_its_new_turn() {
     let clock = ManualClock::new();
     let queue = WaitQueue::new(gate(&clock, 4));
     assert!(queue.limiter().check_n(4).is_ok());
-    let [mut first, mut second] = [1, 4].map(|n| wait(&queue, n, 10 * SECOND));
-    assert!(poll_once(&mut first).is_pending() && poll_once(&mut second).is_pending());
+    let [first, mut second] = waiters(&queue, [1, 4]);
     // The first is granted, and the second is booked for the time of five cells.
     clock.set(at(CELL));
     assert!(poll_once(&mut second).is_pending());
@@ -25,8 +24,7 @@ fn a_waiter_that_was_booked_before_a_reset_keeps_its_turn_when_the_one_before_it
     let clock = ManualClock::new();
     let queue = WaitQueue::new(gate(&clock, 10));
     assert!(queue.limiter().check_n(10).is_ok());
-    let [mut first, mut second] = [10, 10].map(|n| wait(&queue, n, 100 * SECOND));
-    assert!(poll_once(&mut first).is_pending() && poll_once(&mut second).is_pending());
+    let [first, mut second] = waiters(&queue, [10, 10]);
     clock.set(at(10 * CELL));
     assert!(poll_once(&mut second).is_pending(), "the first is granted, the second is booked");
     clock.set(at(11 * CELL));
@@ -69,10 +67,7 @@ fn a_granted_waiter_behind_one_that_leaves_is_refunded_from_its_turn() {
     let clock = ManualClock::new();
     let queue = WaitQueue::new(gate(&clock, 4));
     assert!(queue.limiter().check_n(4).is_ok());
-    let [mut first, mut second, mut third] = [4, 1, 1].map(|n| wait(&queue, n, 100 * SECOND));
-    for waiter in [&mut first, &mut second, &mut third] {
-        assert!(poll_once(waiter).is_pending());
-    }
+    let [first, second, mut third] = waiters(&queue, [4, 1, 1]);
     // The first is granted at 4 and the second at 5, by polls of the third.
     for cells in [4, 5] {
         clock.set(at(cells * CELL));
