@@ -7,7 +7,7 @@ use super::*;
 
 /// The planted fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mistake {
+enum Planted {
     None,
     CountedFromReply,
     BurstNotLowered,
@@ -30,14 +30,14 @@ fn worst_excess_nanos(spent: &[(u64, u64)], interval_nanos: u64, burst: u64) -> 
 }
 
 /// Runs a world drawn from a seed. Returns what was spent, and the interval and burst of the quota.
-fn world(seed: u64, mistake: Mistake) -> (Vec<(u64, u64)>, u64, u64) {
+fn world(seed: u64, planted: Planted) -> (Vec<(u64, u64)>, u64, u64) {
     simulate(async move {
         let mut rng = Rng::new(seed);
         let rate = [10, 100, 1_000, 10_000][usize::try_from(rng.within(0..4)).expect("few")];
         let burst = rng.within(2..200);
         let lifetime = burst * SECOND / rate * rng.within(10..75) / 100;
-        let server = Arc::new(match mistake {
-            Mistake::BurstNotLowered => SimulatedServer::with_whole_burst(rate, burst, lifetime),
+        let server = Arc::new(match planted {
+            Planted::BurstNotLowered => SimulatedServer::with_whole_burst(rate, burst, lifetime),
             _ => SimulatedServer::new(rate, burst, lifetime),
         });
         let slowest = [lifetime / 20, lifetime / 2, 2 * lifetime];
@@ -46,7 +46,7 @@ fn world(seed: u64, mistake: Mistake) -> (Vec<(u64, u64)>, u64, u64) {
             latency_nanos: MICRO..slowest + 2 * MICRO,
             lost_per_mille: [0, 0, 50, 300][usize::try_from(rng.within(0..4)).expect("few")],
             deadline_nanos: 2 * slowest + 5 * MICRO,
-            counts_from_reply: mistake == Mistake::CountedFromReply,
+            counts_from_reply: planted == Planted::CountedFromReply,
         };
         let spent = Spent::default();
         let real = Local::real();
@@ -126,23 +126,23 @@ proptest! {
 
     #[test]
     fn no_span_sees_more_than_the_quota(seed: u64) {
-        let (spent, interval, burst) = world(seed, Mistake::None);
+        let (spent, interval, burst) = world(seed, Planted::None);
         prop_assert!(worst_excess_nanos(&spent, interval, burst) <= 0);
     }
 }
 
 /// The worst excess after this scenario: clients drop their requests while a call is in flight, so
 /// their cells are held; then, after `rush_nanos`, requests rush to this process and to another.
-fn rush_after(rush_nanos: u64, mistake: Mistake) -> i128 {
+fn rush_after(rush_nanos: u64, planted: Planted) -> i128 {
     let (rate, burst, lifetime) = (1_000, 200, 50 * MILLI);
     simulate(async move {
-        let server = Arc::new(match mistake {
-            Mistake::BurstNotLowered => SimulatedServer::with_whole_burst(rate, burst, lifetime),
+        let server = Arc::new(match planted {
+            Planted::BurstNotLowered => SimulatedServer::with_whole_burst(rate, burst, lifetime),
             _ => SimulatedServer::new(rate, burst, lifetime),
         });
         let real = Local::real();
         let begin = |latency: u64| {
-            let counts_from_reply = mistake == Mistake::CountedFromReply;
+            let counts_from_reply = planted == Planted::CountedFromReply;
             let link = Link { counts_from_reply, ..Link::good(latency..latency + 1) };
             let remote = SimulatedSource::new(&server, &link, real, 1);
             Leased::builder(remote).clock(real).build().expect("in range")
@@ -170,28 +170,28 @@ fn rush_after(rush_nanos: u64, mistake: Mistake) -> i128 {
     })
 }
 
-fn worst_rush(mistake: Mistake) -> i128 {
-    (0..100).map(|millis| rush_after(millis * MILLI, mistake)).max().expect("some")
+fn worst_rush(planted: Planted) -> i128 {
+    (0..100).map(|millis| rush_after(millis * MILLI, planted)).max().expect("some")
 }
 
 #[test]
 fn a_rush_on_held_and_restored_cells_stays_within_the_bound() {
-    let excess = worst_rush(Mistake::None);
+    let excess = worst_rush(Planted::None);
     assert!((-30 * i128::from(MILLI)..=0).contains(&excess), "{excess}: it is a close thing");
 }
 
 #[test]
 fn the_test_would_notice_a_lifetime_counted_from_the_reply() {
-    let excess = worst_rush(Mistake::CountedFromReply);
+    let excess = worst_rush(Planted::CountedFromReply);
     assert!(excess > 0, "{excess}");
 }
 
 #[test]
 fn the_test_would_notice_a_burst_that_is_not_lowered() {
-    let excess = worst_rush(Mistake::BurstNotLowered);
+    let excess = worst_rush(Planted::BurstNotLowered);
     assert!(excess > 0, "{excess}");
     let exceeds = |seed: &u64| {
-        let (spent, interval, burst) = world(*seed, Mistake::BurstNotLowered);
+        let (spent, interval, burst) = world(*seed, Planted::BurstNotLowered);
         worst_excess_nanos(&spent, interval, burst) > 0
     };
     let count = (0..100).filter(exceeds).count();
