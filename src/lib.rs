@@ -106,8 +106,8 @@
 //! | open | [`Clock`] | users implement it; added methods have a default |
 //! | `#[non_exhaustive]` | all errors, choices and figures: [`BuildError`], [`QuotaError`], [`OnFull`], [`AnyAlgorithm`], [`SlotLayout`](limiter::SlotLayout), [`Stats`](stats::Stats), [`TopKey`](top::TopKey) | more of them may come |
 //!
-//! All other types but [`DecisionParts`](decision::DecisionParts) have private fields. A type is `Send` and `Sync` if its parts are (clock, stored
-//! key); a [`Limiter`]'s key need not be.
+//! All other types but [`DecisionParts`](decision::DecisionParts) have private fields. A type is `Send` and `Sync`
+//! if its parts are (clock, stored key); a [`Limiter`]'s key need not be.
 //!
 //! [tollgate-client]: https://docs.rs/tollgate-client
 //! [tollgate-http]: https://docs.rs/tollgate-http

@@ -349,7 +349,7 @@ impl<W: StateWord> StateCell<W> {
     }
 
     /// Replaces the state of a committed word, as last seen, by `next` of it, while the word is of
-    /// the same life.
+    /// the same life. `false`: it is no longer, and nothing was replaced.
     pub(crate) fn revise(&self, first: W, next: impl Fn(u64) -> u64) -> bool {
         let mut word = first;
         while word.is_same_life(first) || (planted(Fault::LifeUnchecked) && !word.is_provisional())

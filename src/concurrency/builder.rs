@@ -129,8 +129,8 @@ impl<K: ?Sized, C> ConcurrencyBuilder<K, C> {
         }
     }
 
-    /// The table has room for at least so many keys with requests in flight; 100,000 unless called. More find a slot, until
-    /// all 16 slots that a key could have are taken. It takes about 29 bytes a key.
+    /// The table has room for at least so many keys with requests in flight; 100,000 unless called. More find a slot,
+    /// until all 16 slots that a key could have are taken. It takes about 29 bytes a key.
     pub fn capacity(self, keys: u64) -> Self {
         Self { capacity: keys, ..self }
     }

@@ -292,7 +292,8 @@ impl Table {
     }
 
     /// Replaces the state that was charged by `next` of it, if the key still has the slot that was
-    /// charged. Compact slots do not tell one life of a key from another: there, if it has a slot.
+    /// charged; `false` if not. Compact slots do not tell one life of a key from another: there, if it
+    /// has a slot.
     #[inline]
     pub(crate) fn revise_charged(
         &self,

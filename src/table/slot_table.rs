@@ -150,7 +150,8 @@ impl<K: SlotKind> SlotTable<K> {
         }
     }
 
-    /// Replaces the state that was charged, if the key still has that slot, by `next` of it.
+    /// Replaces the state that was charged, if the key still has that slot, by `next` of it; `false`
+    /// if not.
     pub(super) fn revise_charged(
         &self,
         probe: Option<Probe>,

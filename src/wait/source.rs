@@ -170,7 +170,7 @@ pub trait Bookable {
         request: Request,
         wait: Duration,
     ) -> Result<(ChargeReceipt, Duration), Option<Denied>>;
-    /// Replaces the state that was charged, if it still belongs to the same life of the slot.
+    /// Replaces the state that was charged, if it still belongs to the same life of the slot; `false` if not.
     fn revise(&self, probe: KeyProbe, paid: &ChargeReceipt, next: &dyn Fn(u64) -> u64) -> bool;
     fn ask(&self, algo: &GcraParams, probe: KeyProbe, request: Request) -> Decision;
 

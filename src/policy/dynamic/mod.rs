@@ -42,9 +42,9 @@ use crate::time::{Clock, Tick};
 /// another. A decision that begins after a change has returned is made by the new quota. Between two
 /// changes a key is granted at most what it [inherits](Inherit) and `rate * (span + u)` cells, where
 /// `u` is the time of a unit. A unit is a share of a cell: a thousandth or less if the limiter was built
-/// with a rate of up to 31,250 a second. Above that rate, it is what the rate restores in less than 64 nanoseconds. With a first burst above
-/// 2^37 cells it may be a 128th. Each [proportional](Inherit::Proportional) change may make it coarser, to a hundredth of a cell, or to a cell where
-/// the shares are exact. All charges are kept.
+/// with a rate of up to 31,250 a second. Above that rate, it is what the rate restores in less than 64 nanoseconds.
+/// With a first burst above 2^37 cells it may be a 128th. Each [proportional](Inherit::Proportional) change may make
+/// it coarser, to a hundredth of a cell, or to a cell where the shares are exact. All charges are kept.
 ///
 /// **Not guaranteed.**
 ///

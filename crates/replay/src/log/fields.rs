@@ -82,7 +82,8 @@ impl fmt::Display for Field {
     }
 }
 
-/// What logs other than the Common Log write in place of a method that was not read; `<BADREQ>` is HAProxy's.
+/// The values that a log has for the method if the server read none. HAProxy writes `<BADREQ>`. The Common Log checks
+/// the whole request instead.
 const NO_METHODS: [&str; 3] = ["", "-", "<BADREQ>"];
 
 /// A parsed line.
