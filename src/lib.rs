@@ -81,10 +81,10 @@
 //!
 //! |  | EPYC Zen 3 | EPYC Zen 4 | Xeon Emerald Rapids | Xeon Rocket Lake |
 //! |---|---|---|---|---|
-//! | one bucket, 1 thread | 17.9; **14.3**, an atomic word | **9.8**; 10.0, governor | 31.2; **31.0**, an atomic word | 21.5; **20.9**, an atomic word |
-//! | 100,000 keys, uniform, 2 threads | **48.3**; 77.7, a word in scc | **37.3**; 51.8, 64 locked maps | **74.7**; 152.6, a word in papaya | **68.2**; 121.5, a word in papaya |
-//! | sliding log, one bucket, `allow`, 1 thread | 27.3; **22.2**, a mutex | 20.1; **17.7**, a mutex | 50.3; **39.8**, a mutex | 31.7; **23.9**, a mutex |
-//! | sliding log, one bucket, `allow`, 2 threads | 110.1; **81.8**, a mutex | **53.5**; 63.5, a mutex | **135.7**; 231.7, a mutex | **88.3**; 244.5, a mutex |
+//! | one bucket, 1 thread | 17.9; **14.3**, an atomic word | 10.3; **10.1**, an atomic word | 31.2; **31.0**, an atomic word | 21.5; **20.9**, an atomic word |
+//! | 100,000 keys, uniform, 2 threads | **48.3**; 77.7, a word in scc | **38.2**; 53.1, 64 locked maps | **74.7**; 152.6, a word in papaya | **68.2**; 121.5, a word in papaya |
+//! | sliding log, one bucket, `allow`, 1 thread | 27.3; **22.2**, a mutex | 19.4; **17.5**, a mutex | 50.3; **39.8**, a mutex | 31.7; **23.9**, a mutex |
+//! | sliding log, one bucket, `allow`, 2 threads | 110.1; **81.8**, a mutex | **61.1**; 64.2, a mutex | **135.7**; 231.7, a mutex | **88.3**; 244.5, a mutex |
 //!
 //! # Cargo features
 //!
