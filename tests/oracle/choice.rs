@@ -98,13 +98,16 @@ fn periods() -> impl Strategy<Value = u64> {
     ]
 }
 
+/// The largest burst that a quota may have.
+const CELLS_MAX: u64 = 1 << 40;
+
 pub(crate) fn any_quota() -> impl Strategy<Value = Quota> {
     let bursts = prop_oneof![
         3 => Just(None),
         1 => Just(Some(1)),
         2 => (1_u64..100).prop_map(Some),
-        2 => scales(33).prop_map(Some),
-        1 => Just(Some(1 << 32)),
+        2 => scales(40).prop_map(Some),
+        1 => Just(Some(CELLS_MAX)),
     ];
     let small = (1_u64..20, 1_u64..200);
     let extreme = proptest::sample::select(&EXTREMES[..]);
