@@ -30,14 +30,15 @@
 //!
 //! # Orderings
 //!
-//! Relaxed on `window`, since a sample is in the word itself. Relaxed on `due_at`, `needed` and `counts_from`
-//! too: a thread that reads an old value at most tries to step too early or too late. The Acquire and Release
-//! of `busy` order the steps, so the check under the right to step reads the latest values.
+//! Relaxed on `due_at` and `needed`: a thread that reads an old value at most tries to step too early or too
+//! late. The Acquire and Release of `busy` order the steps, so the check under the right to step reads the latest
+//! values. Acquire and Release on the swaps of `window`: a thread whose sample is in a window that was emptied after
+//! `counts_from` was set reads the new `counts_from` from then on.
 //!
 //! # Guarded by
 //!
 //! `loom-tests/tests/adaptive.rs`, run by `ci/check.sh loom`, with planted faults: a window is emptied after
-//! it was read, or is not checked again.
+//! it was read, is not checked again, or is emptied by a relaxed swap.
 
 use core::time::Duration;
 
@@ -138,7 +139,11 @@ impl AdaptiveCell {
     }
 
     fn swap(&self, seen: u64, next: WindowWord) -> Result<u64, u64> {
-        self.window.compare_exchange(seen, next.0, Ordering::Relaxed, Ordering::Relaxed)
+        let order = match planted(Fault::WindowUnordered) {
+            true => Ordering::Relaxed,
+            false => Ordering::AcqRel,
+        };
+        self.window.compare_exchange(seen, next.0, order, Ordering::Relaxed)
     }
 
     #[inline]

@@ -51,6 +51,8 @@ pub enum Fault {
     WindowTakenByStore,
     /// A thread that may make a step does not check again whether the window is still due.
     WindowNotChecked,
+    /// A thread empties a window, or adds a sample, without any order on other accesses.
+    WindowUnordered,
     /// The wall clock is set back, and windows of before begin again.
     WindowNotHeld,
     /// A thread takes a slot without seeing what the last owner wrote.
