@@ -30,6 +30,9 @@ pub struct Config {
     pub upstream_http2: bool,
     /// Whether the proxy sends the upstream the client's Host instead of the upstream's own. This needs HTTP/1.1.
     pub preserve_host: bool,
+    /// Whether headers and trailers of clients are forwarded whatever characters their names have. Otherwise only names
+    /// of letters, digits and hyphens are, because CGI, WSGI and others read `X_Api_Key` as `X-Api-Key`.
+    pub any_field_names: bool,
     /// Proxies in front whose `X-Forwarded-For` is trusted, by their networks.
     pub trusted_proxies: Option<Trust>,
     /// The number of proxies in front whose `X-Forwarded-For` is trusted.

@@ -172,6 +172,7 @@ fn server(
             finder: Arc::new(ClientFinder::new(config.trust())),
             metrics: Arc::clone(metrics),
             rest_timeout: timeouts.header,
+            any_field_names: config.any_field_names,
         },
         header_timeout: timeouts.header,
         drain_timeout: timeouts.drain,
@@ -209,6 +210,7 @@ fn forward_options(config: &Config, connections_max: usize) -> ForwardOptions {
         body_timeout: config.timeouts.body,
         tunnel_timeout: config.timeouts.tunnel,
         body_rate: config.body_rate,
+        any_field_names: config.any_field_names,
     }
 }
 

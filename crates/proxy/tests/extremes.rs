@@ -23,6 +23,7 @@ fn config(upstream: SocketAddr) -> Config {
         upstream_ca: None,
         upstream_http2: false,
         preserve_host: false,
+        any_field_names: false,
         trusted_proxies: None,
         trusted_hops: Some(u8::MAX),
         timeouts: Timeouts {

@@ -15,9 +15,9 @@ Headers:
   of Host and Proto that a trusted proxy has set are kept. Forwarded passes as the client sent it, so
   the upstream must not trust it. Host is the upstream's, unless --preserve-host is given.
   A header or trailer of the client whose name has another character than letters, digits and hyphens
-  is dropped, as nginx does by default: CGI, WSGI and others read X_Api_Key as X-Api-Key. So is
-  metadata of gRPC calls with _ or . in its name. Responses keep such names.
-  Rules see neither these headers nor those that Connection names. An OPTIONS or TRACE request with
+  is dropped, as nginx does by default, unless --any-field-names is given: CGI, WSGI and others read
+  X_Api_Key as X-Api-Key. So is metadata of gRPC calls with _ or . in its name. Responses keep such
+  names. Rules see neither these headers nor those that Connection names. An OPTIONS or TRACE request with
   Max-Forwards: 0 is answered by the proxy; a greater number is reduced by one. Expect is not
   forwarded: the proxy itself sends 100 Continue, as soon as it forwards the body, in HTTP/1.1 only.
 
@@ -176,6 +176,11 @@ pub(crate) struct ProxyArgs {
     #[arg(long)]
     preserve_host: bool,
 
+    /// Forwards headers and trailers whatever characters their names have, such as gRPC metadata with
+    /// _ or . in its name. Only for upstreams to which X_Api_Key and X-Api-Key are two names
+    #[arg(long)]
+    any_field_names: bool,
+
     /// How long a client may take to send the head of a request (idle time between requests
     /// included), or the rest of a body that was answered early
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
@@ -257,6 +262,7 @@ impl ProxyArgs {
             upstream_ca: self.upstream_ca,
             upstream_http2: self.upstream_http2,
             preserve_host: self.preserve_host,
+            any_field_names: self.any_field_names,
             trusted_proxies: self.trusted_proxies,
             trusted_hops: self.trusted_hops,
             timeouts: Timeouts {

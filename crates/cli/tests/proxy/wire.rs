@@ -91,6 +91,23 @@ fn a_field_name_that_servers_read_in_two_ways_is_not_forwarded() {
     assert_eq!(value(&head, "x-1-kept"), "1");
 }
 
+/// For an upstream that reads names as they are.
+#[test]
+fn any_field_name_is_forwarded_and_seen_by_rules_where_that_is_asked_for() {
+    let (up, heads) = recorder("HTTP/1.1 204 No Content\r\n\r\n");
+    let rules = r#"rule = [{ name = "tenant", key = "header:x_tenant.id", limits = "1/day" }]"#;
+    let rules = scratch("any-field-names.toml", rules);
+    let url = format!("http://{up}");
+    let words =
+        ["--upstream", &url, "--rules", rules.to_str().expect("UTF-8"), "--any-field-names"];
+    let proxy = Proxy::start("any-field-names", &words);
+    let statuses = ["a", "a", "b"]
+        .map(|tenant| get(proxy.listen, "/", &format!("X_Tenant.Id: {tenant}\r\n")).status);
+    assert_eq!(statuses, [204, 429, 204]);
+    let head = heads.recv().expect("it was sent");
+    assert_eq!(value(&head, "x_tenant.id"), "a");
+}
+
 #[test]
 fn base_host_and_length_are_kept() {
     let (up, heads) = recorder("HTTP/1.1 204 No Content\r\n\r\n");

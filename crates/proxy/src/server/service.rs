@@ -43,6 +43,8 @@ pub(crate) struct ServiceContext {
     pub(crate) metrics: Arc<Metrics>,
     /// How long the rest of a body is read if the request was answered early.
     pub(crate) rest_timeout: Duration,
+    /// Whether fields are forwarded whatever characters their names have.
+    pub(crate) any_field_names: bool,
 }
 
 /// The service of one connection.
@@ -60,7 +62,8 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let ServiceContext { mut service, finder, metrics, rest_timeout } = self.context.clone();
+        let ServiceContext { mut service, finder, metrics, rest_timeout, any_field_names } =
+            self.context.clone();
         let used = self.usage.begin(request.version());
         let slot = used.is_further().then(|| self.open.acquire_further_request());
         let has_too_many = matches!(slot, Some(None));
@@ -93,7 +96,9 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
         let usage = Arc::clone(&self.usage);
         let body = RequestBody::new(&head, body, rest_timeout).holding(place);
         headers::remove_named_by_connection(&mut head.headers);
-        headers::remove_ambiguous_names(&mut head.headers);
+        if !any_field_names {
+            headers::remove_ambiguous_names(&mut head.headers);
+        }
         if !body.is_end_stream() {
             head.extensions.insert(OpenBody);
         }

@@ -51,6 +51,8 @@ pub(crate) struct ForwardOptions {
     pub(crate) body_timeout: Duration,
     pub(crate) tunnel_timeout: Duration,
     pub(crate) body_rate: BodyRate,
+    /// Whether trailers are forwarded whatever characters their names have.
+    pub(crate) any_field_names: bool,
 }
 
 #[derive(Debug)]
@@ -161,8 +163,9 @@ impl Inner {
     ) -> Result<(Response<Incoming>, Option<Announced>), Failure> {
         let is_head = head.method == Method::HEAD;
         let idle = self.idle_timeout(activity, Side::Upload);
-        let (upload, progress) =
-            Upload::new(body, idle, self.options.body_rate, Arc::clone(&self.metrics));
+        let ForwardOptions { body_rate, any_field_names, .. } = self.options;
+        let metrics = Arc::clone(&self.metrics);
+        let (upload, progress) = Upload::new(body, idle, body_rate, any_field_names, metrics);
         if !upload.is_end_stream() && upload.size_hint().exact().is_none() {
             // Without a header that announces it, hyper leaves out the body of a GET, HEAD or CONNECT. Towards HTTP/2,
             // it removes this one.

@@ -64,6 +64,7 @@ pub(super) struct Upload {
     wait: ClientWait,
     progress: Arc<Progress>,
     metrics: Arc<Metrics>,
+    any_field_names: bool,
 }
 
 impl Upload {
@@ -71,10 +72,13 @@ impl Upload {
         body: Option<RequestBody>,
         idle: IdleTimeout,
         body_rate: BodyRate,
+        any_field_names: bool,
         metrics: Arc<Metrics>,
     ) -> (Self, Arc<Progress>) {
         let (progress, wait) = (Arc::new(Progress::default()), ClientWait::new(body_rate));
-        (Self { body, idle, wait, progress: Arc::clone(&progress), metrics }, progress)
+        let upload =
+            Self { body, idle, wait, progress: Arc::clone(&progress), metrics, any_field_names };
+        (upload, progress)
     }
 
     /// Whether the client is below the minimum rate. The rate applies only until the response begins.
@@ -124,7 +128,9 @@ impl Body for Upload {
             && let Some(trailers) = frame.trailers_mut()
         {
             clean_trailers(trailers);
-            remove_ambiguous_names(trailers);
+            if !this.any_field_names {
+                remove_ambiguous_names(trailers);
+            }
         }
         progress.frames.fetch_add(1, Ordering::Relaxed);
         if let Some(Err(_)) = frame {
