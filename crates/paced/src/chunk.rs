@@ -18,9 +18,9 @@ const CHUNK_MIN: u64 = 1024;
 const TURN_NANOS: u64 = 5_000_000;
 /// Slow streams move a little at least ten times a second.
 const TURN_MAX_NANOS: u64 = 100_000_000;
-/// Charges are made ahead of their turn as long as a bucket owes fewer bursts than this. Every state can
-/// hold a debt of 16.
-const BACKLOG_BURSTS: u64 = 8;
+/// How many bursts a bucket may owe before a stream charges it ahead of its turn: a stream that has just asked, and
+/// one that has waited for room for very long. Every state can hold a debt of 16, since threads may charge at once.
+const BACKLOG_BURSTS: [u64; 2] = [4, 8];
 
 /// A bucket's answer to a request for some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,10 +71,16 @@ impl Reading {
         chunk.min(half(self.burst)).min(max).max(1)
     }
 
-    /// How long to wait before anything is charged ahead, because too much is owed already, or because the
-    /// answer does not tell the rate.
-    pub(crate) fn backlog_wait(&self) -> Option<Duration> {
-        let allowed = self.refill_nanos.saturating_mul(BACKLOG_BURSTS);
+    /// How long a stream that has waited for room for `waited` has to wait on before anything is charged ahead,
+    /// because too much is owed already, or because the answer does not tell the rate.
+    ///
+    /// The longer a stream has waited, the more may be owed. So it charges before a stream that has just had a turn,
+    /// although neither knows of the other.
+    pub(crate) fn backlog_wait(&self, waited: Duration) -> Option<Duration> {
+        let [min, max] = BACKLOG_BURSTS.map(|bursts| self.refill_nanos.saturating_mul(bursts));
+        let waited = nanos(waited);
+        let more = scaled(max - min, waited, waited.saturating_add(max));
+        let allowed = min.saturating_add(more);
         let beyond = self.backlog_nanos.checked_sub(allowed).filter(|&beyond| beyond > 0)?;
         Some(Duration::from_nanos(beyond))
     }
@@ -197,9 +203,17 @@ mod tests {
     #[test]
     fn a_long_backlog_is_waited_for() {
         let quota = Quota::per_second(1_000).burst(1_000);
-        assert_eq!(reading(quota, 8_000, 100).backlog_wait(), None);
-        let wait = reading(quota, 10_000, 100).backlog_wait().expect("10 bursts are owed");
-        assert!(wait.abs_diff(Duration::from_secs(2)) < Duration::from_millis(1), "{wait:?}");
+        // A burst comes back in a second. Until the wait is over, four bursts are owed, or after 24 s seven.
+        for (owed, waited, rest) in
+            [(4_000, 0, None), (10_000, 0, Some(6)), (7_000, 24, None), (10_000, 24, Some(3))]
+        {
+            let wait = reading(quota, owed, 100).backlog_wait(Duration::from_secs(waited));
+            let error = wait.unwrap_or_default().abs_diff(Duration::from_secs(rest.unwrap_or(0)));
+            assert!(error < Duration::from_millis(2), "{owed} {waited}: {wait:?}");
+            assert_eq!(wait.is_some(), rest.is_some(), "{owed} {waited}");
+        }
+        let wait = reading(quota, 8_001, 100).backlog_wait(Duration::MAX);
+        assert!(wait.is_some(), "never more than eight");
     }
 
     #[test]

@@ -7,7 +7,9 @@
 //!    which is 1 % of a write of 8 KiB over loopback.)
 //! 2. **A bucket lacks them.** A chunk is charged ahead, as a debt, to all buckets, and the direction
 //!    sleeps until the last of them has paid. Streams that share a bucket so have their turns in the order of
-//!    their charges, each a chunk, and each is woken once for it.
+//!    their charges, each a chunk, and each is woken once for it. Where a bucket owes too much already, the
+//!    direction sleeps without a charge. The longer it has waited, the more may be owed when it charges
+//!    ([`Reading::backlog_wait`]): otherwise a stream that has just had its turn would take the room each time.
 //! 3. **The turn comes.** The chunk passes. Bytes that do not pass are refunded in the same poll.
 //!
 //! A direction that is dropped while it waits refunds its chunk. A task that runs late may find its cells no
@@ -39,6 +41,8 @@ pub(crate) struct Direction {
     buckets: Vec<PacedBucket>,
     /// Bytes that were charged ahead; 0 if none.
     ahead: u64,
+    /// Since when it has waited for room to charge ahead.
+    without_turn: Option<Instant>,
     timer: Timer,
 }
 
@@ -65,7 +69,8 @@ impl Direction {
         let buckets = pace.into_buckets().into_iter();
         let buckets =
             buckets.map(|bucket| PacedBucket { bucket, ahead: None, charged: None }).collect();
-        Self { buckets, ahead: 0, timer: Timer { sleep: None, is_set: false } }
+        let timer = Timer { sleep: None, is_set: false };
+        Self { buckets, ahead: 0, without_turn: None, timer }
     }
 
     /// Calls `pass` with the number of bytes that may pass now, of at most `max`. It returns how many
@@ -105,9 +110,15 @@ impl Direction {
                 passed
             });
             match (step, result) {
-                (_, Some(result)) => return result,
+                (_, Some(result)) => {
+                    self.without_turn = None;
+                    return result;
+                }
                 (Step::Charge(bytes), None) => self.charge_ahead(bytes),
-                (Step::Nap(wait), None) => self.timer.set(wait),
+                (Step::Nap(wait), None) => {
+                    self.without_turn.get_or_insert_with(Instant::now);
+                    self.timer.set(wait);
+                }
                 (Step::Try(_), None) => self.timer.set(NAP_MIN),
             }
         }
@@ -153,11 +164,12 @@ impl Direction {
         let bursts = self.buckets.iter().map(|paced| paced.peek(1).burst);
         let max = bursts.fold(asked, |bytes, burst| bytes.min(half(burst)));
         let (mut chunk, mut available) = (max, max);
+        let waited = self.without_turn.map_or(Duration::ZERO, |since| since.elapsed());
         let mut wait = None;
         for seen in self.buckets.iter().map(|paced| paced.peek(max)) {
             if seen.is_denied {
                 chunk = chunk.min(seen.chunk(max));
-                wait = wait.max(seen.backlog_wait());
+                wait = wait.max(seen.backlog_wait(waited));
             }
             available = available.min(seen.available);
         }
@@ -177,6 +189,7 @@ impl Direction {
     /// Charges a chunk to all buckets, whatever they have. If the key of one finds no slot, none is charged.
     fn charge_ahead(&mut self, bytes: u64) {
         self.ahead = bytes;
+        self.without_turn = None;
         if !self.buckets.iter_mut().all(|paced| paced.charge_ahead(bytes)) {
             self.give_up_turn();
         }

@@ -17,7 +17,8 @@ pin_project! {
     /// A stream whose bytes are charged to the buckets of a [`Pace`], one for each direction.
     ///
     /// Bytes that the buckets lack wait for their turn. Streams that share a bucket have turns in the order in
-    /// which they ask, each for a chunk. A chunk is what the rate carries in 5 ms, but not less than 1 KiB (at
+    /// which they ask, each for a chunk. Where the chunks that wait are more than four bursts, those streams come
+    /// first that have waited longest, to within some milliseconds. A chunk is what the rate carries in 5 ms, but not less than 1 KiB (at
     /// rates below 10 KiB/s: than what the rate carries in 100 ms). It is at most 64 KiB, half the burst, and what
     /// the caller reads or writes at once. So streams with equal buffers have equal shares. Flush, shutdown and
     /// errors pass at once.

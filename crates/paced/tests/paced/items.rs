@@ -54,6 +54,21 @@ async fn streams_that_share_a_bucket_have_equal_parts() {
     assert!(counts.iter().all(|count| (235..=265).contains(count)), "{counts:?}");
 }
 
+/// Sixteen items are charged ahead at most, and each of the other streams waits for room.
+#[tokio::test(start_paused = true)]
+async fn forty_streams_that_share_a_bucket_have_equal_parts() {
+    let pace = Pace::shared(&gate(Quota::per_second(10).burst(2))).expect("a large burst");
+    let mut counts = [0_u32; 40];
+    let streams = counts.iter_mut().map(|count| {
+        PacedStream::new(stream::repeat(()), pace.clone()).for_each(move |()| {
+            *count += 1;
+            std::future::ready(())
+        })
+    });
+    run_for(Duration::from_secs(200), futures_util::future::join_all(streams).map(drop)).await;
+    assert!(counts.iter().all(|count| (48..=54).contains(count)), "{counts:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_item_that_is_not_there_and_the_end_are_not_charged() {
     let gate = gate(Quota::per_second(1).burst(5));

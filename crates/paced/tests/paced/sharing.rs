@@ -65,6 +65,20 @@ async fn streams_with_equal_buffers_have_equal_shares() {
     }
 }
 
+/// Eight bursts are 16 chunks here, and no more are charged ahead.
+#[tokio::test(start_paused = true)]
+async fn streams_that_wait_for_room_have_equal_shares_too() {
+    let pace = Pace::shared(&gate(Quota::per_second(1_000_000).burst(10_000))).expect("large");
+    let logs: Vec<_> = (0..40).map(|_| spawn(pace.clone(), 65_536)).collect();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before: Vec<_> = logs.iter().map(bytes).collect();
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    for (log, before) in logs.iter().zip(before) {
+        let passed = bytes(log) - before;
+        assert!((485_000..=515_000).contains(&passed), "{passed} of 500,000");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn small_writes_have_a_turn_for_each_chunk_of_large_ones() {
     let quota = Quota::per_second(1_000_000).burst(100_000);
