@@ -191,16 +191,15 @@ pub(crate) struct ProxyArgs {
     connect_timeout: Duration,
 
     /// How long the upstream may take to send the head of a response while the request makes no
-    /// progress; an upstream that reads the request slowly makes progress only when the system's send
-    /// buffer, of up to some megabytes, has room again
+    /// progress; an upstream that reads the request slowly makes progress when the system has sent
+    /// another 64 KiB (on other systems than Linux, up to some megabytes)
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     response_timeout: Duration,
 
     /// How long a response and the body of its request may make no progress, and how long a client
-    /// may read nothing of what it is sent; not for upgraded connections. A slow reader counts only
-    /// when the system's send buffer, of up to some megabytes, has room again, so over HTTP/1.1 one
-    /// below about 30 kB/s may be cut off; an HTTP/2 client must read 16 KiB of each response in this
-    /// time
+    /// may read nothing of what it is sent; not for upgraded connections. A client of HTTP/1.1 must
+    /// read 64 KiB in this time (on other systems than Linux, up to some megabytes), and one of HTTP/2
+    /// 16 KiB of each response
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     body_timeout: Duration,
 
@@ -210,7 +209,7 @@ pub(crate) struct ProxyArgs {
     half_close_timeout: Duration,
 
     /// How long an upgraded connection, such as a WebSocket, may be idle in both directions; a slow
-    /// reader counts only when the system's send buffer, of up to some megabytes, has room again
+    /// reader counts when it has read 64 KiB (on other systems than Linux, up to some megabytes)
     #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
     tunnel_timeout: Duration,
 

@@ -138,6 +138,20 @@ fn sends_at_once(bytes: usize) -> SocketAddr {
     })
 }
 
+/// The client reads 100 kB a second. At that rate, a send buffer of megabytes has no room again within the timeout.
+#[test]
+fn a_response_that_is_read_slowly_but_steadily_is_not_ended() {
+    const READ: usize = 40_000;
+    let proxy = Proxy::before("steady-1", sends_at_once(50_000_000), &["--body-timeout", TIMEOUT]);
+    let mut stream = connect(proxy.listen);
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").expect("written");
+    for _ in 0..15 {
+        std::thread::sleep(PAUSE);
+        stream.read_exact(&mut [0; READ]).expect("more of the body");
+    }
+    assert_eq!(stalls(&proxy), [0.0; 4]);
+}
+
 /// The client takes longer to read the body than the timeout.
 #[test]
 fn an_http2_stream_that_is_read_slowly_but_steadily_is_not_ended() {

@@ -1,0 +1,17 @@
+//! How much a connection may have unsent in the system's send buffer.
+
+use tokio::net::TcpStream;
+
+/// The most bytes that the system takes before it sends them. It reports room again when half of them are sent.
+#[cfg(target_os = "linux")]
+const UNSENT_MAX: u32 = 128 << 10;
+
+/// Limits what the system takes of a connection's bytes before it sends them. A send buffer has up to some megabytes,
+/// and has room again only when a third of them are read: a peer that reads slowly would seem to read nothing for
+/// minutes. Other systems than Linux have no such limit.
+pub(crate) fn limit(stream: &TcpStream) {
+    #[cfg(target_os = "linux")]
+    let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_MAX);
+    #[cfg(not(target_os = "linux"))]
+    let _ = stream;
+}
