@@ -68,9 +68,9 @@ pub(super) fn part(processors: &[&[Saved]]) -> Result<String, String> {
         }
     }
     let sentence = format!(
-        "Median nanoseconds a decision by each limiter's own clock on 2 cores: tollgate, then the fastest of \
-         {GOVERNOR}, other crates, maps and locks. The faster is bold. [By processor](benches/results/README.md), \
-         [method](benches/README.md)."
+        "Median nanoseconds per decision, by each limiter's own clock, on 2 cores: first tollgate, then the fastest \
+         of {GOVERNOR}, other crates, maps and locks. The lower figure is bold. [By \
+         processor](benches/results/README.md), [method](benches/README.md)."
     );
     let first = processors.first().ok_or("there are no results")?;
     let table = table("", &header, &rows);
@@ -121,8 +121,8 @@ fn described(limiter: &str) -> &str {
     }
 }
 
-/// Reports how the flood changed memory, and how many requests of steady keys came to a forgotten bucket, in this
-/// flood and in that of more live keys than slots.
+/// Reports the memory after the flood, and how many requests of steady keys came after an eviction of their key in
+/// debt, in this flood and in that of more live keys than slots.
 fn flooded(flood: &Saved) -> Result<String, String> {
     let last = flood.items().find_map(|item| match item {
         Item::Text { rows, .. } => rows.last(),
@@ -148,8 +148,8 @@ fn flooded(flood: &Saved) -> Result<String, String> {
         [keys, &asked.to_string(), &forgotten.to_string()].map(|number| thousands(number));
     let machine = short_name(&flood.machine);
     Ok(format!(
-        "A flood of {keys} new keys through a table of a million leaves it at {megabytes} MB ({machine}). Of \
-         {asked} requests of steady keys in two floods, {forgotten} come to a bucket that was forgotten in debt."
+        "After a flood of {keys} new keys, a table for a million takes {megabytes} MB ({machine}). In two floods, \
+         steady keys made {asked} requests; for {forgotten} of them, the key had been evicted while in debt."
     ))
 }
 
@@ -276,8 +276,8 @@ mod tests {
             ..sample()
         };
         let text = flooded(&flood(vec![samples.clone(), first.clone(), second])).expect("counts");
-        assert!(text.contains("20,000,000 new keys") && text.contains("at 18.1 MB ("), "{text}");
-        assert!(text.contains("Of 76,872 requests") && text.contains(", 3 come to"), "{text}");
+        assert!(text.contains("20,000,000 new keys") && text.contains("takes 18.1 MB ("), "{text}");
+        assert!(text.contains("made 76,872 requests; for 3 of them"), "{text}");
         assert!(flooded(&flood(vec![samples.clone(), first])).is_err(), "one flood");
         assert!(flooded(&flood(vec![samples, steady("none")])).is_err(), "no counts");
     }

@@ -15,8 +15,8 @@ const SUB_WINDOWS_MAX: u32 = 256;
 /// The largest count of cells.
 const COUNT_BITS_MAX: u32 = 30;
 
-/// At most `limit` cells in any row of `n` sub-windows, the current one included: "6 cells a
-/// minute" as six windows of ten seconds.
+/// At most `limit` cells in any `n` successive sub-windows, the current one included: "6 cells a minute" as six
+/// windows of ten seconds.
 ///
 /// **Guarantee.** No `n` successive sub-windows grant more than `limit` cells, under any
 /// interleaving of threads, hence no span of one period less one sub-window does.
