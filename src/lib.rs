@@ -65,19 +65,19 @@
 //!   for the token bucket. Each algorithm's page has its own bound, to the time unit.
 //! - **Exact answers.** After [`retry_after`](Denied::retry_after) the same request is admitted if nothing else
 //!   happens to the key. A nanosecond earlier it is not. No rate is rounded.
-//! - **Bounded.** Memory is fixed when the limiter is built, and nothing is allocated afterwards. What
-//!   happens to a key that finds no slot is chosen and counted.
-//! - **No lock, no background thread.** A denial changes no state, with two exceptions: the first denial
-//!   of a bucket that starts empty, and a log that counts denials.
+//! - **Bounded.** Memory is fixed when the limiter is built, and nothing is allocated afterwards. [`OnFull`] says
+//!   what happens to a key that finds no slot, and each case is counted.
+//! - **A decision takes no lock, and no thread runs in the background unless you start one.** A denial changes no
+//!   state, with two exceptions: the first denial of a bucket that starts empty, and a log that counts denials.
 //!
 //! Each type says under "Not guaranteed" what it does not promise. The page of [guarantees] names the test, model
 //! or proof of each promise.
 //!
 //! # Numbers
 //!
-//! Median nanoseconds a decision by each limiter's own clock on 2 cores: tollgate, then the fastest of governor,
-//! other crates, maps and locks. The faster is bold. Reading the clock is a large part of it. The [results] have
-//! all rows, and those that tollgate loses, for each processor.
+//! Median nanoseconds per decision, by each limiter's own clock, on 2 cores: first tollgate, then the fastest of
+//! governor, other crates, maps and locks. The lower figure is bold. Reading the clock is a large part of it. The
+//! [results] have all rows, and those that tollgate loses, for each processor.
 //!
 //! |  | EPYC Zen 3 | EPYC Zen 4 | Xeon Emerald Rapids | Xeon Rocket Lake |
 //! |---|---|---|---|---|
@@ -107,7 +107,7 @@
 //! | `#[non_exhaustive]` | all errors, choices and figures: [`BuildError`], [`QuotaError`], [`OnFull`], [`AnyAlgorithm`], [`SlotLayout`](limiter::SlotLayout), [`Stats`](stats::Stats), [`TopKey`](top::TopKey) | more of them may come |
 //!
 //! All other types but [`DecisionParts`](decision::DecisionParts) have private fields. A type is `Send` and `Sync`
-//! if its parts are (clock, stored key); a [`Limiter`]'s key need not be.
+//! if its clock and any key that it stores are. A [`Limiter`] stores no key, so its key type need not be.
 //!
 //! [tollgate-client]: https://docs.rs/tollgate-client
 //! [tollgate-http]: https://docs.rs/tollgate-http
