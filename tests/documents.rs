@@ -292,7 +292,7 @@ fn sizes_and_defaults_are_those_of_the_code() {
     let by_default = Limiter::<u64>::builder(Quota::per_second(5)).build().expect("a limiter");
     let stated = Limiter::<u64>::builder(Quota::per_second(5)).capacity(100_000).build();
     assert_eq!(by_default.memory_bytes(), stated.expect("a limiter").memory_bytes());
-    assert!(guide.contains("there is room for at least, 100,000 unless set"));
+    assert!(guide.contains("for which the table is sized; the default is 100,000."));
 
     let log = |limit| Direct::builder(Quota::per_hour(limit)).algorithm(SlidingLog::new()).build();
     assert!(log(65_536).is_ok() && log(65_537).is_err());

@@ -10,11 +10,11 @@ use crate::headers::Report;
 /// A gate in shadow: it decides and charges, and all requests are admitted.
 ///
 /// Its denials are counted in [`Stats::shadow_denied`](crate::Stats::shadow_denied) and passed to
-/// [`inspect`](crate::LayerBuilder::inspect). Responses do not show them, and no request waits for a
-/// turn. A request does wait for a [pending](Verdict::Pending) verdict. A queue in shadow counts as denied what it would
-/// deny in force, if its gate implements [`decide_queued`](Gate::decide_queued) as a limit does: a request whose turn would come later than those of the requests that
-/// [may wait](crate::LayerBuilder::max_waiting_per_key). So give the layer the [`wait`](crate::LayerBuilder::wait) that
-/// it will have.
+/// [`inspect`](crate::LayerBuilder::inspect). Responses do not show them, and no request waits for a turn. A
+/// request does wait for a [pending](Verdict::Pending) verdict. A queue in shadow counts a request as denied if
+/// its turn would come later than those of the requests that [may wait](crate::LayerBuilder::max_waiting_per_key).
+/// So give the layer the [`wait`](crate::LayerBuilder::wait) that it will have in force. This needs a gate that
+/// implements [`decide_queued`](Gate::decide_queued), as a [`Limit`](crate::Limit) does.
 ///
 /// ```
 /// use tollgate::Quota;
