@@ -135,8 +135,9 @@ impl FixedWindow {
     ///   windows begin with those of the wall clock.
     /// - Two decisions at the same edge, while the wall clock is being set, may read different times.
     ///   Each window is granted once nevertheless.
-    /// - A restart forgets that a window is held. A [snapshot](crate::Limiter::snapshot) keeps what that window
-    ///   has counted for the wall clock's window at the restart; the ones after it may be granted once more.
+    /// - After a restart, no window is held any more. A [snapshot](crate::Limiter::snapshot) keeps the count of
+    ///   the held window, as the count of the wall clock's window at the restart. The windows after that one may
+    ///   be granted a second time.
     /// - If the process is forked while another thread begins a window, each decision in the child reads the wall clock
     ///   from the end of that window on, and windows are not held there. Make the limiter after the fork.
     /// - After a step forward, idle keys give up their slots at the edge, and not `max_clock_skew` after it.

@@ -96,19 +96,25 @@ const DEBT_BURSTS: u64 = 16;
 /// Token bucket, or leaky bucket as a meter: cells come back one by one at an even rate, and up
 /// to `burst` of them are saved.
 ///
-/// **Guarantee.** In any span of time, under any interleaving of threads, a key that keeps its
-/// slot is granted at most `burst + rate * (span + u)` cells, where `u` is its time unit, less than 5
-/// microseconds. In [compact slots](crate::limiter::SlotLayout) `u` is less than 500 microseconds or, where the burst
-/// takes `t`, longer than six days, to come back, at most `t / 2^30` (1.2 ms for 1,000 in 30 days). It is never more
-/// than an emission interval, nor than a thousandth of the time the burst takes to come back, unless that is below 2
-/// nanoseconds. `u` is counted once per span, it does not add up, and the rate itself is exact.
+/// **Guarantee.** In any span of time, under any interleaving of threads, a key that keeps its slot is granted at most
+/// `burst + rate * (span + u)` cells, where `u` is its time unit. `u` is counted once per span, it does not add up, and
+/// the rate itself is exact.
 ///
-/// **Not guaranteed.** See [`Limiter`](crate::Limiter) for what happens to a key that loses its
-/// slot. Where the burst comes back in less than 5 ms, or the rate is above 400,000 cells a second, a clock that is
-/// more than a year behind another one may read a key in debt as idle. Where it comes back in less than 0.5 ms, or the
-/// rate is above 4.4 million, so may one that is more than an hour behind (18 minutes, where it comes back in less than
-/// 10 microseconds or the rate is above 250 million). [Compact slots](crate::limiter::SlotLayout) have such a tolerance
-/// for every quota.
+/// - `u` is less than 5 microseconds; in [compact slots](crate::limiter::SlotLayout) less than 500 microseconds.
+/// - If the burst takes a time `t` of more than six days to come back, compact slots have a unit of at most `t / 2^30`:
+///   1.2 ms for 1,000 in 30 days.
+/// - In either kind of slot, `u` is never more than an emission interval, nor more than a thousandth of the time in
+///   which the burst comes back, unless that thousandth is below 2 nanoseconds.
+///
+/// **Not guaranteed.** See [`Limiter`](crate::Limiter) for what happens to a key that loses its slot. A clock that is too
+/// far behind another one may read a key in debt as idle:
+///
+/// | if | too far is more than |
+/// |---|---|
+/// | the burst comes back in less than 5 ms, or the rate is above 400,000 cells a second | a year |
+/// | the burst comes back in less than 0.5 ms, or the rate is above 4.4 million | an hour |
+/// | the burst comes back in less than 10 microseconds, or the rate is above 250 million | 18 minutes |
+/// | any quota in [compact slots](crate::limiter::SlotLayout) | as [`SlotLayout`](crate::limiter::SlotLayout) says |
 ///
 /// ```
 /// use std::time::Duration;
