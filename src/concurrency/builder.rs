@@ -109,7 +109,7 @@ impl<K: ?Sized, C> ConcurrencyBuilder<K, C> {
         Self { max_hold: Some(hold), ..self }
     }
 
-    /// Chooses the clock; [`QuantaClock`] unless called.
+    /// Chooses the clock. The default is [`QuantaClock`].
     pub fn clock<D: Clock>(self, clock: D) -> ConcurrencyBuilder<K, D> {
         self.with_clock(ClockSource::Given(clock))
     }
@@ -129,26 +129,26 @@ impl<K: ?Sized, C> ConcurrencyBuilder<K, C> {
         }
     }
 
-    /// The table has room for at least so many keys with requests in flight; 100,000 unless called. More find a slot,
-    /// until all 16 slots that a key could have are taken. It takes about 29 bytes a key.
+    /// The table has room for at least so many keys with requests in flight. The default is 100,000. More
+    /// find a slot, until all 16 slots that a key could have are taken. It takes about 29 bytes a key.
     pub fn capacity(self, keys: u64) -> Self {
         Self { capacity: keys, ..self }
     }
 
-    /// Chooses what happens when a key finds no slot; [`WhenNoSlot::Deny`] unless called.
+    /// Chooses what happens when a key finds no slot. The default is [`WhenNoSlot::Deny`].
     pub fn when_no_slot(self, when_no_slot: WhenNoSlot) -> Self {
         Self { when_no_slot, ..self }
     }
 
-    /// How far the clocks of two threads may differ, where there is a longest hold; 1 ms unless called. At most about
-    /// half an hour, or 127 times the longest hold if that is less. Where the longest hold is 17 minutes or longer,
-    /// half a year is possible.
+    /// How far the clocks of two threads may differ, where there is a longest hold. The default is 1 ms. It is at
+    /// most about half an hour, or 127 times the longest hold if that is less. Where the longest hold is 17 minutes or
+    /// longer, half a year is possible.
     pub fn max_clock_skew(self, skew: Duration) -> Self {
         Self { skew, ..self }
     }
 
-    /// Counts how many requests may enter and how many are denied, for [`Stats`](crate::stats::Stats);
-    /// not unless called. It takes 8 KB.
+    /// Counts how many requests may enter and how many are denied, for [`Stats`](crate::stats::Stats). Off by
+    /// default. It takes 8 KB.
     pub fn count_decisions(self) -> Self {
         Self { count_decisions: true, ..self }
     }
@@ -253,7 +253,7 @@ impl<C> DirectConcurrencyBuilder<C> {
         Self { max_hold: Some(hold), ..self }
     }
 
-    /// Chooses the clock; [`QuantaClock`] unless called.
+    /// Chooses the clock. The default is [`QuantaClock`].
     pub fn clock<D: Clock>(self, clock: D) -> DirectConcurrencyBuilder<D> {
         let Self { limit, max_hold, .. } = self;
         DirectConcurrencyBuilder { limit, max_hold, clock: ClockSource::Given(clock) }

@@ -133,7 +133,7 @@ impl<K: ?Sized> Builder<K> {
 }
 
 impl<K: ?Sized, A, C> Builder<K, A, C> {
-    /// Chooses the algorithm; [`Gcra`] unless called.
+    /// Chooses the algorithm. The default is [`Gcra`].
     ///
     /// ```
     /// # use tollgate::{Gcra, Limiter, Quota};
@@ -158,7 +158,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
         }
     }
 
-    /// Chooses the clock; [`QuantaClock`] unless called.
+    /// Chooses the clock. The default is [`QuantaClock`].
     ///
     /// ```
     /// # use tollgate::{Limiter, ManualClock, Quota};
@@ -195,8 +195,8 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
         }
     }
 
-    /// How many live keys (those with any debt) there is room for at least; 100,000 unless called. More find a slot,
-    /// until all 16 slots that a key could have are taken: see [`Occupancy`](crate::stats::Occupancy).
+    /// The number of live keys, those with any debt, for which the table is sized. The default is 100,000. More keys find
+    /// a slot, until all 16 slots that a key could have are taken: see [`Occupancy`](crate::stats::Occupancy).
     ///
     /// It takes about 29 bytes a key (15 in [compact slots](SlotLayout)), and about 15 more for each word
     /// of a ring, where the algorithm has one. A table below 128 KiB has up to eight times as many slots,
@@ -225,7 +225,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
         Self { on_full, ..self }
     }
 
-    /// Chooses between slots of two words and of one; [`SlotLayout::Auto`] unless called.
+    /// Chooses between slots of two words and of one. The default is [`SlotLayout::Auto`].
     ///
     /// ```
     /// # use tollgate::limiter::SlotLayout;
@@ -239,7 +239,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
         Self { slots, ..self }
     }
 
-    /// How far the clocks of two threads may differ; 1 ms unless called.
+    /// How far the clocks of two threads may differ. The default is 1 ms.
     ///
     /// A key's slot goes to another key no sooner than this long after the key has become idle. So a
     /// thread whose clock is behind by no more than this cannot find a fresh bucket in its place. Raise
@@ -257,7 +257,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
         Self { skew, ..self }
     }
 
-    /// Asks the system to back the table with huge pages; not unless called.
+    /// Asks the system to back the table with huge pages. Off by default.
     ///
     /// It helps tables of some hundred thousand keys or more, whose lookups otherwise wait for the
     /// address translation as well (see the benchmarks). The price: memory becomes resident two
@@ -275,17 +275,23 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
         Self { huge_pages: HugePages(true), ..self }
     }
 
-    /// Counts how many requests are admitted and denied, for [`Stats`](crate::stats::Stats); not unless
-    /// called.
+    /// Counts how many requests are admitted and denied, for [`Stats`](crate::stats::Stats). Off by default.
     ///
     /// Each of up to 64 threads at a time counts on a cache line of its own (8 KB in all),
-    /// without a locked instruction; further threads share one. Requests that
-    /// a [lease](crate::lease) decides are not counted, nor is its taking of cells. Requests that are decided by
-    /// cells which [a thread has taken ahead](Self::lease_hot_keys) are. A reservation counts when it is made, as
-    /// admitted even if it is refunded. [`charge_available`](crate::Ask::charge_available) counts each of its tries,
-    /// and a [charge](crate::Ask::charge) whatever the limit is not counted. A
-    /// [wait queue](crate::wait::WaitQueue) charges the turns of a token bucket uncounted; with another algorithm,
-    /// each time that a waiter asks counts.
+    /// without a locked instruction; further threads share one.
+    ///
+    /// These count:
+    ///
+    /// - requests that are decided by cells which [a thread has taken ahead](Self::lease_hot_keys);
+    /// - a reservation, when it is made: as admitted, even if it is refunded;
+    /// - each try of [`charge_available`](crate::Ask::charge_available);
+    /// - each time that a waiter of a [wait queue](crate::wait::WaitQueue) asks, if the algorithm is no token bucket.
+    ///
+    /// These do not:
+    ///
+    /// - requests that a [lease](crate::lease) decides, and its taking of cells;
+    /// - a [charge](crate::Ask::charge), which is made whatever the limit;
+    /// - the turns that a wait queue charges to a token bucket.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
@@ -301,7 +307,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
         Self { count_decisions: true, ..self }
     }
 
-    /// Lets threads that contend for a key take some of its cells ahead; not unless called.
+    /// Lets threads that contend for a key take some of its cells ahead. Off by default.
     ///
     /// It does what a [`LocalLease`](crate::lease::LocalLease) does, without a handle. A thread that charges a
     /// key and loses the race to another thread takes up to `k` cells at once, but at most a quarter of
@@ -337,7 +343,7 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
     ///   as without leases. It takes 24 KB. After a fork, the parent's other threads still count among the 64 of the
     ///   child.
     /// - In shared memory on other systems than Linux, threads take no cells ahead: a forked process would
-    ///   spend them a second time. On Linux it begins without.
+    ///   spend them a second time. On Linux, a forked process begins without such cells.
     /// - If a thread's clock steps back by `s` (as it may when the thread moves to another core), the thread
     ///   may spend `rate * s` cells too many, once for each such step. Cells of a window it may spend up to
     ///   `s` after the window's end.

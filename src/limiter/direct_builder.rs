@@ -32,7 +32,7 @@ impl<A, C> DirectBuilder<A, C> {
         Self { quota, algorithm, clock }
     }
 
-    /// Chooses the algorithm; [`Gcra`] unless called.
+    /// Chooses the algorithm. The default is [`Gcra`].
     ///
     /// ```
     /// # use tollgate::{Direct, FixedWindow, Quota};
@@ -43,7 +43,7 @@ impl<A, C> DirectBuilder<A, C> {
         DirectBuilder { algorithm, quota: self.quota, clock: self.clock }
     }
 
-    /// Chooses the clock; [`QuantaClock`] unless called.
+    /// Chooses the clock. The default is [`QuantaClock`].
     ///
     /// ```
     /// # use tollgate::{Direct, ManualClock, Quota};

@@ -79,7 +79,7 @@ const LOAD_PERCENT: u64 = 55;
 /// A key has two buckets. A model makes do with one.
 const BUCKETS_MIN: u128 = if MODEL { 1 } else { 2 };
 
-/// Cache lines in a megabyte, about what a core's second cache holds.
+/// Cache lines in a megabyte, about what an L2 cache holds.
 const NEAR_LINES_MAX: usize = (1 << 20) / 64;
 
 /// The keyed table, of one kind of slot.
@@ -154,7 +154,7 @@ impl Table {
         slots.saturating_add(block::piece_bytes::<Counters>(1))
     }
 
-    /// Whether the slots are larger than a core's second cache.
+    /// Whether the slots are larger than the L2 cache.
     #[inline(always)]
     pub(crate) fn is_far(&self) -> bool {
         let lines = match &self.kind {

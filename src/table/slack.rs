@@ -4,9 +4,9 @@
 //! eight times. So that slot is looked at first, and the branch is predicted. A table without slack reads
 //! the slots of a cache line without a branch, which takes two to four times the instructions.
 
-/// The largest table that has slack, a part of a core's second cache.
+/// The largest table that has slack, a part of the L2 cache.
 const SLACK_BYTES_MAX: usize = 128 << 10;
-/// The smallest table that has slack. Smaller ones fit the nearest cache, and fill up at their stated
+/// The smallest table that has slack. Smaller ones fit the L1 cache, and fill up at their stated
 /// capacity.
 const SLACK_BUCKETS_MIN: u32 = 8;
 

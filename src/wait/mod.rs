@@ -204,8 +204,7 @@ impl<S: Waitable> WaitQueue<S> {
         }
     }
 
-    /// Sets how many may wait at a time, over all keys (1,024 if not called). One more is denied at
-    /// once.
+    /// Sets how many may wait at a time, over all keys. The default is 1,024. One more is denied at once.
     ///
     /// ```
     /// # use tollgate::wait::{WaitError, WaitQueue};

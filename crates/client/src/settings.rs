@@ -54,8 +54,8 @@ impl Settings {
         }
     }
 
-    /// The smallest and the largest rate, in requests a second, from 0.000001 to 1,000,000; 0.1 and
-    /// 100,000 unless called.
+    /// The smallest and the largest rate, in requests a second, from 0.000001 to 1,000,000. The defaults
+    /// are 0.1 and 100,000.
     ///
     /// At the smallest rate a request should still get its turn within [`max_wait`](Self::max_wait).
     pub fn rates(self, min: f64, max: f64) -> Self {
@@ -72,21 +72,21 @@ impl Settings {
         Self { increase: per_second, ..self }
     }
 
-    /// The share of the rate that a denial leaves, 1 to 99 percent; 90 unless called.
+    /// The share of the rate that a denial leaves, 1 to 99 percent. The default is 90.
     /// After a denial that follows another, without an admission between them, it is a half.
     pub fn backoff_percent(self, percent: u32) -> Self {
         Self { backoff_percent: percent, ..self }
     }
 
-    /// The longest pause that a server can cause by one response, up to a day; 600 s unless called. A
+    /// The longest pause that a server can cause by one response, up to a day. The default is 600 s. A
     /// `Retry-After` of a year counts as this long.
     pub fn max_pause(self, pause: Duration) -> Self {
         Self { max_pause: pause, ..self }
     }
 
-    /// How long a request waits for its turn at most; 60 s unless called. A request whose turn does not come by then
-    /// fails: at once if a pause or the next turn of all is later, otherwise when the time is up, since the rate may
-    /// grow meanwhile.
+    /// How long a request waits for its turn at most. The default is 60 s. A request whose turn does not come by
+    /// then fails: at once if a pause or the next turn of all is later, otherwise when the time is up, since the rate
+    /// may grow meanwhile.
     ///
     /// A request that the inner service of a [`PaceLayer`](crate::PaceLayer) held up may wait as long again, for its
     /// second turn.
@@ -94,7 +94,7 @@ impl Settings {
         Self { max_wait: wait, ..self }
     }
 
-    /// How many requests wait at a time; 1,024 unless called. One more fails at once.
+    /// How many requests wait at a time. The default is 1,024. One more fails at once.
     pub fn max_waiting(self, requests: usize) -> Self {
         Self { max_waiting: requests, ..self }
     }

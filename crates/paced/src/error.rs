@@ -28,8 +28,8 @@ impl fmt::Display for PaceError {
         match self {
             Self::Quota(error) => error.fmt(f),
             Self::BurstTooSmall => f.write_str(
-                "the burst is 1 byte, and pacing needs at least 2: give the burst what the rate \
-                 carries in 10 ms or more",
+                "the burst is 1 byte, and pacing needs at least 2: choose a burst of at least \
+                 the bytes that the rate carries in 10 ms",
             ),
         }
     }

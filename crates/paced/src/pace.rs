@@ -24,9 +24,9 @@ use crate::error::PaceError;
 /// | [`and`](Self::and) | those of two, for example a client's and one for all clients |
 /// | [`unlimited`](Self::unlimited) | none |
 ///
-/// Give a burst what the rate carries in 10 ms or more. Timers are not more precise than some
-/// milliseconds, and a bucket that is full meanwhile loses bytes. A quota has at most 10^9 cells a
-/// second, so the highest rate is 1 GB/s.
+/// Choose a burst of at least the bytes that the rate carries in 10 ms. Timers are not more precise than some
+/// milliseconds, and a bucket that is full meanwhile loses bytes. A quota has at most 10^9 cells a second, so the
+/// highest rate is 1 GB/s.
 ///
 /// ```
 /// use std::net::IpAddr;

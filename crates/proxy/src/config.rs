@@ -25,8 +25,9 @@ pub struct Config {
     pub upstream: Option<Upstream>,
     /// Certificates (PEM) that an https upstream's may be signed by, besides the system's.
     pub upstream_ca: Option<PathBuf>,
-    /// Whether the proxy speaks HTTP/2 to the upstream instead of HTTP/1.1. Then all requests share one connection, its
-    /// limit of concurrent streams, and its fate.
+    /// Whether the proxy speaks HTTP/2 to the upstream instead of HTTP/1.1. All requests then share one
+    /// connection. Requests beyond its limit of concurrent streams wait, and if the connection fails, all of its
+    /// requests fail.
     pub upstream_http2: bool,
     /// Whether the proxy sends the upstream the client's Host instead of the upstream's own. This needs HTTP/1.1.
     pub preserve_host: bool,

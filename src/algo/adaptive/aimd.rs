@@ -46,13 +46,13 @@ impl Aimd {
         Self { increase: 1, max_latency: None, backoff: Backoff::DEFAULT }
     }
 
-    /// By how much the limit grows after a good window, 1 to 1,000; 1 unless called.
+    /// By how much the limit grows after a good window, 1 to 1,000. The default is 1.
     pub const fn increase(mut self, requests: u32) -> Self {
         self.increase = requests;
         self
     }
 
-    /// The mean latency above which a window is bad, 1 µs to 60 s. Unless called, only failures count.
+    /// The mean latency above which a window is bad, 1 µs to 60 s. By default, only failures count.
     pub const fn max_latency(mut self, latency: Duration) -> Self {
         self.max_latency = Some(latency);
         self

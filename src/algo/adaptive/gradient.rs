@@ -57,25 +57,25 @@ impl Gradient {
         }
     }
 
-    /// The latency that is tolerated, 100 to 1,000 percent of the average; 150 unless called.
+    /// The latency that is tolerated, 100 to 1,000 percent of the average. The default is 150.
     pub const fn tolerance_percent(mut self, percent: u32) -> Self {
         self.tolerance_percent = percent;
         self
     }
 
-    /// How far the limit moves towards the next one after a window, 1 to 100 percent; 20 unless called.
+    /// How far the limit moves towards the next one after a window, 1 to 100 percent. The default is 20.
     pub const fn smoothing_percent(mut self, percent: u32) -> Self {
         self.smoothing_percent = percent;
         self
     }
 
-    /// Windows that the average goes back, 10 to 100,000; 600 unless called.
+    /// Windows that the average goes back, 10 to 100,000. The default is 600.
     pub const fn long_windows(mut self, windows: u32) -> Self {
         self.long_windows = windows;
         self
     }
 
-    /// Requests that may be queued in the upstream, 0 to 1,000; 4 unless called. With 0, the limit never
+    /// Requests that may be queued in the upstream, 0 to 1,000. The default is 4. With 0, the limit never
     /// grows.
     pub const fn queue(mut self, requests: u32) -> Self {
         self.queue = requests;

@@ -69,13 +69,13 @@ impl MinLatency {
         }
     }
 
-    /// The interval of measurements, 1 s to a day; 60 s unless called.
+    /// The interval of measurements, 1 s to a day. The default is 60 s.
     pub const fn measure_every(mut self, interval: Duration) -> Self {
         self.measure_every = interval;
         self
     }
 
-    /// Requests of a measurement, 1 to 1,000; 50 unless called.
+    /// Requests of a measurement, 1 to 1,000. The default is 50.
     pub const fn measure_samples(mut self, requests: u32) -> Self {
         self.measure_samples = requests;
         self

@@ -273,7 +273,7 @@ macro_rules! backoff_setters {
         }
 
         /// The part of the limit that is kept after a window in which more requests fail, 1 to 99
-        /// percent; 90 unless called.
+        /// percent. The default is 90.
         pub const fn backoff_percent(mut self, percent: u32) -> Self {
             self.backoff.percent = percent;
             self

@@ -63,24 +63,24 @@ impl AdaptiveBuilder {
 }
 
 impl<C> AdaptiveBuilder<C> {
-    /// The smallest and the largest limit, from 1 to 4,194,303; 3 and 1,000 unless called.
+    /// The smallest and the largest limit, from 1 to 4,194,303. The defaults are 3 and 1,000.
     pub fn limits(self, min: u64, max: u64) -> Self {
         Self { range: LimitRange { min, max }, ..self }
     }
 
-    /// The limit to begin with, in the range of [`limits`](Self::limits); unless called, 20 or the nearest
+    /// The limit to begin with, in the range of [`limits`](Self::limits). The default is 20, or the nearest
     /// limit to it. [`MinLatency`](super::MinLatency) measures first, at the smallest limit.
     pub fn initial(self, limit: u64) -> Self {
         Self { initial: Some(limit), ..self }
     }
 
-    /// How long a window lasts at least, 1 ms to 60 s; 100 ms unless called. It should be several times
+    /// How long a window lasts at least, 1 ms to 60 s. The default is 100 ms. It should be several times
     /// a latency.
     pub fn window(self, window: Duration) -> Self {
         Self { window, ..self }
     }
 
-    /// How many requests a window has at least, 1 to 1,000; 10 unless called. A window of few requests
+    /// How many requests a window has at least, 1 to 1,000. The default is 10. A window of few requests
     /// lasts until it has them.
     pub fn min_samples(self, requests: u64) -> Self {
         Self { samples_min: requests, ..self }
@@ -93,7 +93,7 @@ impl<C> AdaptiveBuilder<C> {
         Self { max_hold: Some(hold), ..self }
     }
 
-    /// Chooses the clock; [`QuantaClock`] unless called.
+    /// Chooses the clock. The default is [`QuantaClock`].
     pub fn clock<D: Clock>(self, clock: D) -> AdaptiveBuilder<D> {
         let Self { controller, range, initial, window, samples_min, max_hold, .. } = self;
         let clock = ClockSource::Given(clock);

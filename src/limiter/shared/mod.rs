@@ -145,7 +145,7 @@ impl Shared {
         Self { place: Place::Descriptor(Arc::new(file)) }
     }
 
-    /// The permissions of a file that is created; 0600 unless called. It matters to files only.
+    /// The permissions of a file that is created. The default is 0600. The setting matters to files only.
     ///
     /// A file that is there already is refused if its own mode lets the group or others write, and this mode does
     /// not. So all processes give the same mode.

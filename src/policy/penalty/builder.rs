@@ -68,7 +68,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
         Self { capacity: keys, ..self }
     }
 
-    /// Makes every request of a banned key restart its ban. Off if not called.
+    /// Makes every request of a banned key restart its ban. Off by default.
     ///
     /// A client that keeps on trying then stays banned. Each such request writes to memory.
     ///

@@ -69,8 +69,9 @@ impl PendingCharge<'_> {
         rule: &Rule,
         bucket: &Bucket<C>,
     ) -> bool {
-        // Nearly every denial for want of a slot shows the cells of a fresh key, as one that comes too late does. A
-        // quota that such keys share, plans and `sub-windows` show fewer.
+        // `comes_too_late` is also true for nearly every denial for lack of a slot, because such a denial shows the
+        // cells of a fresh key. It is not true for a shared quota, plans and `sub-windows`, which show fewer cells:
+        // hence `finds_slot`.
         let may_lack_slot = matches!(rule.on_full, OnFull::Deny | OnFull::SharedOverflow(_));
         !denial.comes_too_late()
             && (!may_lack_slot || bucket.finds_slot(self.key(hit), hit.plan, self.now))
