@@ -1,4 +1,4 @@
-//! Limits that the processes of a machine share: `shared` in a rules file.
+//! Limits in shared memory: `shared` in a rules file.
 //!
 //! Each limiter of a rule has a file of its own, in the folder of the name. The file's [name](block) is made
 //! of everything that must be equal in processes that share it. So an edited rule whose state cannot be kept gets
