@@ -40,12 +40,12 @@ const TAKEN_MAX: u64 = 1 << 20;
 /// forgotten once the rate of the last charge would have drained it. A log takes the memory of its
 /// largest limit until the key has been idle for a period.
 ///
-/// Processes may have different quotas, as during a roll-out. In any span `w`, all of them together
-/// are granted no more than the larger burst plus the larger rate times `w` from a bucket, and no
-/// more than the larger limit from windows, counters or logs of one period. Windows, counters and
-/// logs of different periods add up to the sum of both. With [leases](crate::Leased) from a bucket,
-/// they may spend the larger rate times the longest lifetime more, minus the smallest product of a
-/// process's rate and its lifetime. That is nothing more if quota and lifetime are equal.
+/// Processes may have different quotas, as during a roll-out. In any span `w`, all of them together are
+/// granted no more than the larger burst plus the larger rate times `w` from a bucket, and no more than
+/// the larger limit from windows, counters or logs of one period. Windows, counters and logs of
+/// different periods add up to the sum of both. With [leases](crate::Leased) from a bucket, they may
+/// spend up to `max(rate) * max(lifetime) - min(rate * lifetime)` more, over all processes: nothing if
+/// all have the same quota and lifetime.
 ///
 /// **Guarantee.** Decisions are those of the algorithm of the same name in [`tollgate`], made one
 /// after the other by the server's clock in whole microseconds. No rate is rounded, and no client's
