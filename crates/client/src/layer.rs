@@ -37,9 +37,9 @@ use crate::settings::Settings;
 ///   Then it waits for a second turn, for at most [`max_wait`](Settings::max_wait) again. So requests that the service
 ///   has held up go at the rate, too, and not all at once. One that the service holds up again waits for no third
 ///   turn.
-/// - Requests that come later wait behind those that the service has held up. If as many come as may go, each of them
-///   waits longer by as much as the service held up, until fewer come or the rate has grown. Requests that wait for a
-///   second turn count towards `max_waiting`, too.
+/// - Requests that come later wait behind those that the service has held up. If they arrive at the full rate, each
+///   waits longer, by the time for which the service held up others. This ends when fewer arrive or the rate has grown.
+///   Requests that wait for a second turn count towards `max_waiting`, too.
 /// - If a pause begins before a request is sent, the request waits for the end of the pause and another turn. That
 ///   and the wait for its first turn take at most `max_wait` together.
 ///
