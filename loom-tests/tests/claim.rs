@@ -98,7 +98,7 @@ fn more_keys_than_slots(make: Make, keys: usize) {
     let gate = one_cell(make);
     let granted = each_of(keys, &gate, |gate, number| ask(gate, 1 + number as u64, at(1)));
     assert_eq!(granted.iter().sum::<u64>(), 2, "granted in all");
-    assert_eq!(gate.stats().denied_full, keys as u64 - 2, "denied for want of a place");
+    assert_eq!(gate.stats().denied_full, keys as u64 - 2, "denied for lack of a place");
     assert_eq!(gate.len_at(at(1)), 2, "each in a slot of its own");
 }
 

@@ -95,8 +95,8 @@ impl SlidingCounter {
     /// Allows leases of `cells` cells at a time, at most half of the limit: see
     /// [`LocalLease`](crate::lease::LocalLease) and
     /// [`Builder::lease_hot_keys`](crate::Builder::lease_hot_keys). They are counted when they
-    /// are taken, and may be spent until that window ends. The permit for such a cell counts the cells of
-    /// the oldest window whole.
+    /// are taken, and may be spent until that window ends. The permit for such a cell counts all cells
+    /// of the oldest window, unweighed, so its `remaining` may be too low.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota, SlidingCounter};

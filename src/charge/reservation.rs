@@ -51,9 +51,9 @@ use crate::time::Tick;
 ///   a queue, and of a log, have been promised to others).
 /// - Cells beyond the estimate are charged whatever the limit: see [`Ask::charge`] for the bound of a
 ///   debt.
-/// - A key that owes cells when it reserves is refunded less, by up to what it owes then. Time pays the
-///   old debt first, but counts for the reserved cells as well. (The state does not record what others were
-///   refunded meanwhile.) So a key that is never out of debt is refunded nothing by a reservation held for
+/// - If a key owes cells when it reserves, its refund may be too small, by up to that debt: time pays the old
+///   debt first, and the same time also counts as restoring the reserved cells. (The state does not record what
+///   others were refunded meanwhile.) So a key that is never out of debt is refunded nothing by a reservation held for
 ///   longer than `estimate / rate`. A [`FixedWindow`](crate::FixedWindow) refunds while the window is open.
 /// - Two events while cells are reserved do not lessen the refund: cells that [`Ask::refund`] adds to the
 ///   key, and a debt that [`Ask::charge`] forgives because it is too large for the state.

@@ -47,8 +47,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         OutOfLine(decision)
     }
 
-    /// The answer to `n` cells of a key that has no slot, if it finds none either; nothing is charged or counted.
-    /// `None`: it finds one, or needs none.
+    /// The answer to `n` cells of a key for which a lookup found no slot, if none is free for it. Nothing is charged or
+    /// counted. `None`: the key would get a slot, or needs none.
     pub(crate) fn peek_full(
         &self,
         algo: &A::Params,

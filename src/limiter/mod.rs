@@ -117,9 +117,10 @@ const LEN_SAMPLE_BUCKETS: u32 = 4_096;
 /// # Ok::<(), tollgate::BuildError>(())
 /// ```
 ///
-/// A `HashMap` accepts any borrowed form of its key. A limiter does not, because the type of its key would then
-/// have to be named everywhere: `Limiter::builder(quota).build()?` is a `Limiter<IpAddr>` since
-/// `gate.check(&client)` says so, and a `Limiter<str>` takes a `&String` since that dereferences to a `&str`.
+/// A `HashMap` accepts any borrowed form of its key. If a limiter did, the compiler could no longer infer the type of
+/// its key, which would have to be named everywhere. As it is, `gate.check(&client)` makes
+/// `Limiter::builder(quota).build()?` a `Limiter<IpAddr>`, and a `Limiter<str>` takes a `&String`, because that
+/// dereferences to a `&str`.
 pub struct Limiter<K: ?Sized, A: Algorithm = Gcra, C = QuantaClock> {
     /// A decision begins with the slot that the key prefers: the table has slack, and the limiter is plain.
     begins_at_preferred: bool,

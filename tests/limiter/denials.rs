@@ -272,7 +272,7 @@ fn a_key_without_a_slot_costs_an_earlier_limit_nothing() {
         assert_eq!(
             turned_away - earlier.denied_full - earlier.overflowed,
             100,
-            "each denial for want of a slot is counted"
+            "each denial for lack of a slot is counted"
         );
         assert_eq!(stats.denied.zip(earlier.denied).map(|(now, then)| now - then), Some(100));
     }

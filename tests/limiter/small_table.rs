@@ -145,7 +145,7 @@ fn an_idle_key_gives_up_its_slot_only_after_the_allowed_skew() {
     }
 }
 
-/// The wait in a denial for want of a slot is sufficient, and a nanosecond less is not. That also
+/// The wait in a denial for lack of a slot is sufficient, and a nanosecond less is not. That also
 /// holds between the time at which the other keys are idle and the time at which they are idle for
 /// every clock.
 #[test]

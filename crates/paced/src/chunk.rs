@@ -117,7 +117,7 @@ impl Ahead {
     /// How many of the cells are still good at `now`.
     ///
     /// A bucket that was not charged ahead would have filled up after the turn. If it was full before `now`, it
-    /// lost cells from then on. The charge covered as many in vain, and these are not good. So all cells are
+    /// lost cells from then on. For each cell that it lost, one charged cell is no longer good. So all cells are
     /// good as long as they, those that the bucket had beyond them, and those that came back since their turn fit in
     /// the burst: the charge then equals one made at `now`.
     pub(crate) fn good(&self, now: Tick) -> u64 {

@@ -18,8 +18,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// The use of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
-    /// Whether a response has begun whose end is the end of the connection, and the connection has not been closed
-    /// after it.
+    /// Whether a response that ends with its connection has begun, and the connection has not been closed since.
     is_cut: AtomicBool,
     /// Whether hyper has all of that response.
     is_whole: AtomicBool,

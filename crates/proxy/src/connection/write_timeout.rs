@@ -32,9 +32,8 @@ pub(crate) struct ClientStream {
     write_timer: Option<Pin<Box<Sleep>>>,
     /// Runs while the client's sending side is closed. Each write restarts it.
     half_close_timer: Option<Pin<Box<Sleep>>>,
-    /// If a response is cut off whose end is the end of the connection, the connection is reset, because a close
-    /// would make the response look complete. So it is whether a failure of the response,
-    /// a timeout or the exit of the proxy ends the connection.
+    /// A response that ends with its connection would look complete if the connection were closed in the middle of it.
+    /// So the connection is reset instead, whether a failure of the response, a timeout or the proxy's exit ends it.
     usage: Arc<Usage>,
     metrics: Arc<Metrics>,
 }

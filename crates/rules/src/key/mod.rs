@@ -66,8 +66,8 @@ impl Key {
         self.parts.iter().any(|part| part.reads().path)
     }
 
-    /// The line of a rules file whose change made this key of another one: `key` itself, or else a setting of one of
-    /// its parts. `None` if both count the same.
+    /// The setting of the rules file that differs between the two keys: `key` itself, or else a setting of one of its
+    /// parts. `None` if both count the same.
     pub(crate) fn changed(&self, before: &Self) -> Option<&'static str> {
         if before.parts.len() != self.parts.len() {
             return Some("key");

@@ -120,7 +120,7 @@ impl Part {
         }
     }
 
-    /// The line of a rules file whose change made another part of this one; `None` if both count the same.
+    /// The setting of the rules file that differs between the two parts; `None` if both count the same.
     pub(super) fn changed(&self, before: &Self) -> Option<&'static str> {
         match self {
             Self::Ip { ipv6_prefix } => {
