@@ -14,8 +14,8 @@
 //! upstream    forwards the request and its response, or tunnels an upgraded connection
 //! ```
 //!
-//! Beside it run `admin` (`/metrics`, health) and the tasks of `process`. `metrics`, `log` and
-//! `unsent` import no other module.
+//! Beside it run `admin` (`/metrics`, health) and the tasks of `process`. `metrics` and `log`
+//! import no other module.
 
 mod admin;
 mod banner;
@@ -31,7 +31,6 @@ mod rules;
 mod run;
 mod server;
 mod stores;
-mod unsent;
 mod upstream;
 
 pub use config::{Config, Timeouts};

@@ -18,8 +18,8 @@ use crate::connection::per_client::PerClient;
 use crate::connection::streams::Streams;
 use crate::connection::usage::Usage;
 use crate::connection::write_timeout::{ClientStream, ClientTimeouts};
+use crate::process::send_buffer::limit_unsent;
 use crate::process::signals::StopSignals;
-use crate::unsent;
 
 /// The interval of pings to an HTTP/2 client; a missing reply ends the connection.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
@@ -154,7 +154,7 @@ impl Connection {
         mut stopped: watch::Receiver<()>,
     ) {
         let _ = stream.set_nodelay(true);
-        unsent::limit(&stream);
+        limit_unsent(&stream);
         let Self { context, header_timeout, timeouts, peer, open } = self;
         let metrics = Arc::clone(&context.metrics);
         let usage = Arc::new(Usage::default());

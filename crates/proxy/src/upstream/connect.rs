@@ -22,8 +22,8 @@ use super::causes::causes;
 use super::exchange::TracedStream;
 use super::resolve::Resolver;
 use crate::log;
+use crate::process::send_buffer::limit_unsent;
 use crate::request::whole_body::BoxError;
-use crate::unsent;
 
 /// The shortest time between two log lines of the same error, and of different ones.
 const SAME_INTERVAL: Duration = Duration::from_secs(3_600);
@@ -88,7 +88,7 @@ impl Service<Uri> for Connector {
             let stream = connected_stream
                 .map_err(ConnectError::from)
                 .inspect_err(|error| last_error.log(error))?;
-            unsent::limit(match &stream {
+            limit_unsent(match &stream {
                 MaybeHttpsStream::Http(tcp) => tcp.inner(),
                 MaybeHttpsStream::Https(tls) => tls.inner().get_ref().0.inner().inner(),
             });

@@ -1,4 +1,4 @@
-//! How much a connection may have unsent in the system's send buffer.
+//! How much of a connection's bytes the system takes before it sends them.
 
 use tokio::net::TcpStream;
 
@@ -9,7 +9,7 @@ const UNSENT_MAX: u32 = 128 << 10;
 /// Limits what the system takes of a connection's bytes before it sends them. A send buffer has up to some megabytes,
 /// and has room again only when a third of them are read: a peer that reads slowly would seem to read nothing for
 /// minutes. Other systems than Linux have no such limit.
-pub(crate) fn limit(stream: &TcpStream) {
+pub(crate) fn limit_unsent(stream: &TcpStream) {
     #[cfg(target_os = "linux")]
     let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_MAX);
     #[cfg(not(target_os = "linux"))]
