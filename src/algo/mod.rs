@@ -1,8 +1,8 @@
 //! The algorithms, as pure functions of (word, ring, parameters, now, cost).
 //!
 //! Nothing here names an atomic, reads a clock, allocates or uses a float. A step is total: every
-//! word, every instant and every cost has an answer. A value that saturates does so on the limit's
-//! side. A step has no side effect, since a thread runs it again after a lost compare-and-swap.
+//! word, every instant and every cost has an answer. Where a value saturates, the step grants
+//! too little, never too much. A step has no side effect, since a thread runs it again after a lost compare-and-swap.
 //!
 //! # Word layouts
 //!

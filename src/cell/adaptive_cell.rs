@@ -25,15 +25,19 @@
 //!
 //! A controller that begins to measure wants no sample of a request that entered before, under the limit before.
 //! The thread that steps sets `counts_from` to the time after it has published the new limit, since it may have been
-//! stopped before that, and empties the window. A thread that had loaded the old `counts_from` may still add its
-//! sample: one for each such thread.
+//! stopped before that, and empties the window. A thread that reads the old `counts_from` may still add its
+//! sample, but only one: adding it shows the thread the new `counts_from`.
 //!
 //! # Orderings
 //!
 //! Relaxed on `due_at` and `needed`: a thread that reads an old value at most tries to step too early or too
 //! late. The Acquire and Release of `busy` order the steps, so the check under the right to step reads the latest
-//! values. Acquire and Release on the swaps of `window`: a thread whose sample is in a window that was emptied after
-//! `counts_from` was set reads the new `counts_from` from then on.
+//! values.
+//!
+//! Relaxed on `counts_from` as well; Acquire and Release on the swaps of `window`. Every write to `window` is a swap,
+//! so a sample that is added after the window was emptied synchronizes with the emptying, whatever samples lie
+//! between (a release sequence). That thread then reads the `counts_from` that was set before the emptying. A sample
+//! from before the emptying is thrown away, and a full window takes none.
 //!
 //! # Guarded by
 //!

@@ -129,7 +129,7 @@ impl<K: ?Sized, C> ConcurrencyBuilder<K, C> {
         }
     }
 
-    /// The table has room for at least so many keys with requests in flight. The default is 100,000. More
+    /// The number of keys with requests in flight for which the table is sized. The default is 100,000. More
     /// find a slot, until all 16 slots that a key could have are taken. It takes about 29 bytes a key.
     pub fn capacity(self, keys: u64) -> Self {
         Self { capacity: keys, ..self }
@@ -140,8 +140,8 @@ impl<K: ?Sized, C> ConcurrencyBuilder<K, C> {
         Self { when_no_slot, ..self }
     }
 
-    /// How far the clocks of two threads may differ, where there is a longest hold. The default is 1 ms. It is at
-    /// most about half an hour, or 127 times the longest hold if that is less. Where the longest hold is 17 minutes or
+    /// How far the clocks of two threads may differ, where there is a longest hold. The default is 1 ms. The
+    /// largest is about half an hour, or 127 times the longest hold if that is less. Where the longest hold is 17 minutes or
     /// longer, half a year is possible.
     pub fn max_clock_skew(self, skew: Duration) -> Self {
         Self { skew, ..self }

@@ -195,8 +195,8 @@ impl<K: ?Sized, A, C> Builder<K, A, C> {
         }
     }
 
-    /// The number of live keys, those with any debt, for which the table is sized. The default is 100,000. More keys find
-    /// a slot, until all 16 slots that a key could have are taken: see [`Occupancy`](crate::stats::Occupancy).
+    /// The number of live keys, those with any debt, for which the table is sized. The default is 100,000. More
+    /// keys find a slot, until all 16 slots that a key could have are taken: see [`Occupancy`](crate::stats::Occupancy).
     ///
     /// It takes about 29 bytes a key (15 in [compact slots](SlotLayout)), and about 15 more for each word
     /// of a ring, where the algorithm has one. A table below 128 KiB has up to eight times as many slots,

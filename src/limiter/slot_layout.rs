@@ -45,8 +45,8 @@ const HORIZON_MIN: Duration = Duration::from_secs(30 * 24 * 3_600);
 ///
 /// [`Gcra`](crate::Gcra) and [`LeakyQueue`](crate::LeakyQueue) can have compact slots, unless the
 /// rate is above 1.5 million cells a second, the whole burst comes back in less than 0.64 ms (with some bursts below
-/// 1,000 cells, in less than 1.28 ms), or the burst is above 2^31 cells. [`Auto`](Self::Auto) asks for a longer horizon, which
-/// excludes rates above 50,000 cells a second and bursts that come back in less than 20 ms. For a
+/// 1,000 cells, in less than 1.28 ms), or the burst is above 2^31 cells. [`Auto`](Self::Auto) asks for a longer
+/// horizon, which excludes rates above 50,000 cells a second and bursts that come back in less than 20 ms. For a
 /// [`FixedWindow`](crate::FixedWindow) it depends on how many bits the limit leaves for the time:
 /// anchored, 100,000 an hour and 60 a minute fit, 1,000 a second do not.
 ///

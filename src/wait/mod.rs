@@ -75,7 +75,8 @@ const MAX_WAITERS_DEFAULT: usize = 1_024;
 ///
 /// - A caller that asks the limiter directly is not in the queue. It takes what is available if the
 ///   key has no waiters. While a waiter is booked, such a caller is denied, unless others were refunded meanwhile;
-///   between two bookings it may get ahead. A waiter may then wait longer, or be [denied](WaitError::Overtaken) after all.
+///   between two bookings it may get ahead. A waiter may then wait longer, or be
+///   [denied](WaitError::Overtaken) after all.
 /// - The system does not wake threads and tasks on time: a turn is the earliest time at which a
 ///   waiter may go ahead. The next waiter is booked only when some waiter polls the queue. So a
 ///   queue grants less than its rate if it is polled more rarely than the time in which its burst

@@ -107,7 +107,7 @@ pub(crate) fn any_quota() -> impl Strategy<Value = Quota> {
         1 => Just(Some(1)),
         2 => (1_u64..100).prop_map(Some),
         2 => scales(40).prop_map(Some),
-        1 => Just(Some(CELLS_MAX)),
+        1 => proptest::sample::select(&[1 << 32, CELLS_MAX][..]).prop_map(Some),
     ];
     let small = (1_u64..20, 1_u64..200);
     let extreme = proptest::sample::select(&EXTREMES[..]);

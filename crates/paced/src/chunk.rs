@@ -19,8 +19,11 @@ const TURN_NANOS: u64 = 5_000_000;
 /// Slow streams move a little at least ten times a second.
 const TURN_MAX_NANOS: u64 = 100_000_000;
 /// How many bursts a bucket may owe before a stream charges it ahead of its turn: a stream that has just asked, and
-/// one that has waited for room for very long. Every state can hold a debt of 16, since threads may charge at once.
+/// one that has waited for room for very long. Every state can hold a debt of 16, which leaves room for threads that
+/// charge at once.
 const BACKLOG_BURSTS: [u64; 2] = [4, 8];
+/// A wait is very long if it is the time of the larger debt, doubled so often.
+const WAIT_DOUBLINGS: f64 = 12.0;
 
 /// A bucket's answer to a request for some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,9 +81,11 @@ impl Reading {
     /// although neither knows of the other.
     pub(crate) fn backlog_wait(&self, waited: Duration) -> Option<Duration> {
         let [min, max] = BACKLOG_BURSTS.map(|bursts| self.refill_nanos.saturating_mul(bursts));
-        let waited = nanos(waited);
-        let more = scaled(max - min, waited, waited.saturating_add(max));
-        let allowed = min.saturating_add(more);
+        // By a logarithm, so that waits differ by the same in proportion however long they are.
+        let doublings = (1.0 + nanos(waited) as f64 / max.max(1) as f64).log2();
+        let share = (doublings / WAIT_DOUBLINGS).min(1.0);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most max")]
+        let allowed = min + ((max - min) as f64 * share) as u64;
         let beyond = self.backlog_nanos.checked_sub(allowed).filter(|&beyond| beyond > 0)?;
         Some(Duration::from_nanos(beyond))
     }
@@ -203,9 +208,10 @@ mod tests {
     #[test]
     fn a_long_backlog_is_waited_for() {
         let quota = Quota::per_second(1_000).burst(1_000);
-        // A burst comes back in a second. Until the wait is over, four bursts are owed, or after 24 s seven.
+        // A burst comes back in a second. A new stream waits until four bursts are owed. One that has waited for 56 s,
+        // which is 8 s doubled three times, waits until five are.
         for (owed, waited, rest) in
-            [(4_000, 0, None), (10_000, 0, Some(6)), (7_000, 24, None), (10_000, 24, Some(3))]
+            [(4_000, 0, None), (10_000, 0, Some(6)), (5_000, 56, None), (10_000, 56, Some(5))]
         {
             let wait = reading(quota, owed, 100).backlog_wait(Duration::from_secs(waited));
             let error = wait.unwrap_or_default().abs_diff(Duration::from_secs(rest.unwrap_or(0)));

@@ -17,18 +17,20 @@ pin_project! {
     /// A stream whose bytes are charged to the buckets of a [`Pace`], one for each direction.
     ///
     /// Bytes that the buckets lack wait for their turn. Streams that share a bucket have turns in the order in
-    /// which they ask, each for a chunk. Where the chunks that wait are more than four bursts, those streams come
-    /// first that have waited longest, to within some milliseconds. A chunk is what the rate carries in 5 ms, but not less than 1 KiB (at
-    /// rates below 10 KiB/s: than what the rate carries in 100 ms). It is at most 64 KiB, half the burst, and what
-    /// the caller reads or writes at once. So streams with equal buffers have equal shares. Flush, shutdown and
-    /// errors pass at once.
+    /// which they ask, each for a chunk. Where the chunks that wait are more than four bursts, a stream that has
+    /// waited goes before one that has just had its turn; the longer they wait, the less exact is their order.
+    ///
+    /// A chunk is what the rate carries in 5 ms, but not less than 1 KiB (at rates below 10 KiB/s: than what the rate
+    /// carries in 100 ms). It is at most 64 KiB, half the burst, and what the caller reads or writes at once. So
+    /// streams with equal buffers have equal shares, but for some chunks. Flush, shutdown and errors pass at once.
     ///
     /// It allocates once for each direction, when that first waits, and has one timer for it. It must be polled
     /// within a tokio runtime whose timer is enabled.
     ///
     /// **Guarantee.** A bucket is charged for each byte that passes, before it does. At most
     /// `burst + rate * (span + u)` bytes pass in any span, where `u` is a time unit, less than 5 us, or longer
-    /// in compact slots: see [`Gcra`](tollgate::Gcra). Bytes that are charged and do not pass are refunded: after a poll that is pending,
+    /// in compact slots: see [`Gcra`](tollgate::Gcra). Bytes that are charged and do not pass are refunded: after a poll
+    /// that is pending,
     /// a partial read or write, or an error, and when a stream is dropped while it waits.
     ///
     /// **Not guaranteed.**

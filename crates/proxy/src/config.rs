@@ -69,9 +69,9 @@ impl Config {
 /// The timeouts of a proxy: how long it waits. Zero is no wait at all, and more than a day counts as a day.
 ///
 /// A slow reader, client or upstream, makes progress only when the system's send buffer has room again: on Linux when
-/// 64 KiB were sent, on other systems perhaps when a megabyte was. So over HTTP/1.1, a client that reads steadily, but
-/// less than about 1 kB/s (on other systems 30 kB/s), may be cut off after the default `body` of 60 seconds. A client
-/// of HTTP/2 must read 16 KiB of each response within `body`.
+/// the peer has read some hundred kilobytes, on other systems perhaps some megabytes. So over HTTP/1.1, a client that
+/// reads steadily, but less than about 10 kB/s (on other systems 30 kB/s), may be cut off after the default `body` of
+/// 60 seconds. A client of HTTP/2 must read 16 KiB of each response within `body`.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     /// For the head of a request, and for the rest of a body that was answered early.

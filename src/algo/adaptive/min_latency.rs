@@ -81,8 +81,8 @@ impl MinLatency {
         self
     }
 
-    /// By how much a latency may be above the baseline without effect, 0 to 1,000 percent; 25 unless
-    /// called.
+    /// By how much a latency may be above the baseline without effect, 0 to 1,000 percent. The default is
+    /// 25.
     pub const fn buffer_percent(mut self, percent: u32) -> Self {
         self.buffer_percent = percent;
         self

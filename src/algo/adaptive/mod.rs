@@ -265,8 +265,8 @@ impl Backoff {
 /// The setters of [`Backoff`] of a controller.
 macro_rules! backoff_setters {
     () => {
-        /// The share of requests in a window that may fail without effect, 0 to 99 percent; 5 unless
-        /// called.
+        /// The share of requests in a window that may fail without effect, 0 to 99 percent. The default is
+        /// 5.
         pub const fn failures_percent(mut self, percent: u32) -> Self {
             self.backoff.failures_percent = percent;
             self

@@ -106,8 +106,8 @@ const DEBT_BURSTS: u64 = 16;
 /// - In either kind of slot, `u` is never more than an emission interval, nor more than a thousandth of the time in
 ///   which the burst comes back, unless that thousandth is below 2 nanoseconds.
 ///
-/// **Not guaranteed.** See [`Limiter`](crate::Limiter) for what happens to a key that loses its slot. A clock that is too
-/// far behind another one may read a key in debt as idle:
+/// **Not guaranteed.** See [`Limiter`](crate::Limiter) for what happens to a key that loses its slot. A clock that is
+/// too far behind another one may read a key in debt as idle:
 ///
 /// | if | too far is more than |
 /// |---|---|

@@ -51,8 +51,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
         Self { limiter, strikes, ban, capacity, prolonged, failures_only }
     }
 
-    /// Sets for how many keys with strikes, and for as many with a ban, there is room (100,000 if
-    /// not called).
+    /// Sets for how many keys with strikes, and for as many with a ban, there is room. The
+    /// default is 100,000.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -90,8 +90,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> PenaltiesBuilder<K, A, C> {
         Self { prolonged: true, ..self }
     }
 
-    /// Counts only [reported](Penalties::strike) failures as strikes, and no denials. Off if not
-    /// called.
+    /// Counts only [reported](Penalties::strike) failures as strikes, and no denials. Off by
+    /// default.
     ///
     /// ```
     /// # use std::time::Duration;

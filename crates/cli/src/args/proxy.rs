@@ -15,10 +15,10 @@ Headers:
   of Host and Proto that a trusted proxy has set are kept. Forwarded passes as the client sent it, so
   the upstream must not trust it. Host is the upstream's, unless --preserve-host is given.
   A header or trailer of the client whose name has another character than letters, digits and hyphens
-  is dropped, as nginx does by default, unless --any-field-names is given: CGI, WSGI and others read
-  X_Api_Key as X-Api-Key. So is metadata of gRPC calls with _ or . in its name. Responses keep such
-  names. Rules see neither these headers nor those that Connection names. An OPTIONS or TRACE request with
-  Max-Forwards: 0 is answered by the proxy; a greater number is reduced by one. Expect is not
+  is dropped, as nginx does by default, and so is metadata of gRPC calls with _ or . in its name: CGI,
+  WSGI and others read X_Api_Key as X-Api-Key. --any-field-names forwards them. Responses keep such
+  names. Rules see neither dropped headers nor those that Connection names. An OPTIONS or TRACE request
+  with Max-Forwards: 0 is answered by the proxy; a greater number is reduced by one. Expect is not
   forwarded: the proxy itself sends 100 Continue, as soon as it forwards the body, in HTTP/1.1 only.
 
 Responses of the proxy itself, all of type application/problem+json:
@@ -177,7 +177,8 @@ pub(crate) struct ProxyArgs {
     preserve_host: bool,
 
     /// Forwards headers and trailers whatever characters their names have, such as gRPC metadata with
-    /// _ or . in its name. Only for upstreams to which X_Api_Key and X-Api-Key are two names
+    /// _ or . in its name. Only for upstreams to which X_Api_Key and X-Api-Key are two names:
+    /// others take a client's X_Forwarded_For for the X-Forwarded-For that the proxy writes
     #[arg(long)]
     any_field_names: bool,
 
@@ -191,15 +192,15 @@ pub(crate) struct ProxyArgs {
     connect_timeout: Duration,
 
     /// How long the upstream may take to send the head of a response while the request makes no
-    /// progress; an upstream that reads the request slowly makes progress when the system has sent
-    /// another 64 KiB (on other systems than Linux, up to some megabytes)
+    /// progress; an upstream that reads the request slowly makes progress each time it has read some
+    /// hundred kilobytes (on other systems than Linux, up to some megabytes)
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     response_timeout: Duration,
 
     /// How long a response and the body of its request may make no progress, and how long a client
     /// may read nothing of what it is sent; not for upgraded connections. A client of HTTP/1.1 must
-    /// read 64 KiB in this time (on other systems than Linux, up to some megabytes), and one of HTTP/2
-    /// 16 KiB of each response
+    /// read about half a megabyte in this time, and more if its receive buffer is larger than 4 MB (on
+    /// other systems than Linux, up to some megabytes); one of HTTP/2 16 KiB of each response
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     body_timeout: Duration,
 
@@ -209,7 +210,8 @@ pub(crate) struct ProxyArgs {
     half_close_timeout: Duration,
 
     /// How long an upgraded connection, such as a WebSocket, may be idle in both directions; a slow
-    /// reader counts when it has read 64 KiB (on other systems than Linux, up to some megabytes)
+    /// reader counts each time it has read some hundred kilobytes (on other systems than Linux, up to
+    /// some megabytes)
     #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
     tunnel_timeout: Duration,
 

@@ -152,6 +152,29 @@ fn a_response_that_is_read_slowly_but_steadily_is_not_ended() {
     assert_eq!(stalls(&proxy), [0.0; 4]);
 }
 
+/// The same of an upload, by the upstream.
+#[test]
+fn an_upload_that_is_read_slowly_but_steadily_is_not_ended() {
+    const READ: usize = 40_000;
+    const BODY: usize = 50_000_000;
+    let (sender, outcome) = std::sync::mpsc::channel();
+    let slow = upstream(move |mut stream| {
+        read_head(&mut stream);
+        let all_read = (0..15).all(|_| {
+            std::thread::sleep(PAUSE);
+            stream.read_exact(&mut [0; READ]).is_ok()
+        });
+        sender.send(all_read).expect("the test waits");
+    });
+    let words = ["--body-timeout", TIMEOUT, "--response-timeout", TIMEOUT];
+    let proxy = Proxy::before("steady-upload", slow, &words);
+    let mut stream = connect(proxy.listen);
+    let head = format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {BODY}\r\n\r\n");
+    std::thread::spawn(move || stream.write_all(&[head.as_bytes(), &vec![7; BODY]].concat()));
+    assert!(outcome.recv_timeout(PATIENCE).expect("an outcome"), "the upload went on");
+    assert_eq!(failures(&proxy, "response_timeout"), 0);
+}
+
 /// The client takes longer to read the body than the timeout.
 #[test]
 fn an_http2_stream_that_is_read_slowly_but_steadily_is_not_ended() {

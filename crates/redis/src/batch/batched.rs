@@ -36,7 +36,7 @@ pub(crate) struct Settings {
     pub(super) capacity: u64,
 }
 
-/// A limiter of fixed windows over many processes. It admits by the counts it last received and by
+/// A limiter of fixed windows for several machines. It admits by the counts it last received and by
 /// what it has admitted since. It sends the counts of all keys in one call (in several, one after
 /// the other, if there are more than 500 keys), every [`interval`](BatchedBuilder::interval) or when
 /// a key has [as many unsent](BatchedBuilder::max_unsent) as it may.

@@ -14,7 +14,7 @@ use crate::answer::{Answer, Origin};
 use crate::bounded_map::BoundedMap;
 use crate::unavailable::Unavailable;
 
-/// A limiter over many processes that makes most decisions in this process: it takes cells ahead
+/// A limiter for several machines that makes most decisions in this process: it takes cells ahead
 /// from a [`LeaseSource`], and spends them without a call.
 ///
 /// How many cells it takes follows how fast they are spent. When few are left, it fetches more in

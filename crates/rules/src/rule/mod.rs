@@ -270,7 +270,7 @@ impl Rule {
         self.bytes
     }
 
-    /// How many live keys there is room for at least, for each limit. It is 1 for `key = "none"` unless the
+    /// For how many live keys the table is sized, for each limit. It is 1 for `key = "none"` unless the
     /// file gives another number, and for a rule without limits.
     #[must_use]
     pub fn capacity(&self) -> u64 {
