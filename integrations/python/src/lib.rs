@@ -9,7 +9,8 @@
 //! | `options.rs` | the keyword arguments that choose a table |
 //!
 //! The interpreter lock is held while a decision is made, which takes tens of nanoseconds. It is
-//! released while a thread waits.
+//! released while a thread waits. The module asks for the lock (`gil_used`), since a fork is safe by it
+//! (`queue.rs`): a free-threaded interpreter switches it on when it imports the module.
 
 mod counts;
 mod decision;
@@ -22,7 +23,7 @@ mod waiting;
 use pyo3::pymodule;
 
 /// The module, `tollgate._tollgate`.
-#[pymodule]
+#[pymodule(gil_used = true)]
 mod _tollgate {
     #[pymodule_export]
     use super::counts::WindowCounts;

@@ -17,7 +17,8 @@ use tollgate::wait::{WaitQueue, Waitable};
 pub(crate) struct ProcessQueue<L: Waitable> {
     limiter: Arc<L>,
     max_waiters: usize,
-    /// Locked only by a thread that has the interpreter lock. So no thread holds it while another forks.
+    /// Locked only by a thread that has the interpreter lock, which the module asks for. So no thread holds it while
+    /// another forks.
     current: Mutex<Current<L>>,
 }
 
