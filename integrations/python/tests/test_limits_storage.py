@@ -86,10 +86,10 @@ def test_a_fixed_window_ends_its_period_after_its_first_request(storage):
 
 def test_a_moving_window_tells_when_its_oldest_entry_leaves(storage):
     limiter, item = MovingWindowRateLimiter(storage), RateLimitItemPerSecond(4, 2)
-    began = time.time()
     assert limiter.hit(item, cost=1)
     time.sleep(0.5)
     assert limiter.hit(item, cost=2)
+    began = time.time()
     reset, remaining = limiter.get_window_stats(item)
     assert remaining == 1 and abs(reset - began - 2) < 0.3
     assert limiter.test(item) and not limiter.test(item, cost=2)
