@@ -2,7 +2,9 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
+import limits.storage.memory
 import pytest
 from limits import (
     RateLimitItemPerDay,
@@ -87,9 +89,9 @@ def test_a_fixed_window_ends_its_period_after_its_first_request(storage):
 def test_a_moving_window_tells_when_its_oldest_entry_leaves(storage):
     limiter, item = MovingWindowRateLimiter(storage), RateLimitItemPerSecond(4, 2)
     assert limiter.hit(item, cost=1)
+    began = time.time()
     time.sleep(0.5)
     assert limiter.hit(item, cost=2)
-    began = time.time()
     reset, remaining = limiter.get_window_stats(item)
     assert remaining == 1 and abs(reset - began - 2) < 0.3
     assert limiter.test(item) and not limiter.test(item, cost=2)
@@ -216,6 +218,20 @@ def test_a_sliding_window_may_be_decades(storage):
         limiter.clear(item)
         assert [limiter.hit(item) for _ in range(3)] == [True, True, False]
         assert limiter.hit(item, cost=0) and limiter.get_window_stats(item).remaining == 0
+
+
+def test_a_request_of_no_cells_is_admitted_as_in_memory_after_a_full_window(storage, monkeypatch):
+    item, now = RateLimitItemPerHour(10), [(time.time() // 3_600) * 3_600.0 + 1_800]
+    for module in (tollgate.limits_storage, limits.storage.memory):
+        monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: now[0]))
+    begun = now[0]
+    for limiter in map(SlidingWindowCounterRateLimiter, (storage, MemoryStorage())):
+        now[0] = begun
+        assert limiter.hit(item, cost=10)
+        now[0] += 1_800
+        assert limiter.get_window_stats(item).remaining == 0
+        assert limiter.test(item, cost=0) and limiter.hit(item, cost=0)
+        assert not limiter.test(item) and not limiter.hit(item)
 
 
 def test_options_are_read_from_the_uri_and_from_keywords(shared):

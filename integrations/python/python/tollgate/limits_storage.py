@@ -322,7 +322,7 @@ class TollgateStorage(
         # read the time. So one charge of the current one, up to what that leaves of the limit, decides for all threads
         # and processes.
         left = limit - floor(previous * previous_secs / expiry)
-        return left > 0 and self._counts_to_weigh(expiry).add_within(current_key, amount, left)
+        return left >= amount and self._counts_to_weigh(expiry).add_within(current_key, amount, left)
 
     def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
         if large := _large_amount_of(key):
