@@ -3,6 +3,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from starlette.testclient import TestClient
 
 from tollgate import Limiter, keys
 from tollgate.asgi import RateLimitMiddleware as Asgi
@@ -123,6 +124,26 @@ def test_ipv6_clients_are_limited_by_their_network(ask):
     assert ask(limiter, peer="2001:db8:1:3::4").status == 200
     assert ask(limiter, peer="::ffff:192.0.2.7").status == 200
     assert ask(limiter, peer="192.0.2.7").status == 429
+
+
+def test_a_peer_that_is_no_address_is_an_error_which_names_it(ask):
+    unknown = ask(Limiter("1/h"), peer="testclient")
+    assert (unknown.status, json.loads(unknown.body)["detail"]) == (500, "the peer 'testclient' is no IP address")
+    for none in (None, ""):
+        absent = ask(Limiter("1/h"), peer=none)
+        assert absent.status == 500 and b"does not provide the peer's address" in absent.body
+
+
+async def hello_asgi(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+def test_the_test_client_of_starlette_has_a_key_by_its_option_client():
+    app = Asgi(hello_asgi, Limiter("1/h"))
+    assert "'testclient' is no IP address" in TestClient(app).get("/").json()["detail"]
+    client = TestClient(app, client=("127.0.0.1", 0))
+    assert [client.get("/").status_code for _ in range(2)] == [200, 429]
 
 
 def test_a_request_without_a_key_is_denied_unless_it_is_admitted(ask):

@@ -31,7 +31,7 @@ class _Request:
     @property
     def peer(self) -> str | None:
         client = self.raw.get("client")
-        return client[0] if client else None
+        return client[0] or None if client else None
 
     @property
     def method(self) -> str:

@@ -62,9 +62,12 @@ def _network(text: str) -> str | None:
 
 def peer_ip(request: Request) -> str:
     """The address of the peer: IPv4 whole, IPv6 by /64."""
-    key = None if request.peer is None else _network(request.peer)
-    if key is None:
+    peer = request.peer
+    if peer is None:
         raise KeyUnavailable("the server does not provide the peer's address")
+    key = _network(peer)
+    if key is None:
+        raise KeyUnavailable(f"the peer {peer!r} is no IP address")
     return key
 
 
