@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from starlette.testclient import TestClient
+from werkzeug.test import Client
 
 from tollgate import Limiter, keys
 from tollgate.asgi import RateLimitMiddleware as Asgi
@@ -139,11 +140,29 @@ async def hello_asgi(scope, receive, send):
     await send({"type": "http.response.body", "body": b"hello"})
 
 
+def hello_wsgi(environ, start_response):
+    start_response("200 OK", [])
+    return [b"hello"]
+
+
 def test_the_test_client_of_starlette_has_a_key_by_its_option_client():
     app = Asgi(hello_asgi, Limiter("1/h"))
     assert "'testclient' is no IP address" in TestClient(app).get("/").json()["detail"]
     client = TestClient(app, client=("127.0.0.1", 0))
     assert [client.get("/").status_code for _ in range(2)] == [200, 429]
+
+
+@pytest.mark.parametrize(("target", "path"), [("/caf%C3%A9", "/caf\u00e9"), ("/caf%E9", "/caf\ufffd")])
+def test_a_path_beyond_ascii_is_the_same_under_asgi_and_wsgi(target, path):
+    seen = []
+
+    def key(request):
+        seen.append(request.path)
+        return request.path
+
+    TestClient(Asgi(hello_asgi, Limiter("5/h"), key=key)).get(target)
+    Client(Wsgi(hello_wsgi, Limiter("5/h"), key=key)).get(target)
+    assert seen == [path, path]
 
 
 def test_a_request_without_a_key_is_denied_unless_it_is_admitted(ask):

@@ -34,7 +34,9 @@ class _Request:
 
     @property
     def path(self) -> str:
-        return str(self.raw.get("SCRIPT_NAME", "") + self.raw.get("PATH_INFO", ""))
+        # Each character is a byte of the path (PEP 3333). Servers of ASGI decode the bytes themselves.
+        text: str = self.raw.get("SCRIPT_NAME", "") + self.raw.get("PATH_INFO", "")
+        return text.encode("latin-1").decode("utf-8", "replace")
 
     def header(self, name: str) -> str | None:
         name = name.upper().replace("-", "_")
