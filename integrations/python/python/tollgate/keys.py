@@ -98,7 +98,12 @@ def client_ip(hops: int, name: str = "x-forwarded-for") -> _Callable[[Request], 
     """The address of the client behind `hops` proxies, each of which appends its peer's address to the header.
 
     The header is read from the right, and no further than the proxies wrote: no forged entry chooses a key. Every
-    request must pass that many proxies.
+    request must pass that many proxies. A request without the header has the peer's address as its key.
+
+    - The header must reach the application. waitress removes it unless `trusted_proxy_headers` names it, and then all
+      clients have one key, the proxy's address.
+    - The proxy or the server must drop fields with an underscore in their name. Some servers of WSGI, such as cheroot
+      and wsgiref, hand on `X_Forwarded_For` as the same variable, and a client could choose its key by it.
     """
     if not 1 <= hops <= _ENTRIES_MAX:
         raise ValueError(f"hops is {hops}: give the number of proxies in front of the server, 1 to {_ENTRIES_MAX}")
