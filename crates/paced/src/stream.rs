@@ -30,8 +30,7 @@ pin_project! {
     /// **Guarantee.** A bucket is charged for each byte that passes, before it does. At most
     /// `burst + rate * (span + u)` bytes pass in any span, where `u` is a time unit, less than 5 us, or longer
     /// in compact slots: see [`Gcra`](tollgate::Gcra). Bytes that are charged and do not pass are refunded: after a poll
-    /// that is pending,
-    /// a partial read or write, or an error, and when a stream is dropped while it waits.
+    /// that is pending, a partial read or write, or an error, and when a stream is dropped while it waits.
     ///
     /// **Not guaranteed.**
     ///
