@@ -67,6 +67,9 @@ impl<G: Chargeable> Ask<'_, '_, G> {
     /// Charges as many of the cells as there are, and returns how many. With
     /// [`cells(u64::MAX)`](Self::cells) it takes all that are left.
     ///
+    /// If a bucket that [starts empty](crate::Gcra::start_empty) has none left, it is asked for one, since it begins to
+    /// fill when it first denies a cell. That counts as a denial.
+    ///
     /// ```
     /// # use tollgate::{Limiter, Quota};
     /// let gate: Limiter<str> = Limiter::builder(Quota::per_hour(10)).build()?;
@@ -77,7 +80,9 @@ impl<G: Chargeable> Ask<'_, '_, G> {
     /// ```
     pub fn charge_available(self) -> u64 {
         let ask = self.at(self.gate.or_now(self.at));
-        charge_available(self.cells, |n| G::peek(ask.cells(n)), |n| G::check(ask.cells(n)))
+        // Such a bucket begins to fill when it first denies a cell.
+        let min = u64::from(self.gate.or_own(self.plan).starts_in_debt());
+        charge_available(self.cells, min, |n| G::peek(ask.cells(n)), |n| G::check(ask.cells(n)))
     }
 
     /// Adds up to the asked cells to those that the key has, but no more than the burst. They are beyond the
@@ -109,14 +114,15 @@ impl<G: Chargeable> Ask<'_, '_, G> {
     }
 }
 
-/// Charges what is left, at most `max`.
+/// Charges what is left, at most `max`. It asks for `min` cells, if the caller wants any, even if fewer are left.
 fn charge_available(
     max: u64,
+    min: u64,
     peek: impl Fn(u64) -> Decision,
     check: impl Fn(u64) -> Decision,
 ) -> u64 {
     let left = peek(0).map_or_else(|denied| denied.remaining(), |permit| permit.remaining());
-    let mut n = max.min(left);
+    let mut n = max.min(left.max(min));
     while n > 0 {
         match check(n) {
             Ok(_) => break,
@@ -295,13 +301,22 @@ mod tests {
     /// The cells that are charged, and those that were asked for, where a look has found `seen`. Then `left` are
     /// granted at once, while a denial says that `said` are left.
     fn charged(max: u64, seen: u64, left: u64, said: u64) -> (u64, Vec<u64>) {
+        charged_at_least((max, 0), seen, left, said)
+    }
+
+    fn charged_at_least(
+        (max, min): (u64, u64),
+        seen: u64,
+        left: u64,
+        said: u64,
+    ) -> (u64, Vec<u64>) {
         let asked = RefCell::new(Vec::new());
         let check = |n| {
             asked.borrow_mut().push(n);
             assert!(asked.borrow().len() < 9, "it ends");
             if n > left { Err(answers(said).1) } else { Ok(answers(0).0) }
         };
-        let charged = charge_available(max, |_| Ok(answers(seen).0), check);
+        let charged = charge_available(max, min, |_| Ok(answers(seen).0), check);
         (charged, asked.into_inner())
     }
 
@@ -312,6 +327,13 @@ mod tests {
         assert_eq!(charged(20, 10, 4, 4), (4, vec![10, 4]));
         assert_eq!(charged(20, 10, 0, 0), (0, vec![10]), "it asks for nothing if nothing is left");
         assert_eq!(charged(20, 0, 0, 0), (0, vec![]));
+        assert_eq!(
+            charged_at_least((20, 1), 0, 0, 0),
+            (0, vec![1]),
+            "it asks for one all the same"
+        );
+        assert_eq!(charged_at_least((0, 1), 0, 0, 0), (0, vec![]), "the caller wants nothing");
+        assert_eq!(charged_at_least((20, 1), 10, 10, 0), (10, vec![10]));
         // Others refund theirs between the try and the denial.
         assert_eq!(charged(20, 10, 7, 20), (7, vec![10, 9, 8, 7]));
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::reservation::OwnedReservation;
-use tollgate::{FixedWindow, Gcra, Limiter, ManualClock, Quota, Tick};
+use tollgate::{Direct, FixedWindow, Gcra, Limiter, ManualClock, Quota, Tick};
 
 const ALL: u64 = u64::MAX;
 
@@ -49,6 +49,23 @@ fn a_window_charges_by_the_plan_and_keeps_the_count() {
     drop(ask().plan(&plan).cells(10).reserve().expect("10 are there"));
     assert_eq!(ask().plan(&plan).cells(ALL).charge_available(), 10);
     assert_eq!(ask().cells(ALL).charge_available(), 90);
+}
+
+/// The first charge of what is there finds nothing, and the bucket fills from then on.
+#[test]
+fn a_charge_of_what_is_there_begins_the_time_of_a_bucket_that_starts_empty() {
+    let builder = Limiter::<str>::builder(Quota::per_second(10)).algorithm(Gcra::start_empty());
+    let keyed = builder.clock(ManualClock::new()).build().expect("in range");
+    let builder = Direct::builder(Quota::per_second(10)).algorithm(Gcra::start_empty());
+    let direct = builder.clock(ManualClock::new()).build().expect("in range");
+    let charged = |(seconds, cells): (u64, u64)| {
+        let at = Tick::from_nanos(seconds * 1_000_000_000);
+        let direct = direct.ask().cells(cells).at(at).charge_available();
+        (keyed.ask("a").cells(cells).at(at).charge_available(), direct)
+    };
+    // A request for nothing begins nothing.
+    let calls = [(10, 0), (20, 5), (30, 5), (30, ALL), (30, ALL)];
+    assert_eq!(calls.map(charged), [(0, 0), (0, 0), (5, 5), (5, 5), (0, 0)]);
 }
 
 #[test]
