@@ -115,6 +115,34 @@ fn a_lease_of_a_fixed_window_returns_its_cells_and_one_of_sub_windows_loses_them
     assert_eq!(left(SlidingCounter::new().leases(8)), [7, 11, 11]);
 }
 
+/// A lease of sub-windows cannot refund its cells. So it spends them on larger requests too, and keeps them when it
+/// denies.
+#[test]
+fn a_lease_that_can_refund_nothing_keeps_its_cells_beside_larger_and_denied_requests() {
+    fn spent(algorithm: impl Algorithm, larger: u64) {
+        let gate: Limiter<str, _> = Limiter::builder(Quota::per_hour(1_000))
+            .algorithm(algorithm)
+            .build()
+            .expect("in range");
+        let mut lease = gate.lease("a");
+        let mut ask = |cells| {
+            let before = lease.held();
+            let admitted = lease.ask().cells(cells).at(Tick::ZERO).check().is_ok();
+            assert!(admitted || lease.held() == before, "{before} held, {} left", lease.held());
+            if admitted { cells } else { 0 }
+        };
+        let mut spent = 0;
+        for cells in [1, larger].repeat(1_000) {
+            spent += ask(cells);
+        }
+        assert_eq!(spent, 1_000, "1 and {larger} in turn");
+    }
+    for larger in [100, 101, 199, 250] {
+        spent(SubWindows::new().leases(100), larger);
+        spent(SlidingCounter::new().leases(100), larger);
+    }
+}
+
 #[test]
 fn the_check_detects_leases_that_do_not_lower_the_burst() {
     // The lease takes 10 of a burst of 20. Half a second later all but a nanosecond's worth is
