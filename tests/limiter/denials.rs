@@ -306,6 +306,36 @@ fn a_denial_that_an_algorithm_remembers_is_remembered_in_a_composite() {
     assert!(log.check_n(2).is_err(), "the denied request counts");
 }
 
+/// A limit that starts empty begins to fill with a denial by a limit before it. Otherwise the stated wait would be too
+/// short: the request would be denied once more for each such limit.
+#[test]
+fn the_wait_of_several_buckets_that_start_empty_is_enough() {
+    let clock = Ticking::by(0);
+    let quota = |seconds| Quota::new(1, Duration::from_secs(seconds));
+    let keyed = |seconds| -> Clocked<u8> {
+        let built = Limiter::builder(quota(seconds)).algorithm(Gcra::start_empty());
+        let built = built.clock(Arc::clone(&clock)).count_decisions();
+        built.build().expect("in range")
+    };
+    let one = Direct::builder(quota(10)).algorithm(Gcra::start_empty());
+    let one = one.clock(Arc::clone(&clock)).build().expect("in range");
+    let (second, last) = (keyed(20), keyed(30));
+    let all = Composite::<u8>::builder()
+        .shared("first", bucket(Quota::per_second(10), &clock))
+        .shared("one", one)
+        .keyed("second", &second, |key| key)
+        .keyed("last", &last, |key| key)
+        .build()
+        .expect("token buckets");
+    let denied = all.check(&7).expect_err("nobody has asked for a cell before");
+    let wait = denied.retry_after().expect("it fits");
+    assert_eq!((denied.limit_name(), wait.as_secs()), ("one", 30));
+    clock.advance(30 * SECOND);
+    assert!(all.check(&7).is_ok(), "after the stated wait");
+    let denied = [&second, &last].map(|gate| gate.stats().denied);
+    assert_eq!(denied, [Some(0); 2], "they have denied nothing");
+}
+
 /// A request whose key functions can panic.
 #[derive(Clone, Copy)]
 struct Request {

@@ -164,6 +164,10 @@ impl<'a, R: ?Sized> Composite<'a, R> {
             if other == index {
                 continue;
             }
+            // The request has not reached it, and its wait is part of the answer.
+            if other > index {
+                member.begin_to_fill(target, n);
+            }
             if let Err(denied) = member.peek(target, n) {
                 let wait = denied.retry_after();
                 retry_after = retry_after.and_then(|longest| Some(wait?.max(longest)));

@@ -61,6 +61,11 @@ pub(super) trait Member<R: ?Sized>: Send + Sync {
     /// and remembered like that of a check. `is_last`: `check` will be called next, not `take`.
     fn precheck(&self, target: Target<'_>, n: u64, is_last: bool) -> Result<(), Denied>;
 
+    /// Lets a bucket that starts empty begin to fill, as its own denial of `n` cells would. This is not counted.
+    fn begin_to_fill(&self, target: Target<'_>, n: u64) {
+        let _ = (target, n);
+    }
+
     /// Charges `n` cells in a form that can be refunded. The limit must be refundable.
     fn take(&self, target: Target<'_>, n: u64) -> Taken;
 
@@ -207,6 +212,10 @@ where
         self.limiter.borrow().precheck(P::params(plan), probe, request, is_last)
     }
 
+    fn begin_to_fill(&self, Target { probe, now, plan }: Target<'_>, n: u64) {
+        self.limiter.borrow().begin_to_fill(P::params(plan), probe, Request { now, cells: n });
+    }
+
     fn take(&self, Target { probe, now, plan }: Target<'_>, n: u64) -> Taken {
         let limiter = self.limiter.borrow();
         let taken = limiter.take_by(limiter.or_own(P::params(plan)), probe, n, now);
@@ -276,6 +285,10 @@ where
 
     fn precheck(&self, target: Target<'_>, n: u64, _: bool) -> Result<(), Denied> {
         self.limiter.borrow().precheck(n, target.now)
+    }
+
+    fn begin_to_fill(&self, target: Target<'_>, n: u64) {
+        self.limiter.borrow().begin_to_fill(n, target.now);
     }
 
     fn take(&self, target: Target<'_>, n: u64) -> Taken {

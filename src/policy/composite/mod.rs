@@ -46,7 +46,8 @@ const MEMBERS_MAX: usize = 8;
 /// **Guarantee.** No limit grants more than it would by itself, under any interleaving of threads.
 /// After a denial, every limit holds what it would hold if it had not been asked, to the time unit,
 /// unless another request took the cells between pre-check and charge (see below). (A limit that remembers its
-/// denials, [as two kinds do](crate#guarantees), remembers this one.) A denial reports
+/// denials, [as two kinds do](crate#guarantees), remembers this one. An enforced bucket that
+/// [starts empty](crate::Gcra::start_empty) begins to fill even if a limit before it denied.) A denial reports
 /// the longest wait and the fewest cells left of all enforced limits, including those after the one
 /// that denied. A decision takes no lock, allocates nothing, and waits for no other thread.
 ///

@@ -55,17 +55,38 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
                 self.count(false);
             }
             () if algo.dispatch_refund(IsRefundable).is_some() => {
-                // Another thread has refunded cells meanwhile, so the take succeeded: refund it as
-                // well. The instant of the request may be behind by now, or be ahead of the clock.
-                if let Ok((taken, _)) = self.take_by(algo, probe, n, now) {
-                    self.refund_by(algo, &taken, taken.cells(), || self.clock().now().max(now));
-                }
+                self.remember_denial(algo, probe, request);
                 self.count(false);
             }
             // This admits the request only if the key was reset meanwhile.
             () => drop(self.decide_probed(algo, probe, n, now)),
         }
         Err(denied)
+    }
+
+    /// Has a request denied that a peek has found denied, so that the denial is remembered, but not counted.
+    fn remember_denial(&self, algo: &A::Params, probe: Probe, request: Request) {
+        let Request { now, cells: n } = request;
+        // Another thread has refunded cells meanwhile, so the take succeeded: refund it as
+        // well. The instant of the request may be behind by now, or be ahead of the clock.
+        if let Ok((taken, _)) = self.take_by(algo, probe, n, now) {
+            self.refund_by(algo, &taken, taken.cells(), || self.clock().now().max(now));
+        }
+    }
+
+    /// Lets a bucket that starts empty begin to fill, if the key has a place and none yet: as its own denial of the
+    /// request would, but uncounted.
+    pub(super) fn begin_to_fill(&self, plan: Option<&A::Params>, probe: Probe, request: Request) {
+        let Request { now, cells: n } = request;
+        let still = self.still(self.or_own(plan), now);
+        let algo = &*still;
+        if algo.starts_in_debt()
+            && n > 0
+            && self.table().peek(probe, algo, now, n).is_none()
+            && self.peek_full(algo, probe, n, now).is_none()
+        {
+            self.remember_denial(algo, probe, request);
+        }
     }
 
     /// Cells of this thread's lease that could be spent for `n`.
@@ -116,5 +137,12 @@ impl<A: Algorithm, C: Clock> Direct<A, C> {
             () => drop(self.decide_at(n, now)),
         }
         Err(denied)
+    }
+
+    /// Lets a bucket that starts empty begin to fill, as its own denial of the request would.
+    pub(super) fn begin_to_fill(&self, n: u64, now: Tick) {
+        if self.params().starts_in_debt() {
+            let _ = self.precheck(n, now);
+        }
     }
 }
