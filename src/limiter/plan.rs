@@ -17,7 +17,7 @@ use crate::time::Clock;
 /// nothing. It is for that limiter only, and is copied in some nanoseconds. All verbs of an [`Ask`] take
 /// it; a [reservation](crate::reservation::Reservation) is settled by the plan that it was made with. So do
 /// [batches](crate::limiter::AskEach::plan), [composites](crate::composite::CompositeBuilder::keyed_planned)
-/// and [wait queues](crate::wait::WaitQueue).
+/// and, before a token bucket, [wait queues](crate::wait::WaitQueue).
 ///
 /// **Guarantee.** A key that is always asked for with the same plan is granted what a limiter of that
 /// quota grants. A token bucket's rate may be rounded, down, by a thousandth at most: its states count
