@@ -127,7 +127,7 @@ pub enum Inherit {
     /// The same share of the burst, rounded to a [unit](crate::dynamic::DynamicGcra), which such a change may make
     /// coarser for good.
     Proportional,
-    /// All cells: as if no key had ever been seen.
+    /// All cells of the new burst. A key that was seen has its whole burst afterwards, also if buckets start empty.
     Reset,
 }
 
