@@ -144,6 +144,20 @@ fn decisions_are_equal_to_a_refill_by_intervals_of_the_whole_capacity() {
     }
 }
 
+/// `getAvailableTokens()`.
+#[test]
+fn a_peek_for_no_cells_says_how_many_are_available() {
+    let quota = Quota::per_second(10).burst(20);
+    let gate = Direct::builder(quota).clock(ManualClock::new()).build().expect("in range");
+    let mut theirs = [Bandwidth::greedy(quota)];
+    for cells in [0, 7, 13] {
+        let ours = gate.check_n(cells).is_ok();
+        assert!(ours && try_consume(&mut theirs, Request { at: 0, cells }));
+        let ours = gate.ask().cells(0).peek().expect("no cells").remaining();
+        assert_eq!(ours, theirs[0].available, "after {cells}");
+    }
+}
+
 /// The page's example: a window that opens with a request, beside intervals since the bucket was made.
 #[test]
 fn an_anchored_window_opens_with_a_request_and_not_when_a_bucket_is_made() {

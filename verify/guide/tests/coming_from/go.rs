@@ -202,6 +202,18 @@ fn a_charge_waits_as_long_as_a_reservation() {
     assert!(waited > TRACES, "only {waited} requests waited");
 }
 
+/// `Tokens()`.
+#[test]
+fn a_peek_for_no_cells_says_how_many_tokens_there_are() {
+    let (quota, mut theirs) = pair(10, 1_000, 20);
+    let gate = Direct::builder(quota).clock(ManualClock::new()).build().expect("in range");
+    for cells in [0, 7, 13] {
+        assert!(gate.check_n(cells).is_ok() && theirs.allow(Request { at: 0, cells }));
+        let ours = gate.ask().cells(0).peek().expect("no cells").remaining();
+        assert!((ours as f64 - theirs.tokens).abs() < 1e-9, "{ours} after {cells}");
+    }
+}
+
 /// The page's example. Each time that a request's time is before the last one's, Go counts the span
 /// between them once more: 5 cells in a second, of a burst of 3 and one a second.
 #[test]
