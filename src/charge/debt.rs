@@ -22,12 +22,14 @@ impl<G: Chargeable> Ask<'_, '_, G> {
     /// are asked for.
     ///
     /// A debt is bounded by what a state can hold. With [`Gcra`](crate::Gcra) that is at least 16
-    /// bursts, the burst itself included (for ordinary quotas in [wide slots](crate::limiter::SlotLayout)
-    /// it is a century). Only a burst larger than 2^46 units of the algorithm's time grid (2^27 in
-    /// compact slots with a unit below a microsecond) has less, down to the burst itself. With a fixed
-    /// window, what is charged beyond the limit ends with the window, and the largest count is one less
-    /// than the next power of two above `limit + 1`. Debt beyond the bound is forgiven; the returned
-    /// time is then that of the largest debt.
+    /// bursts of the limiter's own quota, the burst itself included (for ordinary quotas in
+    /// [wide slots](crate::limiter::SlotLayout) it is a century). Only a burst larger than 2^46 units of the
+    /// algorithm's time grid (2^27 in compact slots with a unit below a microsecond) has less, down to the burst
+    /// itself. A [plan](crate::plan::Plan) has the same bound, its own burst included: a plan whose burst is as large
+    /// as the bound leaves no room for debt, and the returned time is zero. A limiter that is built
+    /// [for plans](crate::Gcra::for_plans) has more room. With a fixed window, what is charged beyond the limit
+    /// ends with the window, and the largest count is one less than the next power of two above `limit + 1`. Debt
+    /// beyond the bound is forgiven; the returned time is then that of the largest debt.
     ///
     /// **Not guaranteed.** A key that [finds no slot](crate::OnFull) is not charged, and the time is zero;
     /// [`try_charge`](Self::try_charge) tells the two apart. (With

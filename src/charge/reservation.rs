@@ -50,7 +50,7 @@ use crate::time::Tick;
 /// - Other algorithms have no reservations: their states record too little of the past (the places of
 ///   a queue, and of a log, have been promised to others).
 /// - Cells beyond the estimate are charged whatever the limit: see [`Ask::charge`] for the bound of a
-///   debt.
+///   debt. A [plan](crate::plan::Plan) with a large burst may have no room for one.
 /// - If a key owes cells when it reserves, its refund may be too small, by up to that debt: time pays the old
 ///   debt first, and the same time also counts as restoring the reserved cells. (The state does not record what
 ///   others were refunded meanwhile.) So a key that is never out of debt is refunded nothing by a reservation held for

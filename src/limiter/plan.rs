@@ -29,6 +29,10 @@ use crate::time::Clock;
 ///
 /// - [Leases](crate::lease::LocalLease) go by the limiter's own quota, and so do keys that
 ///   [find no slot](crate::OnFull).
+/// - A token bucket's [debt](Ask::charge) is bounded by what the limiter's states can hold: often by 16
+///   bursts of the limiter's own quota, the plan's burst included. With a plan whose burst is as large as that, a key
+///   owes nothing beyond the burst, and a wait queue books no waiter ahead of its turn. A limiter
+///   [for plans](crate::Gcra::for_plans) has room for them.
 /// - A plan whose rate is above the limiter's own, or whose burst takes far longer to come back, may be an
 ///   error when it is made. Build the limiter with the fastest quota of any key, and
 ///   [for plans](crate::Gcra::for_plans).

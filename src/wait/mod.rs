@@ -44,9 +44,10 @@ const MAX_WAITERS_DEFAULT: usize = 1_024;
 /// With a token bucket ([`Gcra`](crate::Gcra)) the first waiter of a key is *booked*: its cells are charged
 /// now, ahead of time, and it goes ahead when its turn comes. Until then the key owes more than its burst, so
 /// no other caller can take cells, unless others are refunded meanwhile. The other waiters are charged nothing
-/// until they are first. (A state can owe a limited amount, in most cases sixteen times the burst. If other callers
-/// have overdrawn the key by so much that the first waiter's turn lies beyond that limit, the first waiter is not
-/// booked either until its turn is near enough.)
+/// until they are first. (A state can owe a limited amount, in most cases sixteen times the burst of the limiter's own
+/// quota. If the first waiter's turn lies beyond that limit, the first waiter is not booked either until its turn is
+/// near enough. That happens if other callers have overdrawn the key by so much, or if the burst of the waiter's
+/// [plan](crate::plan::Plan) is as large, unless the limiter is built [for plans](crate::Gcra::for_plans).)
 ///
 /// Other algorithms cannot be charged ahead of time. With them the first waiter asks again after the
 /// `retry_after` of its denial, and the others wait behind it. The differences are listed

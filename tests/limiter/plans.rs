@@ -216,6 +216,28 @@ fn a_plan_beyond_the_range_of_a_state_is_a_build_error_with_a_reason() {
     assert_eq!(compact.plan(Quota::per_day(100)).unwrap_err(), QuotaError::PlanTooLong);
 }
 
+/// Where the states have room for 16 bursts, these are bursts of the limiter's own quota.
+#[test]
+fn a_debt_under_a_plan_is_bounded_by_sixteen_bursts_of_the_limiters_own_quota() {
+    let quota = Quota::per_second(100);
+    let compact = Limiter::<str>::builder(quota).slots(SlotLayout::Compact).build();
+    let for_plans = Limiter::<str>::builder(quota).algorithm(Gcra::new().for_plans()).build();
+    let [compact, for_plans] = [compact, for_plans].map(|built| built.expect("in range"));
+    let wait = |gate: &Limiter<str>, burst| {
+        let plan = gate.plan(quota.burst(burst)).expect("in range");
+        gate.ask("a").plan(&plan).cells(burst + 10_000).at(Tick::ZERO).charge().as_secs()
+    };
+    let waits = |burst| {
+        [&compact, &for_plans].map(|gate| {
+            gate.reset("a");
+            wait(gate, burst)
+        })
+    };
+    assert_eq!(waits(100), [15, 100]);
+    assert_eq!(waits(800), [8, 100]);
+    assert_eq!(waits(1_600), [0, 100], "the plan's burst is as large as the bound");
+}
+
 /// Asks a limiter by a plan of another one, and checks that this panics.
 fn assert_a_plan_panics<A: Plannable>([one, other]: [Limiter<u64, A, ManualClock>; 2]) {
     let plan = one.plan(Quota::per_day(3)).expect("fits");
