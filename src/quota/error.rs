@@ -164,14 +164,15 @@ impl fmt::Display for QuotaError {
             }
             Self::PlanTooFast => {
                 "the limiter's states cannot tell so fast a quota: build the limiter with the fastest \
-                 quota of all, and with Gcra::for_plans"
+                 quota of all, and with Gcra::for_plans; if it is built so, count in larger cells"
             }
             Self::PlanLimitTooLarge => {
                 "the limiter's states cannot count so many cells: build the limiter with the largest limit of all"
             }
             Self::PlanTooLong => {
                 "the limiter's states cannot hold so long a debt, or windows of that length: build the \
-                 limiter with Gcra::for_plans, or fixed windows of the same period"
+                 limiter with Gcra::for_plans, or fixed windows of the same period; if it is built so, give \
+                 slow plans a slower limiter of their own"
             }
             Self::ChangeTooFast => {
                 "the rate is so much above the one that the limiter was built with that its states \

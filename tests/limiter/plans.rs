@@ -216,6 +216,36 @@ fn a_plan_beyond_the_range_of_a_state_is_a_build_error_with_a_reason() {
     assert_eq!(compact.plan(Quota::per_day(100)).unwrap_err(), QuotaError::PlanTooLong);
 }
 
+/// The bounds that `Gcra::for_plans` states.
+#[test]
+fn a_limiter_for_plans_bounds_the_longest_bursts_and_the_fastest_rates() {
+    let plan = |limit, quota| {
+        let gate = Limiter::<u64>::builder(Quota::per_second(limit));
+        let gate = gate.algorithm(Gcra::new().for_plans()).build().expect("in range");
+        gate.plan(quota).map(|_| ())
+    };
+    let of_days = |days| Quota::per_day(1).burst(days);
+    let (year, fast) = (365, 1_000_000);
+    assert_eq!(plan(400, of_days(100 * year)), Ok(()));
+    assert_eq!(plan(1_000, of_days(35 * year)), Ok(()));
+    assert_eq!(plan(1_000, of_days(36 * year)), Err(QuotaError::PlanTooLong));
+    for limit in [fast, 3 * fast] {
+        assert_eq!(plan(limit, of_days(13)), Ok(()));
+        assert_eq!(plan(limit, of_days(14)), Err(QuotaError::PlanTooLong));
+    }
+    assert_eq!(plan(3 * fast, Quota::per_second(1_000_001)), Ok(()));
+    assert_eq!(plan(3 * fast, Quota::per_second(2_990_000)), Err(QuotaError::PlanTooFast));
+    for (error, advice) in [
+        (QuotaError::PlanTooFast, "if it is built so, count in larger cells"),
+        (
+            QuotaError::PlanTooLong,
+            "if it is built so, give slow plans a slower limiter of their own",
+        ),
+    ] {
+        assert!(error.to_string().ends_with(advice), "{error}");
+    }
+}
+
 /// Where the states have room for 16 bursts, these are bursts of the limiter's own quota.
 #[test]
 fn a_debt_under_a_plan_is_bounded_by_sixteen_bursts_of_the_limiters_own_quota() {

@@ -181,9 +181,16 @@ impl Gcra {
         Self { lease_cells: cells, ..self }
     }
 
-    /// Keeps states that can express the quota of every [plan](crate::plan::Plan) slower than the
+    /// Keeps states that can express the quotas of [plans](crate::plan::Plan) slower than the
     /// limiter's own: in units of at most a thousandth of its emission interval (at least a
     /// nanosecond), with room for long debts, in [wide slots](crate::limiter::SlotLayout).
+    ///
+    /// Two kinds of slower plans are errors all the same:
+    ///
+    /// - The burst of a plan must come back within 2^50 units: within 35 years if the limiter's own rate is 1,000
+    ///   cells a second, and within 13 days from a million a second on. (Up to 400 a second, it may take a century.)
+    /// - The emission interval of a plan above a million cells a second must be, to a thousandth, a whole number of
+    ///   units, which are about a nanosecond long.
     ///
     /// The price, above 400 cells a second: the time field wraps after some years (90 days from a million cells
     /// a second on), so an older state may read as live.
