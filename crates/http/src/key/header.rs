@@ -88,4 +88,13 @@ mod tests {
         assert!(extract(&[&[b'a'; BYTES_MAX]]).is_ok());
         assert_eq!(extract(&[&[b'a'; BYTES_MAX + 1]]), Err(KeyError::Malformed));
     }
+
+    /// They are part of the value. As white space, they would let one client spend another's cells.
+    #[test]
+    fn spaces_that_http_does_not_trim_make_another_key() {
+        assert_eq!(extract(&[b"\t ada \t"]).as_deref(), Ok("ada"));
+        for text in ["ada\u{a0}", "ada\u{3000}", "\u{2003}ada", "\u{85}"] {
+            assert_eq!(extract(&[text.as_bytes()]).as_deref(), Ok(text));
+        }
+    }
 }

@@ -30,12 +30,13 @@ enum Repr {
 }
 
 impl HeaderText {
-    /// The value without white space around it; `None` if it is not UTF-8 or is longer than 65,535
-    /// bytes.
+    /// The value without the white space of HTTP (spaces and tabs) around it; `None` if it is not UTF-8 or is longer
+    /// than 65,535 bytes.
     pub(super) fn new(value: &HeaderValue) -> Option<Self> {
         let whole = str::from_utf8(value.as_bytes()).ok()?;
-        let start = whole.len() - whole.trim_start().len();
-        let end = start + whole.trim().len();
+        let is_space = |char| matches!(char, ' ' | '\t');
+        let start = whole.len() - whole.trim_start_matches(is_space).len();
+        let end = start + whole.trim_matches(is_space).len();
         let range = u16::try_from(start).ok()?..u16::try_from(end).ok()?;
         Some(Self(Repr::Shared(value.clone(), range)))
     }
