@@ -212,7 +212,10 @@ where
     }
 
     fn peek(&self, request: &request::Parts, _: u64, report: &mut Report) {
-        let Ok(key) = self.key.extract(request) else { return };
+        let key = match self.key.extract(request) {
+            Ok(key) => key,
+            Err(error) => return self.on_no_key.peek(error, report),
+        };
         if let Some(ends_in) = self.penalties.banned(key.borrow()) {
             return report.note(self.banned(key.borrow(), ends_in));
         }

@@ -11,8 +11,9 @@ use crate::headers::Report;
 /// Several limits, all of which must admit a request.
 ///
 /// `Several` first peeks at all limits. A limit that would deny is asked first, so that its denial costs
-/// the others nothing. Then the limits are asked in their order, and the first denial decides. Limits
-/// with a [pending](Verdict::Pending) verdict are awaited after the others.
+/// the others nothing; a limit that finds no key comes before one that is over. Then the limits are asked in
+/// their order, and the first denial decides. Limits with a [pending](Verdict::Pending) verdict are awaited
+/// after the others.
 ///
 /// **Guarantee.** A request that is admitted was charged by each limit. No limit grants more than its
 /// quota. A denial reports the longest wait of all limits that would deny the request now. After that
@@ -71,17 +72,31 @@ impl Several {
         request: &request::Parts,
         max_waiting: u64,
     ) -> impl Iterator<Item = &dyn Gate> {
-        let would_deny = |gate: &dyn Gate| {
-            let mut found = Report::default();
-            gate.peek(request, max_waiting, &mut found);
-            found.readings().next().is_some()
-        };
-        // A denial by the only limit costs no other.
-        let peeks = self.0.len() > 1;
-        let denies = self.0.iter().position(|gate| peeks && would_deny(&**gate));
+        let denies = self.first_to_deny(request, max_waiting);
         let others = self.0.iter().enumerate().filter(move |(index, _)| Some(*index) != denies);
         let first = denies.map(|index| &self.0[index]);
         first.into_iter().chain(others.map(|(_, gate)| gate)).map(|gate| &**gate)
+    }
+
+    /// The index of a limit that would deny. A limit that finds no key comes before one that is over: no wait gives
+    /// the request a key.
+    fn first_to_deny(&self, request: &request::Parts, max_waiting: u64) -> Option<usize> {
+        // A denial by the only limit costs no other.
+        if self.0.len() < 2 {
+            return None;
+        }
+        let mut over = None;
+        for (index, gate) in self.0.iter().enumerate() {
+            let mut found = Report::default();
+            gate.peek(request, max_waiting, &mut found);
+            if found.key_errors().next().is_some() {
+                return Some(index);
+            }
+            if found.readings().next().is_some() {
+                over = over.or(Some(index));
+            }
+        }
+        over
     }
 }
 

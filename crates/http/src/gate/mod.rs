@@ -57,10 +57,11 @@ pub trait Gate: Send + Sync {
     }
 
     /// Adds to `report` each limit for which [`decide_queued`](Self::decide_queued) would deny the
-    /// request now, and charges nothing.
+    /// request now, and charges nothing. If a limit would deny it for lack of a key, the gate adds
+    /// [the error](Report::note_no_key).
     ///
-    /// When one of [`Several`](crate::Several) limits denies, it peeks at the others, so that the
-    /// response has the longest wait. The default adds nothing.
+    /// [`Several`](crate::Several) limits are peeked at first, so that a denial charges no other limit. When one of
+    /// them denies, the others are peeked at, so that the response has the longest wait. The default adds nothing.
     fn peek(&self, request: &request::Parts, max_waiting: u64, report: &mut Report) {
         let _ = (request, max_waiting, report);
     }

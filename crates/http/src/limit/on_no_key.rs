@@ -39,11 +39,23 @@ impl OnNoKey {
     /// ```
     pub fn decide(self, error: KeyError, report: &mut Report) -> Verdict {
         report.note_no_key(error);
+        match self.denies(error) {
+            true => Verdict::NoKey(error),
+            false => Verdict::Admit(GatePermit::default()),
+        }
+    }
+
+    /// Notes the error if the request is denied for it.
+    pub(crate) fn peek(self, error: KeyError, report: &mut Report) {
+        if self.denies(error) {
+            report.note_no_key(error);
+        }
+    }
+
+    fn denies(self, error: KeyError) -> bool {
         match (self, error) {
-            (Self::Deny, _) | (_, KeyError::Malformed) => Verdict::NoKey(error),
-            (Self::Admit, KeyError::Missing | KeyError::Unavailable) => {
-                Verdict::Admit(GatePermit::default())
-            }
+            (Self::Deny, _) | (_, KeyError::Malformed) => true,
+            (Self::Admit, KeyError::Missing | KeyError::Unavailable) => false,
         }
     }
 }

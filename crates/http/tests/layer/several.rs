@@ -8,9 +8,12 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Empty;
 use tollgate::algorithm::Algorithm;
+use tollgate::penalty::Penalties;
 use tollgate::{Clock as _, FixedWindow, Gcra, Limiter, ManualClock, Quota, SlidingLog};
-use tollgate_http::key::{FromFn, from_fn};
-use tollgate_http::{Gate, Limit, Policy, RateLimitLayer, Several, ShadowGate};
+use tollgate_http::key::{FromFn, Header, from_fn};
+use tollgate_http::{
+    Gate, InFlightLimit, Limit, OnNoKey, Penalized, Policy, RateLimitLayer, Several, ShadowGate,
+};
 use tower::{Layer, ServiceExt, service_fn};
 
 type Clock = &'static ManualClock;
@@ -160,4 +163,39 @@ async fn a_client_that_a_later_limit_always_denies_costs_an_earlier_limit_no_ref
         assert_eq!(ask(&layer).await.0, 429);
     }
     assert_eq!(limiter.ask(&()).cells(0).at(time.now()).peek().expect("no cells").remaining(), 10);
+}
+
+/// Gates that find no key in the request, and treat that as `choice` says.
+fn without_a_key(choice: OnNoKey, clock: Clock) -> [Box<dyn Gate>; 3] {
+    let (quota, key) = (Quota::per_minute(5), || Header::new("missing").expect("a name"));
+    let limiter: Limiter<str, _, _> = Limiter::builder(quota).clock(clock).build().expect("fits");
+    let penalties = Penalties::builder(limiter, Quota::per_minute(3), Duration::from_secs(60));
+    let penalties = Arc::new(penalties.build().expect("in range"));
+    let policy = Policy::new("penalized", &quota).expect("a name");
+    [
+        Box::new(Limit::gcra("limit", quota, key()).expect("in range").on_no_key(choice)),
+        Box::new(InFlightLimit::per_key("held", 5, key()).expect("in range").on_no_key(choice)),
+        Box::new(Penalized::new(policy, penalties, key(), |_| false).on_no_key(choice)),
+    ]
+}
+
+#[tokio::test]
+async fn a_denial_for_lack_of_a_key_comes_first_and_charges_no_other_limit() {
+    for nth in 0..3 {
+        let time = clock();
+        let all = Arc::new(limit("all", Quota::per_minute(1), Gcra::new(), time));
+        let limiter = Arc::clone(all.limiter());
+        let [deny, admit] = [OnNoKey::Deny, OnNoKey::Admit].map(|choice| {
+            let gate = without_a_key(choice, time).into_iter().nth(nth).expect("a gate");
+            RateLimitLayer::new(Several::new().and(Arc::clone(&all)).and(gate))
+        });
+        for _ in 0..3 {
+            assert_eq!(ask(&deny).await, (400, String::new(), String::new()), "gate {nth}");
+        }
+        assert_eq!(limiter.check_n(&(), 0).expect("no cells").remaining(), 1, "gate {nth}");
+        assert_eq!(ask(&admit).await.0, 200, "gate {nth}");
+        assert_eq!(ask(&admit).await.0, 429, "gate {nth}: over the other limit");
+        // A wait would not help.
+        assert_eq!(ask(&deny).await.0, 400, "gate {nth}: over the other limit");
+    }
 }
