@@ -311,6 +311,30 @@ impl<K: ?Sized, A: Algorithm, C> Askable for Penalties<K, A, C> {
 }
 
 impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Penalties<K, A, C>> {
+    /// Accepts no [delay](Permit::delay) longer than `max_delay`, as a request to a [`Limiter`] does. A denial because
+    /// the turn comes later is a denial like others.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::penalty::{Penalties, PenaltyDenied};
+    /// use tollgate::{LeakyQueue, Limiter, Quota, Tick};
+    ///
+    /// let quota = Quota::per_second(10).burst(5);
+    /// let gate: Limiter<str, LeakyQueue> =
+    ///     Limiter::builder(quota).algorithm(LeakyQueue::new()).build()?;
+    /// let gate = Penalties::builder(gate, Quota::per_hour(2), Duration::from_secs(60)).build()?;
+    /// let ask = || gate.ask("a").at(Tick::ZERO).max_delay(Duration::from_millis(150)).check();
+    /// assert_eq!(ask().unwrap().delay(), Duration::ZERO);
+    /// assert_eq!(ask().unwrap().delay(), Duration::from_millis(100));
+    /// // The third turn is in 200 ms.
+    /// assert_eq!(ask().unwrap_err().retry_after(), Some(Duration::from_millis(50)));
+    /// assert!(matches!(ask(), Err(PenaltyDenied::Banned(_))));
+    /// # Ok::<(), tollgate::BuildError>(())
+    /// ```
+    pub fn max_delay(self, max_delay: Duration) -> Self {
+        Self { max_delay: Some(max_delay), ..self }
+    }
+
     /// Charges the cells if the key is not banned and they are there. A denial is a strike, unless
     /// [only failures](PenaltiesBuilder::failures_only) are.
     ///
@@ -322,7 +346,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Ask<'_, '_, Penalties<K, A, C>> {
         if let Some(ends_in) = gate.ban_ends_in(key, now) {
             return Err(gate.deny_banned(key, ends_in, now));
         }
-        let decision = gate.limiter.ask(key).cells(self.cells).at(now).check();
+        let ask = gate.limiter.ask(key).cells(self.cells).at(now);
+        let decision = Ask { max_delay: self.max_delay, ..ask }.check();
         decision.map_err(|denied| gate.count_denial(key, denied, now))
     }
 
