@@ -10,12 +10,12 @@ use http::{request, response};
 use tollgate::algorithm::Algorithm;
 use tollgate::clock::QuantaClock;
 use tollgate::penalty::{Penalties, PenaltyDenied};
-use tollgate::{Clock, Denied, Gcra};
+use tollgate::{Clock, Gcra};
 
 use crate::gate::{Charge, Gate, GatePermit, Verdict};
 use crate::headers::{Policy, Reading, Report};
 use crate::key::Extractor;
-use crate::limit::OnNoKey;
+use crate::limit::{OnNoKey, comes_too_late, denial};
 
 type IsFailure = dyn Fn(&response::Parts) -> bool + Send + Sync;
 
@@ -36,7 +36,6 @@ type IsFailure = dyn Fn(&response::Parts) -> bool + Send + Sync;
 /// - Requests in flight are all admitted before the first of them fails. Only the limiter bounds their
 ///   number, so give it a small burst.
 /// - A request whose future is dropped before its response is no failure.
-/// - A limiter that delays requests charges those that may not wait.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -156,9 +155,10 @@ where
         &self.penalties
     }
 
-    /// The limiter may still lack a cell when the ban ends, so its own wait counts too.
-    fn banned(&self, key: &Q, ends_in: Duration) -> Reading {
-        let ask = self.penalties.limiter().ask(key);
+    /// When the ban ends, the limiter may still lack a cell, or delay the request for too long, so its own wait counts
+    /// too.
+    fn banned(&self, key: &Q, ends_in: Duration, max_delay: Duration) -> Reading {
+        let ask = self.penalties.limiter().ask(key).max_delay(max_delay);
         let own_wait = match ask.peek() {
             Ok(_) => Some(Duration::ZERO),
             Err(denied) => denied.retry_after(),
@@ -175,10 +175,6 @@ where
             ..Reading::new(self.policy.clone(), limit, 0)
         }
     }
-
-    fn denied(&self, denied: &Denied) -> Reading {
-        Reading::of_denial(self.policy.clone(), denied)
-    }
 }
 
 impl<E, Q, A, C> Gate for Penalized<E, Q, A, C>
@@ -189,11 +185,21 @@ where
     C: Clock + Send + Sync + 'static,
 {
     fn decide(&self, request: &request::Parts, report: &mut Report) -> Verdict {
+        self.decide_queued(request, u64::MAX, report)
+    }
+
+    fn decide_queued(
+        &self,
+        request: &request::Parts,
+        max_waiting: u64,
+        report: &mut Report,
+    ) -> Verdict {
         let key = match self.key.extract(request) {
             Ok(key) => key,
             Err(error) => return self.on_no_key.decide(error, report),
         };
-        match self.penalties.check(key.borrow()) {
+        let max_delay = self.policy.time_of(max_waiting);
+        match self.penalties.ask(key.borrow()).max_delay(max_delay).check() {
             Ok(permit) => {
                 report.note(Reading::of(self.policy.clone(), &Ok(permit)));
                 let (penalties, is_failure) = (Arc::clone(&self.penalties), &self.is_failure);
@@ -201,27 +207,28 @@ where
                 Verdict::Admit(GatePermit { delay: permit.delay(), charge: Some(Box::new(strike)) })
             }
             Err(PenaltyDenied::Limited(denied)) => {
-                report.note(self.denied(&denied));
-                Verdict::Deny
+                report.note(denial(&self.policy, &denied, 1));
+                if comes_too_late(&denied, 1) { Verdict::QueueFull } else { Verdict::Deny }
             }
             Err(PenaltyDenied::Banned(ban)) => {
-                report.note(self.banned(key.borrow(), ban.ends_in()));
+                report.note(self.banned(key.borrow(), ban.ends_in(), max_delay));
                 Verdict::Deny
             }
         }
     }
 
-    fn peek(&self, request: &request::Parts, _: u64, report: &mut Report) {
+    fn peek(&self, request: &request::Parts, max_waiting: u64, report: &mut Report) {
         let key = match self.key.extract(request) {
             Ok(key) => key,
             Err(error) => return self.on_no_key.peek(error, report),
         };
+        let max_delay = self.policy.time_of(max_waiting);
         if let Some(ends_in) = self.penalties.banned(key.borrow()) {
-            return report.note(self.banned(key.borrow(), ends_in));
+            return report.note(self.banned(key.borrow(), ends_in, max_delay));
         }
-        let limiter = self.penalties.limiter();
-        if let Err(denied) = limiter.ask(key.borrow()).peek() {
-            report.note(self.denied(&denied));
+        let ask = self.penalties.limiter().ask(key.borrow()).max_delay(max_delay);
+        if let Err(denied) = ask.peek() {
+            report.note(denial(&self.policy, &denied, 1));
         }
     }
 }

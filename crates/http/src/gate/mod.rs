@@ -44,8 +44,9 @@ pub trait Gate: Send + Sync {
     ///
     /// If too many requests would wait, the verdict is [`Verdict::QueueFull`], and nothing is charged.
     /// The default calls [`decide`](Self::decide). If the request may not wait, the layer then denies
-    /// it after it was charged, and [refunds](Charge::refund) the charge if there is one. The default
-    /// suffices for a gate that never delays a request.
+    /// it after it was charged, and [refunds](Charge::refund) the charge if there is one. Without a refund, the
+    /// denied request keeps its turn: the next turn comes later than `Retry-After` says, and a client that obeys
+    /// is denied again. So the default suffices only for a gate that never delays a request.
     fn decide_queued(
         &self,
         request: &request::Parts,

@@ -320,12 +320,12 @@ impl<E: Extractor, Q: Hash + ?Sized, A: Algorithm, C: Clock> Limit<E, Q, A, C> {
 }
 
 /// Whether the key has the cells, and only its turn in the queue would come too late.
-fn comes_too_late(denied: &Denied, cells: u64) -> bool {
+pub(crate) fn comes_too_late(denied: &Denied, cells: u64) -> bool {
     denied.remaining() >= cells
 }
 
 /// The reading of a denial. A queue that no request may join now has no cells left for the client.
-fn denial(policy: &Policy, denied: &Denied, cells: u64) -> Reading {
+pub(crate) fn denial(policy: &Policy, denied: &Denied, cells: u64) -> Reading {
     let reading = Reading::of_denial(policy.clone(), denied);
     let remaining = if comes_too_late(denied, cells) { 0 } else { reading.remaining };
     Reading { remaining, ..reading }

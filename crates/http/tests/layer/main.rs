@@ -7,6 +7,7 @@ mod grpc;
 mod hyper_server;
 mod in_flight;
 mod keys;
+mod penalized_queues;
 mod pending;
 mod plans;
 mod queues;
