@@ -48,13 +48,12 @@ type Queue = WaitQueue<Direct<DynamicGcra, TokioClock>>;
 /// [`turn`](Self::turn) before each request, and [`answered`](Turn::answered) with the response.
 ///
 /// - A request that had to wait for its turn and is admitted lets the rate grow: it doubles each second
-///   until the first denial; from then on it grows by
-///   [a constant](Settings::increase).
+///   until the server first lowers it; from then on it grows by [a constant](Settings::increase).
 /// - A 429 or 503 lowers the rate to [`backoff_percent`](Settings::backoff_percent) of what it was. Denials
 ///   of requests that were sent before that are the same event.
 /// - `Retry-After` on those two pauses all requests. Without it, so does `r=0` in `RateLimit`, or
 ///   `X-RateLimit-Remaining: 0`, for the time that it names. On other responses these pause too, and lower the
-///   rate by 5 %.
+///   rate by 5 %, but not below one request in that time.
 /// - The rate is never above `q` / `w` of the `RateLimit-Policy` that the server showed last.
 ///
 /// **Guarantee.** Requests go in the order in which they came, except across a pause. At most
@@ -273,7 +272,7 @@ impl Pacer {
         } else {
             rate.admitted(now, turn.had_to_wait);
             if let Some(span) = advice.exhausted_for {
-                rate.exhausted(now, turn.epoch);
+                rate.exhausted(now, turn.epoch, span);
                 rate.pause(now, span);
             }
         }

@@ -6,7 +6,7 @@ use tollgate::Tick;
 
 use crate::settings::Settings;
 
-/// The share of the rate that remains after a response that states that no request is left.
+/// The least share of the rate that remains after a response that states that no request is left.
 const EXHAUSTED_LEAVES: f64 = 0.95;
 
 /// The share that remains after a denial that follows another.
@@ -89,9 +89,14 @@ impl Rate {
         self.is_denied = true;
     }
 
-    /// The server says that nothing is left for so long.
-    pub(crate) fn exhausted(&mut self, now: Tick, epoch: u64) {
-        self.lower(now, epoch, EXHAUSTED_LEAVES);
+    /// The server says that nothing is left for `span`. A rate of at most one request in that time obeys it already,
+    /// and stays. If it fell, a server with a burst of one, which says so on each admission, would lower it without
+    /// end. A rate above it falls even if the policy allows it, since others may share the quota.
+    pub(crate) fn exhausted(&mut self, now: Tick, epoch: u64, span: Duration) {
+        let one_in_the_span = 1.0 / (self.per_second * span.as_secs_f64());
+        if one_in_the_span < 1.0 {
+            self.lower(now, epoch, one_in_the_span.max(EXHAUSTED_LEAVES));
+        }
     }
 
     /// By how much it grows in a second.
@@ -165,6 +170,22 @@ mod tests {
     }
 
     #[test]
+    fn an_exhausted_limit_lowers_the_rate_to_one_request_in_its_time_at_most() {
+        let exhausted_for_a_second = |initial| {
+            let mut rate = rate(initial);
+            (0..3).for_each(|epoch| rate.exhausted(at(0), epoch, Duration::from_secs(1)));
+            (rate.per_second(), rate.epoch())
+        };
+        for (initial, expected, decreases) in
+            [(100.0, 85.7375, 3), (1.02, 1.0, 1), (1.0, 1.0, 0), (0.3, 0.3, 0)]
+        {
+            let (per_second, epoch) = exhausted_for_a_second(initial);
+            assert!((per_second - expected).abs() < 1e-6, "{initial}: {per_second}");
+            assert_eq!(epoch, decreases, "{initial}");
+        }
+    }
+
+    #[test]
     fn what_is_not_used_does_not_grow_and_idle_time_is_not_made_up_for() {
         let mut rate = rate(10.0);
         (1..=50).for_each(|second| rate.admitted(at(second * 1_000), false));
@@ -195,7 +216,10 @@ mod tests {
                 let now = Tick::from_nanos(u64::from(number) * 1_000);
                 match act {
                     0 => rate.denied(now, rate.epoch()),
-                    1 => rate.exhausted(now, u64::from(number % 3)),
+                    1 => {
+                        let span = Duration::from_nanos(number.into());
+                        rate.exhausted(now, u64::from(number % 3), span);
+                    }
                     2 => rate.bound(if float.is_nan() { 1.0 } else { float.abs() }),
                     3 => rate.pause(now, Duration::from_secs(number.into())),
                     _ => rate.admitted(now, number % 2 == 0),

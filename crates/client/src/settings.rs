@@ -39,7 +39,7 @@ pub struct Settings {
 
 impl Settings {
     /// Begins with `initial` requests a second. From there the rate doubles each second until the server
-    /// first denies; then it moves in small steps.
+    /// first lowers it; then it moves in small steps.
     pub fn new(initial: f64) -> Self {
         Self {
             initial,
