@@ -166,10 +166,13 @@ impl Pacer {
                 continue;
             }
             had_to_wait |= self.waited_in(&self.queue, deadline, &mut place).await?;
-            // A pause may have begun meanwhile. The turn is then lost, and another one comes after it.
             if let Some(turn) = self.turn_now(had_to_wait) {
                 return Ok(turn);
             }
+            // A pause has begun meanwhile, and no request is sent at this turn. The turn is refunded, so that another
+            // comes when the pause ends, and not an interval later. Those behind it learn of the pause, too.
+            self.queue.limiter().ask().refund();
+            self.queue.wake_all();
         }
     }
 

@@ -29,11 +29,21 @@ impl Clock for Paused {
     }
 }
 
+/// The fields that responses have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Shows {
+    Nothing,
+    /// `RateLimit`.
+    Left,
+    /// `RateLimit` and `RateLimit-Policy`: all workers know the quota, and not how many share it.
+    LeftAndPolicy,
+}
+
 /// A server with a hidden quota.
 struct Server {
     limiter: Direct<AnyAlgorithm, Paused>,
-    /// Whether its responses have `RateLimit`.
-    shows_what_is_left: bool,
+    quota: Quota,
+    shows: Shows,
     admitted: RefCell<[u64; WORKERS]>,
     denied: Cell<u64>,
 }
@@ -55,9 +65,14 @@ impl Server {
                 (denied.remaining(), wait)
             }
         };
-        if self.shows_what_is_left {
+        if self.shows != Shows::Nothing {
             let field = format!("\"hidden\";r={left};t={reset}");
             response.headers_mut().insert("ratelimit", field.parse().expect("ASCII"));
+        }
+        if self.shows == Shows::LeftAndPolicy {
+            let (limit, period) = (self.quota.limit(), self.quota.period());
+            let field = format!("\"hidden\";q={limit};w={}", period.as_secs());
+            response.headers_mut().insert("ratelimit-policy", field.parse().expect("ASCII"));
         }
         response
     }
@@ -121,22 +136,23 @@ fn paused() -> tokio::runtime::Runtime {
         .expect("a runtime")
 }
 
-/// Runs the workers against `per_second` cells of the quota.
-fn run(algorithm: AnyAlgorithm, quota: Quota, shows_what_is_left: bool, seed: u64) -> Outcome {
+/// Runs so many workers, each of which begins with a part of its share of the quota.
+fn run(algorithm: AnyAlgorithm, quota: Quota, shows: Shows, workers: usize, seed: u64) -> Outcome {
     let runtime = paused();
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
         let built = Direct::builder(quota).algorithm(algorithm).clock(Paused(Instant::now()));
         let server = Rc::new(Server {
             limiter: built.build().expect("in range"),
-            shows_what_is_left,
+            quota,
+            shows,
             admitted: RefCell::default(),
             denied: Cell::new(0),
         });
         let per_second = float(quota.limit()) / quota.period().as_secs_f64();
-        for worker in 0..WORKERS {
+        for worker in 0..workers {
             // A quarter of its share: the workers do not know the quota.
-            let initial = per_second / float(WORKERS as u64) / 4.0;
+            let initial = per_second / float(workers as u64) / 4.0;
             tokio::task::spawn_local(work(Rc::clone(&server), worker, seed, initial));
         }
         let is_long = quota.period() > Duration::from_secs(1);
@@ -152,20 +168,14 @@ fn run(algorithm: AnyAlgorithm, quota: Quota, shows_what_is_left: bool, seed: u6
         Outcome {
             used_percent: 100.0 * admitted / (per_second * SPAN.as_secs_f64()),
             denied_percent: 100.0 * denied / (admitted + denied),
-            jain: admitted * admitted / (float(WORKERS as u64) * squares),
+            jain: admitted * admitted / (float(workers as u64) * squares),
         }
     })
 }
 
-fn assert_good(
-    name: &str,
-    algorithm: &AnyAlgorithm,
-    quota: Quota,
-    shows_what_is_left: bool,
-    seeds: u64,
-) {
+fn assert_good(name: &str, algorithm: &AnyAlgorithm, quota: Quota, shows: Shows, seeds: u64) {
     for seed in 1..=seeds {
-        let outcome = run(*algorithm, quota, shows_what_is_left, seed);
+        let outcome = run(*algorithm, quota, shows, WORKERS, seed);
         println!(
             "{name}, {quota}, seed {seed}: {:.1} % used, {:.2} % denied, Jain {:.3}",
             outcome.used_percent, outcome.denied_percent, outcome.jain
@@ -180,38 +190,59 @@ fn assert_good(
 fn workers_share_a_hidden_token_bucket() {
     let bucket = AnyAlgorithm::from(Gcra::new());
     for (rate, burst, seeds) in [(80, 20, 3), (200, 50, 1), (800, 100, 1)] {
-        assert_good("bucket", &bucket, Quota::per_second(rate).burst(burst), false, seeds);
+        assert_good("bucket", &bucket, Quota::per_second(rate).burst(burst), Shows::Nothing, seeds);
     }
 }
 
 #[test]
 fn workers_share_a_hidden_token_bucket_that_shows_what_is_left() {
     let bucket = AnyAlgorithm::from(Gcra::new());
-    assert_good("bucket with fields", &bucket, Quota::per_second(200).burst(50), true, 2);
+    let quota = Quota::per_second(200).burst(50);
+    assert_good("bucket with fields", &bucket, quota, Shows::Left, 2);
+    assert_good("bucket with policy", &bucket, quota, Shows::LeftAndPolicy, 1);
+}
+
+/// Each admission leaves nothing, for a time of less than a second that the field rounds up to one. A worker that
+/// obeys it sends one request a second, at any rate of the quota.
+#[test]
+fn a_worker_sends_a_request_a_second_to_a_bucket_of_one_that_shows_what_is_left() {
+    for (rate, shows) in [1, 10, 100]
+        .into_iter()
+        .flat_map(|rate| [(rate, Shows::Left), (rate, Shows::LeftAndPolicy)])
+    {
+        let quota = Quota::per_second(rate).burst(1);
+        let outcome = run(AnyAlgorithm::from(Gcra::new()), quota, shows, 1, 1);
+        let used_percent = outcome.used_percent * float(rate);
+        println!("{quota}, {shows:?}: {used_percent:.1} % of a request a second, {outcome:?}");
+        assert!(used_percent > 95.0, "{quota} {shows:?}: {outcome:?}");
+        assert!(outcome.denied_percent < 1.0, "{quota} {shows:?}: {outcome:?}");
+    }
 }
 
 #[test]
 fn workers_share_a_hidden_window() {
     let window = AnyAlgorithm::from(FixedWindow::aligned());
-    assert_good("window", &window, Quota::new(2_000, Duration::from_secs(10)), false, 2);
+    assert_good("window", &window, Quota::new(2_000, Duration::from_secs(10)), Shows::Nothing, 2);
 }
 
 #[test]
 fn workers_share_a_hidden_log() {
     let log = AnyAlgorithm::from(SlidingLog::new());
-    assert_good("log", &log, Quota::per_second(200), false, 2);
+    assert_good("log", &log, Quota::per_second(200), Shows::Nothing, 2);
 }
 
 /// The control: without a pacer that learns, the quota is used and most requests are denied.
 #[test]
 fn workers_that_do_not_learn_are_denied() {
     paused().block_on(async {
-        let built = Direct::builder(Quota::per_second(400).burst(100))
+        let quota = Quota::per_second(400).burst(100);
+        let built = Direct::builder(quota)
             .algorithm(AnyAlgorithm::from(Gcra::new()))
             .clock(Paused(Instant::now()));
         let server = Server {
             limiter: built.build().expect("in range"),
-            shows_what_is_left: false,
+            quota,
+            shows: Shows::Nothing,
             admitted: RefCell::default(),
             denied: Cell::new(0),
         };

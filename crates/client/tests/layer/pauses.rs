@@ -138,3 +138,23 @@ async fn a_policy_that_is_slightly_below_the_rate_is_obeyed() {
     let elapsed = begin.elapsed();
     assert!(elapsed >= Duration::from_secs(999 * 5), "{elapsed:?}");
 }
+
+/// Their turns come at 1 and 2 seconds, and the pause ends between them.
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_comes_in_a_pause_is_taken_when_it_ends() {
+    let pacer = pacer(Settings::new(1.0));
+    let (begin, first) = (Instant::now(), pacer.turn().await.expect("a turn"));
+    let waiters: Vec<_> = (0..3)
+        .map(|_| {
+            let pacer = Arc::clone(&pacer);
+            tokio::spawn(async move { pacer.turn().await.map(|_| begin.elapsed().as_millis()) })
+        })
+        .collect();
+    sleep(Duration::from_millis(500)).await;
+    let response = Response::builder().header("ratelimit", "\"a\";r=0;t=1").body(());
+    first.answered(&response.expect("a response").into_parts().0);
+    for (waiter, expected) in waiters.into_iter().zip([1_500, 2_500, 3_500]) {
+        let at = waiter.await.expect("no panic").expect("a turn");
+        assert!((expected..expected + 10).contains(&at), "{expected}: {at}");
+    }
+}
