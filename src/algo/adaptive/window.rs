@@ -51,8 +51,9 @@ impl Window {
 /// bits 39..0   latency     the sum of the latencies of those, in units of 256 ns
 /// ```
 ///
-/// 0 is an empty window. A window that cannot count one more of a kind is full: such a sample is left
-/// out. The sum cannot overflow, since a latency has 28 bits and a count 12.
+/// 0 is an empty window. A window that has the most requests of either kind is full and takes no more of
+/// either, so that its share of failures is that of the requests. The sum cannot overflow, since a latency
+/// has 28 bits and a count 12.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "internal")]
 pub struct WindowWord(pub u64);
@@ -84,9 +85,10 @@ impl WindowWord {
     #[must_use]
     pub fn with(self, sample: &Sample) -> Option<Self> {
         let Window { succeeded, failed, latency_sum, limited } = self.window();
+        if succeeded == SUCCEEDED.max() || failed == FAILED.max() {
+            return None;
+        }
         let counted = match sample.latency {
-            Some(_) if succeeded == SUCCEEDED.max() => return None,
-            None if failed == FAILED.max() => return None,
             Some(latency) => {
                 let sum = (latency_sum + units(latency)).min(LATENCY.max());
                 LATENCY.set(SUCCEEDED.set(self.0, succeeded + 1), sum)
@@ -109,14 +111,29 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_is_full_takes_no_sample_more() {
-        let sample = |latency| Sample { latency, limited: false };
-        let full = |field: Field| WindowWord(field.set(0, field.max()));
-        let (success, failure) = (sample(Some(Duration::ZERO)), sample(None));
-        assert!(
-            full(SUCCEEDED).with(&success).is_none() && full(SUCCEEDED).with(&failure).is_some()
-        );
-        assert!(full(FAILED).with(&failure).is_none() && full(FAILED).with(&success).is_some());
+    fn a_window_that_is_full_of_one_kind_takes_no_sample_of_either() {
+        for full in [SUCCEEDED, FAILED].map(|field| WindowWord(field.set(0, field.max()))) {
+            for latency in [Some(Duration::ZERO), None] {
+                assert_eq!(full.with(&Sample { latency, limited: false }), None, "{full:?}");
+            }
+        }
+    }
+
+    /// A controller backs off by the share of failures.
+    #[test]
+    fn a_window_of_more_requests_than_it_counts_has_their_share_of_failures() {
+        for percent in [1, 4, 33, 50, 90, 99] {
+            let mut word = WindowWord::EMPTY;
+            for number in 0..20_000 {
+                // In each hundred, spread evenly.
+                let failed = number * 37 % 100 < percent;
+                let latency = (!failed).then_some(Duration::ZERO);
+                word = word.with(&Sample { latency, limited: false }).unwrap_or(word);
+            }
+            let window = word.window();
+            let off = (window.failed * 100).abs_diff(window.count() * percent);
+            assert!(off < window.count(), "{percent} % of the requests fail: {window:?}");
+        }
     }
 
     proptest! {
@@ -145,14 +162,15 @@ mod tests {
         #[test]
         fn any_word_takes_a_sample_or_is_full(word: u64, nanos: Option<u64>) {
             let before = WindowWord(word).window();
+            let is_full = before.succeeded == SUCCEEDED.max() || before.failed == FAILED.max();
             let sample = Sample { latency: nanos.map(Duration::from_nanos), limited: false };
             match WindowWord(word).with(&sample) {
                 Some(after) => {
+                    prop_assert!(!is_full);
                     prop_assert_eq!(after.window().count(), before.count() + 1);
                     prop_assert_eq!(after.window().limited, before.limited);
                 }
-                None if nanos.is_some() => prop_assert_eq!(before.succeeded, SUCCEEDED.max()),
-                None => prop_assert_eq!(before.failed, FAILED.max()),
+                None => prop_assert!(is_full),
             }
         }
     }
