@@ -119,6 +119,10 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Builder<K, A, C> {
     /// - Keys must hash as they did: `K` must be the same type (or hash alike, as `str` and
     ///   `String` do), by the same implementation of [`Hash`](core::hash::Hash). The hashes of some
     ///   fixed values of standard types are compared to detect a difference.
+    /// - If the wall clock was set, or the machine was suspended, while the first limiter ran, the sub-windows of
+    ///   [`SubWindows`](crate::SubWindows) and [`SlidingCounter`](crate::SlidingCounter) begin at other times in
+    ///   the restored one. Cells then count for up to a sub-window longer, and if it was set back, for as much
+    ///   more. They may count for less by a thousandth of a sub-window, or by 1 ms if that is more.
     /// - A snapshot may be restored more than once, and then grants more than once.
     ///
     /// # Errors

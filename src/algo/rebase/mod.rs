@@ -194,8 +194,8 @@ impl ClockChange {
     }
 
     /// In whole units: `then` and `now` have begun, `passed` units apart.
-    pub(super) fn of_units(then: u64, now: u64, passed: u64) -> Self {
-        Self { then, now, gain: -i128::from(passed), rounded: false }
+    pub(super) fn of_units(then: u64, now: u64, passed: i128) -> Self {
+        Self { then, now, gain: -passed, rounded: false }
     }
 
     /// On a grid that counts from the beginning of a period of the wall clock, where both clocks
@@ -203,7 +203,8 @@ impl ClockChange {
     /// or whole periods later.
     ///
     /// A step of the wall clock, or a suspension, while the old clock ran counts as time that has passed, unless
-    /// `passed_max` says how much has.
+    /// `passed_max` says how much has. Units then begin at other times by the old clock than by the new one, and a
+    /// state keeps for up to a unit more what it would lose too early.
     pub(super) fn on_wall_clock(
         grid: &Grid,
         period_nanos: u64,
@@ -221,16 +222,20 @@ impl ClockChange {
         let periods = (distance + ahead_now - ahead_then) / period;
         let (units, nanos) = grid.ratio();
         let units_in_period = period * i128::from(units) / i128::from(nanos);
-        let floor = |tick: Tick, ahead: i128| {
-            let ahead = Duration::from_nanos(u64::try_from(ahead).unwrap_or(0));
-            grid.floor(tick.saturating_add(ahead))
+        let aligned = |tick: Tick, ahead: i128| {
+            tick.saturating_add(Duration::from_nanos(u64::try_from(ahead).unwrap_or(0)))
         };
-        let end = passed_max.map(|passed| floor(then.tick.saturating_add(passed), ahead_then));
-        let (then, now) = (floor(then.tick, ahead_then), floor(now.tick, ahead_now));
+        let end = passed_max.map(|passed| aligned(then.tick.saturating_add(passed), ahead_then));
+        let (began, here) = (aligned(then.tick, ahead_then), aligned(now.tick, ahead_now));
+        let (then, now) = (grid.floor(began), grid.floor(here));
         let passed = i128::from(now) - i128::from(then) - periods * units_in_period;
-        let passed = end.map_or(passed, |end| passed.min(i128::from(end) - i128::from(then)));
         // If the wall clock was set back, the window that was open counts as the current one.
-        Self::of_units(then, now, u64::try_from(passed).unwrap_or(0))
+        let passed = passed.max(0);
+        let passed = end.map_or(passed, |end| {
+            let early = i128::from(is_further_in_its_unit(grid, here, end));
+            passed.min(i128::from(grid.floor(end)) - i128::from(then) - early)
+        });
+        Self::of_units(then, now, passed)
     }
 
     /// The same for instants that count from `units` before the origin, by either clock.
@@ -269,6 +274,18 @@ impl ClockChange {
         let left = grid.clamp_ahead(left);
         (left, left.saturating_sub(self.rounded.into()))
     }
+}
+
+/// Clocks that differ by no more show the same time: the default one may be so far off.
+const OFF_MAX_NANOS: u64 = 1_000_000;
+
+/// Whether more of its unit has passed at `one` than at `other`, by more than [`OFF_MAX_NANOS`] and more than a
+/// thousandth of a unit.
+fn is_further_in_its_unit(grid: &Grid, one: Tick, other: Tick) -> bool {
+    let (units, unit_shares) = grid.ratio();
+    let passed = |tick| grid.scale(tick, grid.floor(tick)).phase;
+    let off_max = (unit_shares / 1_000).max(OFF_MAX_NANOS.saturating_mul(units));
+    passed(one) > passed(other).saturating_add(off_max)
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+mod restart;
+
 use core::cell::Cell;
 
 use proptest::prelude::*;
@@ -412,36 +414,6 @@ fn a_rebased_ring_has_cells_of_the_older_sub_windows_and_no_others() {
         expected[place] = cell;
     }
     assert_eq!(*key.ring, expected);
-}
-
-/// The wall clock of the first process was set an hour forward, or its machine was suspended, before the snapshot.
-#[test]
-fn a_step_of_the_wall_clock_before_a_snapshot_is_no_time_since() {
-    const START: u64 = 1_000_000_000_000_000;
-    const HOUR: u64 = 3_600_000_000_000;
-    fn admitted<const WEIGHED: bool>(of: impl Fn(u64) -> SubWindowParams<WEIGHED>) -> u64 {
-        let mut key = Counted::new(of(START));
-        let then = millis(110_000);
-        key.charge(then, 6);
-        let (elapsed, now) = (Duration::from_secs(2), millis(0));
-        let unix_now = START + HOUR + then.as_nanos() + 2_000_000_000;
-        let restart = Restart {
-            then: Moment { tick: then, unix_origin_nanos: START },
-            elapsed,
-            now: Moment { tick: now, unix_origin_nanos: unix_now },
-        };
-        let params = of(unix_now);
-        let change = params.clock_change(&restart);
-        let word = params.rebase(key.word, &mut key.ring, &change).expect("still counted");
-        key = Counted { params, word, ring: key.ring };
-        (0..6).filter(|_| key.read(now, 1).is_ok()).count() as u64
-    }
-    let quota: Quota = "6/min".parse().expect("a quota");
-    assert_eq!(admitted(|origin| SubWindows::new().params(&quota, origin).expect("in range")), 0);
-    assert_eq!(
-        admitted(|origin| SlidingCounter::new().params(&quota, origin).expect("in range")),
-        0
-    );
 }
 
 /// A cell of a whole round ago may look like one of the oldest sub-window that counts. It takes away no more than
