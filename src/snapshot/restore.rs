@@ -103,9 +103,11 @@ impl<K: ?Sized, A: Algorithm<Params: Rebase>, C: Clock> Builder<K, A, C> {
     /// Builds the limiter with the states of a [snapshot](Limiter::snapshot), aged by the time
     /// since it was taken.
     ///
-    /// The algorithm with its options, the quota, the capacity, the slot layout, and the quota of a
-    /// shared overflow must be those of the limiter that was saved. The clock, the skew and the
-    /// other policies may differ.
+    /// The algorithm with its options, the quota, the capacity, the kind of slots, and the shared overflow
+    /// with its quota must be those of the limiter that was saved, and there must be no shared overflow if that
+    /// limiter had none. The clock, the skew and the other policies may differ. For another skew
+    /// [`SlotLayout::Auto`](crate::limiter::SlotLayout::Auto) may choose another kind of slots: keep the skew,
+    /// or name the slots in both.
     ///
     /// **Guarantee.** A key that was live is granted no more than if the first limiter had run on for
     /// the time between, and at most one time unit less. If the origins of the two clocks differ by

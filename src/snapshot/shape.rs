@@ -78,7 +78,10 @@ impl Shape {
     pub(super) fn difference(&self, other: &Self) -> Option<&'static str> {
         let is_same = [
             (self.algorithm == other.algorithm, "the algorithm"),
-            (self.words_in_slot == other.words_in_slot, "the kind of slots (Builder::slots)"),
+            (
+                self.words_in_slot == other.words_in_slot,
+                "the kind of slots (Builder::slots, or a `max_clock_skew` by which `Auto` chooses others)",
+            ),
             (self.config == other.config, "the quota, or an option of the algorithm"),
             (self.ring_cells == other.ring_cells, "how long a key's ring is"),
             (self.buckets == other.buckets, "the capacity"),

@@ -1,6 +1,7 @@
 //! Snapshots whose checksum is right and whose content is not, and what a header says of a limiter.
 
 use core::error::Error;
+use core::time::Duration;
 
 use super::RestoreError;
 use super::checksum::checksum;
@@ -117,4 +118,17 @@ fn an_error_of_the_limiter_is_the_source_of_that_of_the_restore() {
     let source = error.source().map(ToString::to_string);
     assert_eq!(source, Some(error.to_string()));
     assert!(RestoreError::TooShort.source().is_none());
+}
+
+/// With many keys, `SlotLayout::Auto` chooses compact slots if their instants last for the skew.
+#[test]
+fn a_skew_that_chooses_other_slots_is_named() {
+    let with = |secs| {
+        let quota = Quota::per_second(100).burst(20);
+        Limiter::<u64>::builder(quota).capacity(100_000).max_clock_skew(Duration::from_secs(secs))
+    };
+    let bytes = with(1).build().expect("in range").snapshot();
+    assert!(with(2).restore(&bytes).is_ok(), "the same slots");
+    let error = with(3_600).restore(&bytes).expect_err("wide slots");
+    assert!(error.to_string().contains("max_clock_skew"), "{error}");
 }
