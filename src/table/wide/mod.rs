@@ -117,7 +117,7 @@ impl WideSlots {
     #[cfg(feature = "shared-memory")]
     pub(super) fn block_bytes(stated_buckets: u32, ring: RingLayout) -> usize {
         let buckets = ring.buckets_for(stated_buckets) as usize;
-        let words = (buckets * BUCKET).saturating_mul(ring.words);
+        let words = buckets.saturating_mul(BUCKET).saturating_mul(ring.words);
         piece_bytes::<[Slot; BUCKET]>(buckets).saturating_add(RingWords::block_bytes(words))
     }
 
