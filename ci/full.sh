@@ -79,7 +79,7 @@ while [ $# -gt 0 ]; do
     esac
 done
 for name in ${only[@]+"${only[@]}"}; do
-    if ! printf '%s\n' "${stages[@]}" | grep -q "^$name|"; then
+    if ! printf '%s\n' "${stages[@]}" | grep "^$name|" >/dev/null; then
         echo "full: no stage is named $name; ci/full.sh --list lists them" >&2
         exit 2
     fi
@@ -123,7 +123,7 @@ table="$state/table.txt"
 failed=0
 for stage in "${stages[@]}"; do
     IFS='|' read -r name command _ <<<"$stage"
-    if [ ${#only[@]} -gt 0 ] && ! printf '%s\n' "${only[@]}" | grep -qx "$name"; then
+    if [ ${#only[@]} -gt 0 ] && ! printf '%s\n' "${only[@]}" | grep -x "$name" >/dev/null; then
         continue
     fi
     log="$state/$name.log"

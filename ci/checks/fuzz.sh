@@ -59,7 +59,7 @@ for row in "${table[@]}"; do
 done
 for file in fuzz/fuzz_targets/*.rs; do
     name="$(basename "$file" .rs)"
-    if ! printf '%s\n' "${table[@]}" | grep -q "^$name "; then
+    if ! printf '%s\n' "${table[@]}" | grep "^$name " >/dev/null; then
         echo "fuzz: $name has no line in ci/checks/fuzz.sh" >&2
         exit 2
     fi
@@ -75,7 +75,7 @@ fi
 # The package has a lock file of its own, and flags that would build everything else anew.
 base="${CARGO_TARGET_DIR:-$PWD/target}/fuzz"
 mkdir -p "$base"
-if rustup toolchain list 2>/dev/null | grep -q '^nightly'; then
+if rustup toolchain list 2>/dev/null | grep '^nightly' >/dev/null; then
     fuzz=(cargo +nightly fuzz)
 else
     export RUSTC_BOOTSTRAP=1

@@ -12,11 +12,11 @@ seeds="${1:-8}"
 targets=(x86_64-unknown-linux-gnu i686-unknown-linux-gnu s390x-unknown-linux-gnu
     aarch64-unknown-linux-gnu)
 [ $# -lt 2 ] || targets=("${@:2}")
-if ! rustup toolchain list 2>/dev/null | grep -q '^nightly'; then
+if ! rustup toolchain list 2>/dev/null | grep '^nightly' >/dev/null; then
     echo 'miri: SKIPPED: no nightly toolchain; rustup toolchain install nightly'
     exit 0
 fi
-has() { rustup +nightly component list --installed 2>/dev/null | grep -q "^$1"; }
+has() { rustup +nightly component list --installed 2>/dev/null | grep "^$1" >/dev/null; }
 if ! { has miri && has rust-src; } && ! rustup +nightly component add miri rust-src >/dev/null 2>&1; then
     echo 'miri: SKIPPED: rustup cannot add miri and rust-src here'
     exit 0

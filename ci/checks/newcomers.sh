@@ -324,7 +324,7 @@ proxy() {
 all=(library guide http actix redis python proxy)
 wanted=("${@:-${all[@]}}")
 for name in "${wanted[@]}"; do
-    if ! printf '%s\n' "${all[@]}" | grep -qx -- "$name"; then
+    if ! printf '%s\n' "${all[@]}" | grep -x -- "$name" >/dev/null; then
         echo "newcomers: '$name' is none of: ${all[*]}" >&2
         exit 2
     fi

@@ -58,7 +58,7 @@ features() {
 oldest() {
     local version
     version="$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)"
-    rustup toolchain list 2>/dev/null | grep -q "^$version" \
+    rustup toolchain list 2>/dev/null | grep "^$version" >/dev/null \
         || rustup toolchain install --profile minimal "$version" >/dev/null 2>&1 \
         || skip "rustup cannot install $version" || return 0
     CARGO_TARGET_DIR="$target/oldest" \
@@ -89,7 +89,7 @@ changes() {
 
 documentation() {
     RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps --all-features
-    if rustup toolchain list 2>/dev/null | grep -q '^nightly'; then
+    if rustup toolchain list 2>/dev/null | grep '^nightly' >/dev/null; then
         # As docs.rs does, which shows the features that an item needs.
         RUSTDOCFLAGS='-D warnings --cfg docsrs' CARGO_TARGET_DIR="$target/docsrs" \
             cargo +nightly doc --locked --package tollgate --no-deps --all-features
@@ -142,7 +142,7 @@ address() {
 all=(licences advisories features oldest least changes documentation interface unpacked targets workflows address)
 wanted=("${@:-${all[@]}}")
 for name in "${wanted[@]}"; do
-    if ! printf '%s\n' "${all[@]}" | grep -qx -- "$name"; then
+    if ! printf '%s\n' "${all[@]}" | grep -x -- "$name" >/dev/null; then
         echo "packages: '$name' is none of: ${all[*]}" >&2
         exit 2
     fi

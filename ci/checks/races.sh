@@ -5,11 +5,11 @@
 # it adds where rustup can. Some ten minutes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-if ! rustup toolchain list 2>/dev/null | grep -q '^nightly'; then
+if ! rustup toolchain list 2>/dev/null | grep '^nightly' >/dev/null; then
     echo 'races: SKIPPED: no nightly toolchain; rustup toolchain install nightly'
     exit 0
 fi
-if ! rustup +nightly component list --installed 2>/dev/null | grep -q '^rust-src' \
+if ! rustup +nightly component list --installed 2>/dev/null | grep '^rust-src' >/dev/null \
     && ! rustup +nightly component add rust-src >/dev/null 2>&1; then
     echo 'races: SKIPPED: rustup cannot add rust-src here'
     exit 0

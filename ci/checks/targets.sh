@@ -22,7 +22,7 @@ skip() {
 
 # Succeeds if there is a standard library for the target.
 library() {
-    rustup target list --installed 2>/dev/null | grep -qx "$1" \
+    rustup target list --installed 2>/dev/null | grep -x "$1" >/dev/null \
         || rustup target add "$1" >/dev/null 2>&1 \
         || skip "$1, which rustup cannot add here"
 }
