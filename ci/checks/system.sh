@@ -8,13 +8,13 @@ cd "$(dirname "$0")/../.."
 
 # Where it is set, tests do not skip what they lack.
 unset CI
-# Their tests need flags of their own, and benchmarks have none.
-packages=(--workspace --exclude loom-tests --exclude shuttle-tests --exclude tollgate-benches)
+# Tests of models and histories need flags of their own.
+packages=(--workspace --exclude loom-tests --exclude shuttle-tests)
 features=(--all-features)
 case "$(rustc -vV | sed -n 's/^host: //p')" in
     *windows*)
-        # Windows has no `shared-memory`, which the counted program asks for.
-        packages+=(--exclude instructions)
+        # Windows has no `shared-memory`, which the counted program and the benchmarks ask for.
+        packages+=(--exclude instructions --exclude tollgate-benches)
         features=(--features tollgate-http/axum,tollgate-paced/http-body,tollgate-redis/cluster,tollgate-redis/http)
         ;;
 esac
