@@ -39,7 +39,7 @@ ci/check.sh programs
 export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * $(nproc)))}"
 # Lints cover the examples; the documentation tests what they show. The packages left out have no test
 # without their own flags.
-cargo test --workspace --all-features --locked --lib --bins --tests \
+cargo test --workspace --all-features --locked --tests \
     --exclude loom-tests --exclude shuttle-tests
 cargo test --workspace --all-features --locked --doc
 

@@ -31,7 +31,7 @@ stop() { [ ${#busy[@]} -eq 0 ] || kill "${busy[@]}" 2>/dev/null || true; }
 trap stop EXIT
 
 ordinary() {
-    cargo test --profile repeat --workspace --all-features --locked --quiet --lib --bins --tests \
+    cargo test --profile repeat --workspace --all-features --locked --quiet --tests \
         --exclude loom-tests --exclude shuttle-tests --no-fail-fast "$@"
 }
 ordinary --no-run

@@ -18,6 +18,6 @@ case "$(rustc -vV | sed -n 's/^host: //p')" in
         features=(--features tollgate-http/axum,tollgate-paced/http-body,tollgate-redis/cluster,tollgate-redis/http)
         ;;
 esac
-cargo test --locked "${packages[@]}" "${features[@]}" --lib --bins --tests
+cargo test --locked "${packages[@]}" "${features[@]}" --tests
 cargo test --locked "${packages[@]}" "${features[@]}" --doc
 echo "system: the tests passed on $(rustc -vV | sed -n 's/^host: //p'), $(rustc --version)"
