@@ -20,7 +20,8 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    pub(crate) fn start(runtime: &Runtime, clients: &[Client]) -> Self {
+    /// Clients that ask in rounds switch to a new key after this time.
+    pub(crate) fn start(runtime: &Runtime, clients: &[Client], round: Duration) -> Self {
         let (over, began) = (Arc::new(AtomicBool::new(false)), Instant::now());
         let mut tasks = Vec::new();
         for client in clients {
@@ -31,9 +32,10 @@ impl Load {
                     let mut granted = Vec::new();
                     while !over.load(SeqCst) {
                         let asked = micros();
-                        let round = client.round().map_or(0, |span| {
-                            asked / u64::try_from(span.as_micros()).expect("short")
-                        });
+                        let round = match client.asks_in_rounds() {
+                            true => asked / u64::try_from(round.as_micros()).expect("short"),
+                            false => 0,
+                        };
                         if client.is_granted(round).await {
                             granted.push(Granted { round, asked, answered: micros() });
                         }

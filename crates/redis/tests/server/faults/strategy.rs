@@ -129,10 +129,10 @@ impl Client {
         }
     }
 
-    /// How long one key is asked for before all clients switch to a new one. There is then a full
-    /// burst to spend whenever a fault changes a node's part.
-    pub(crate) fn round(&self) -> Option<Duration> {
-        matches!(self.gate, Gate::Share(..)).then_some(Duration::from_millis(60))
+    /// Whether all clients switch to a new key after each round. There is then a full burst to spend
+    /// whenever a fault changes a node's part.
+    pub(crate) fn asks_in_rounds(&self) -> bool {
+        matches!(self.gate, Gate::Share(..))
     }
 
     /// Whether the node's part is the quota divided by this many nodes. True for other strategies.
