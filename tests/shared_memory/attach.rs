@@ -7,7 +7,7 @@ use std::path::Path;
 use tollgate::shared::{Shared, SharedError, describe};
 use tollgate::{Direct, FixedWindow, Limiter, OnFull, Quota};
 
-use crate::{Folder, KINDS, quota};
+use crate::{Folder, KINDS, quota, skipped};
 
 /// The error of attaching a file that was created with other choices, or was changed since.
 fn refused(path: &Path, kind: usize, cells: u64) -> String {
@@ -138,7 +138,7 @@ fn a_file_that_another_user_owns_or_may_write_is_refused() {
     let own = fs::metadata(&path).expect("a file").uid();
     let other = if own == 65_534 { 65_533 } else { 65_534 };
     if let Err(error) = std::os::unix::fs::chown(&path, Some(other), None) {
-        println!("SKIPPED: this user cannot give files to another: {error}");
+        skipped(&format!("this user cannot give files to another: {error}"));
         return;
     }
     let error = attach(0o600).expect_err("of another user").to_string();
@@ -159,7 +159,7 @@ fn a_block_that_another_user_shares_with_a_group_is_attached_only_in_that_group(
     let other = if created.uid() == 65_534 { 65_533 } else { 65_534 };
     let give = |group| std::os::unix::fs::chown(&path, Some(other), Some(group));
     if let Err(error) = give(other) {
-        println!("SKIPPED: this user cannot give files to another: {error}");
+        skipped(&format!("this user cannot give files to another: {error}"));
         return;
     }
     let error = attach().expect_err("of a group that this process is not in").to_string();

@@ -16,7 +16,7 @@ use tollgate::shared::{Shared, SharedError};
 
 use crate::tally::Tally;
 use crate::workers::{Task, Worker, this_test, wait_until};
-use crate::{Folder, KINDS, quota, words};
+use crate::{Folder, KINDS, quota, skipped, words};
 
 const VARIABLE: &str = "TOLLGATE_TEST_CREATOR";
 
@@ -98,7 +98,7 @@ fn without_room_creating_is_an_error_that_leaves_no_file() {
         let refused = match said(100_000) {
             Ok(said) => said,
             Err(error) => {
-                println!("SKIPPED: {way} cannot be had here: {error}");
+                skipped(&format!("{way} cannot be had here: {error}"));
                 continue;
             }
         };
@@ -132,7 +132,7 @@ fn a_creator_that_is_killed_leaves_the_whole_file_or_none() {
         let path = folder.path();
         let parent = path.parent().expect("a folder");
         if !has_nameless_files(parent) {
-            println!("SKIPPED: the file system of {} has no O_TMPFILE", parent.display());
+            skipped(&format!("the file system of {} has no O_TMPFILE", parent.display()));
             return;
         }
         let mut creator = creator(&path, KEYS, &tally).spawn().expect("a process");

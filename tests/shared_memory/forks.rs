@@ -6,7 +6,7 @@ use tollgate::{FixedWindow, Limiter};
 
 use crate::tally::Tally;
 use crate::workers::add;
-use crate::{Gate, KINDS, forked, quota, words};
+use crate::{Gate, KINDS, forked, quota, skipped, words};
 
 type Leasing = Limiter<u64, FixedWindow, MonotonicClock>;
 
@@ -90,7 +90,7 @@ fn with_a_lease(limit: u64, held_min: u64) -> Option<(Leasing, u64)> {
 fn cells_that_a_thread_has_taken_ahead_are_not_spent_by_a_forked_child() {
     const LIMIT: u64 = 100_000;
     let Some((gate, granted)) = with_a_lease(LIMIT, 100) else {
-        println!("SKIPPED: no thread has lost a race");
+        skipped("no thread has lost a race");
         return;
     };
     let held = gate.ask(&7).held();

@@ -13,8 +13,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::server::{runtime, serve, text};
 use crate::support::{
-    PATIENCE, Proxy, UNLIMITED, answer, connect, eventually, get, read_head, scratch, upstream,
-    value,
+    PATIENCE, Proxy, UNLIMITED, answer, connect, eventually, get, read_head, scratch, skipped,
+    upstream, value,
 };
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -202,7 +202,7 @@ fn a_burst_of_connections_waits_in_the_accept_queue() {
     let path = "/proc/sys/net/core/somaxconn";
     let bound = std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok());
     if bound.is_none_or(|bound: usize| bound <= BURST) {
-        println!("SKIPPED: {path} is too low, or not there");
+        skipped(&format!("{path} is too low, or not there"));
         return;
     }
     let proxy =

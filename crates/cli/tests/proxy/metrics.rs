@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use crate::support::{Proxy, get};
+use crate::support::{Proxy, get, skipped};
 
 const PROMTOOL: &str = "promtool";
 
@@ -63,7 +63,7 @@ fn promtool_accepts_the_metrics_page() {
             let advice = "there is no promtool: apt-get install prometheus";
             let required = ["CI", "TOLLGATE_REQUIRE_PROMTOOL"];
             assert!(required.iter().all(|name| std::env::var_os(name).is_none()), "{advice}");
-            return println!("SKIPPED: {advice}");
+            return skipped(advice);
         }
     };
     let page = page(&proxy);

@@ -3,7 +3,7 @@
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
-use crate::support::{eventually, free_port};
+use crate::support::{eventually, free_port, skipped};
 
 const BINARY: &str = "redis-server";
 
@@ -19,7 +19,7 @@ impl Redis {
             let advice = "there is no redis-server: apt-get install redis-server";
             let required = ["CI", "TOLLGATE_REQUIRE_REDIS"];
             assert!(required.iter().all(|name| std::env::var_os(name).is_none()), "{advice}");
-            println!("SKIPPED: {advice}");
+            skipped(advice);
             return None;
         }
         let mut redis = Self { port: free_port(), process: None };

@@ -9,6 +9,13 @@ use std::time::{Duration, Instant};
 /// The longest wait of any test step. No test measures it; it only ends a test that would hang.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Says why a test is skipped. The test harness discards what a test that passes has printed, but not what it
+/// writes to standard error by itself.
+pub(crate) fn skipped(why: &str) {
+    // A test is no worse if this cannot be read.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+}
+
 /// A running proxy. Dropping it kills the process.
 pub(crate) struct Proxy {
     child: Child,

@@ -7,7 +7,7 @@ use tollgate_redis::{
     WithFallback,
 };
 
-use crate::harness::{PATIENCE, Server, block_on, free_port, with_long_deadline};
+use crate::harness::{PATIENCE, Server, block_on, free_port, skipped, with_long_deadline};
 use crate::workers::{self, Worker, report, runtime};
 
 const LIMIT: u64 = 20_000;
@@ -246,7 +246,7 @@ fn a_key_that_the_user_may_not_write_leaves_other_keys_counted_once() {
     // Before Redis 7, a user may write what it may read.
     let rules = ["on", "nopass", "+@all", "~{tollgate:batched:*:open*}"];
     if allow(&rules).and_then(|()| allow(&["%R~*"])).is_err() {
-        println!("SKIPPED: the server has no users that may read a key and not write it");
+        skipped("the server has no users that may read a key and not write it");
         return;
     }
     let url = format!("redis://clerk:x@127.0.0.1:{}", server.port());
@@ -289,7 +289,7 @@ fn store_of_clerk(server: &Server, rules: &[&str]) -> Option<Store> {
     let mut set = redis::cmd("ACL");
     set.arg("SETUSER").arg("clerk").arg(&["on", "nopass", "+@all", "~*"]).arg(rules);
     if set.query::<()>(&mut server.admin()).is_err() {
-        println!("SKIPPED: the server has no users with such rights");
+        skipped("the server has no users with such rights");
         return None;
     }
     let url = format!("redis://clerk:x@127.0.0.1:{}", server.port());

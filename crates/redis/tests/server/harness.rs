@@ -1,6 +1,7 @@
 //! A server of the test's own, on a free port, which ends with the test.
 
 use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,6 +15,13 @@ const BINARY: &str = "TOLLGATE_TEST_SERVER";
 /// The longest wait of any step of a test. No test measures it; it only ends a test that would hang.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const START_MAX: Duration = Duration::from_secs(20);
+
+/// Says why a test is skipped. The test harness discards what a test that passes has printed, but not what it
+/// writes to standard error by itself.
+pub(crate) fn skipped(why: &str) {
+    // A test is no worse if this cannot be read.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+}
 
 pub(crate) fn binary() -> String {
     std::env::var(BINARY).unwrap_or_else(|_| "redis-server".to_owned())
@@ -45,7 +53,7 @@ impl Server {
             let advice = format!("there is no {binary}: apt-get install redis-server");
             let required = ["CI", "TOLLGATE_REQUIRE_REDIS"];
             assert!(required.iter().all(|name| std::env::var_os(name).is_none()), "{advice}");
-            println!("SKIPPED: {advice}");
+            skipped(&advice);
             return None;
         }
         for _ in 0..5 {

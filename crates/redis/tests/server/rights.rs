@@ -7,7 +7,7 @@ use tollgate_redis::{
     Algorithm, Batched, Leased, RedisLimiter, RedisMembership, Share, Store, Windows,
 };
 
-use crate::harness::{PATIENCE, Server, block_on, with_long_deadline};
+use crate::harness::{PATIENCE, Server, block_on, skipped, with_long_deadline};
 
 /// The text of the documents.
 const RIGHTS: &str = include_str!("../../../../docs/distributed.md");
@@ -39,7 +39,7 @@ fn the_documented_rights_are_enough() {
     let mut set = redis::cmd("ACL");
     set.arg("SETUSER").arg("limits").arg("on").arg(">secret").arg(rules());
     if set.query::<()>(&mut server.admin()).is_err() {
-        println!("SKIPPED: the server has no users");
+        skipped("the server has no users");
         return;
     }
     for (path, database) in [("", 0), ("/?protocol=resp3", 0), ("/3", 3)] {

@@ -11,7 +11,7 @@ use tollgate_redis::Store;
 
 use super::fault::Kind;
 use super::strategy::{KEY, RATE, Strategy};
-use crate::harness::{PATIENCE, Server, binary};
+use crate::harness::{PATIENCE, Server, binary, skipped};
 use crate::proxy::Proxy;
 
 const DEADLINE: Duration = Duration::from_millis(60);
@@ -145,9 +145,7 @@ impl Clock {
         let library = "faketime/libfaketimeMT.so.1";
         let mut found = places.map(|place| place.path().join(library)).filter(|path| path.exists());
         let Some(found) = found.next() else {
-            println!(
-                "SKIPPED: jumps of a server's clock need libfaketime: apt-get install faketime"
-            );
+            skipped("jumps of a server's clock need libfaketime: apt-get install faketime");
             return None;
         };
         // The allocator of Debian's Redis asks for the time before libfaketime is ready, and libfaketime
@@ -186,7 +184,7 @@ impl Clock {
         let _ = trial.kill();
         let _ = trial.wait();
         let binary = binary();
-        println!("SKIPPED: jumps of a server's clock: libfaketime does not work with {binary}");
+        skipped(&format!("jumps of a server's clock: libfaketime does not work with {binary}"));
         false
     }
 
