@@ -48,7 +48,7 @@ fn a_body_passes_at_the_rate_of_its_key_and_no_slower() {
     let [first, second, other] = clients.map(|client| client.join().expect("no panic"));
     let both = began.elapsed();
     assert!(both.as_millis() >= 1_350, "{both:?}: {first:?}, {second:?}");
-    assert!(other < both, "{other:?} of {both:?}");
+    assert!(other < first.max(second), "{other:?}: {first:?}, {second:?}");
     let decided = |word: &str| {
         proxy.metric(&format!("tollgate_decisions_total{{decision=\"{word}\"}}")).to_string()
     };
