@@ -57,7 +57,8 @@ fn a_header_of_the_response_settles_what_a_request_reserved() {
 #[test]
 fn the_bytes_of_the_response_settle_what_a_request_reserved() {
     let cost = "{ bytes = \"response\", estimate = { header = \"x-cost\", max = 1000000 } }";
-    let proxy = proxy("cost-bytes", tokens(""), cost, "10000/h");
+    // A cell comes back every 4 minutes.
+    let proxy = proxy("cost-bytes", tokens(""), cost, "10000/30d");
     assert_eq!(get(proxy.listen, "/", "").status, 200);
     eventually("the body was counted", || left(&proxy) == "r=6000");
     // No body: the estimate.
