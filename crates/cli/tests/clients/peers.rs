@@ -2,7 +2,8 @@
 //! Envoy decide a script of arrivals as `tollgate proxy` does.
 //!
 //! The programs round times and estimates in ways of their own. So no arrival of a script is within 0.1 s of the
-//! instant at which a request more would be admitted. If the machine is too slow for that, the script is repeated.
+//! instant at which a request more would be admitted. If the machine is too slow for that, the script is repeated,
+//! with quotas and pauses that take twice as long as before.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -15,7 +16,8 @@ use crate::support::{PATIENCE, Proxy, eventually, free_port, scratch};
 
 /// Later than this, a request may be admitted by one program and denied by the other.
 const LATE: Duration = Duration::from_millis(100);
-const ATTEMPTS: u32 = 8;
+/// How many times as long the quotas and pauses of an attempt take as those of the example files.
+const ATTEMPTS: [u32; 4] = [1, 2, 4, 8];
 
 /// Requests at one time.
 struct Step {
@@ -52,25 +54,26 @@ pub(crate) fn nginx() {
         step(2_250, 1, 5, 2),
         step(5_400, 1, 6, 4),
     ];
-    let rules = read("nginx.toml", OFFICE_NETWORK);
-    let peer = Pair::start("nginx", &rules, |folder, listen, upstream| {
-        let text = read("nginx.conf", OFFICE_NETWORK);
-        let text = text.replace("LISTEN", &listen.to_string());
-        let text = text.replace("UPSTREAM", &upstream.to_string());
-        let file = folder.join("nginx.conf");
-        let whole = format!(
-            "daemon off;\nmaster_process off;\npid nginx.pid;\nerror_log stderr error;\n\
+    let [rules, config] = ["nginx.toml", "nginx.conf"].map(|name| read(name, OFFICE_NETWORK));
+    let start = |slow| {
+        Pair::start("nginx", &slowed(&rules, slow), |folder, listen, upstream| {
+            let text = slowed(&config, slow);
+            let text = text.replace("LISTEN", &listen.to_string());
+            let text = text.replace("UPSTREAM", &upstream.to_string());
+            let file = folder.join("nginx.conf");
+            let whole = format!(
+                "daemon off;\nmaster_process off;\npid nginx.pid;\nerror_log stderr error;\n\
              events {{ worker_connections 512; }}\nhttp {{\naccess_log off;\nerror_log error.log;\n\
              client_body_temp_path body;\nproxy_temp_path proxy;\nfastcgi_temp_path fastcgi;\n\
              uwsgi_temp_path uwsgi;\nscgi_temp_path scgi;\n{text}\n}}\n"
-        );
-        std::fs::write(&file, whole).expect("written");
-        let mut command = Command::new("nginx");
-        command.arg("-p").arg(folder).arg("-c").arg(file).args(["-e", "stderr"]);
-        command
-    });
-    peer.decide_alike("/api/", &script);
-    peer.count_alike_in_flight();
+            );
+            std::fs::write(&file, whole).expect("written");
+            let mut command = Command::new("nginx");
+            command.arg("-p").arg(folder).arg("-c").arg(file).args(["-e", "stderr"]);
+            command
+        })
+    };
+    decide_alike("/api/", &script, start).count_alike_in_flight();
 }
 
 /// 5 in 2 seconds.
@@ -86,19 +89,20 @@ pub(crate) fn haproxy() {
         step(5_300, 2, 8, 5),
         step(6_000, 1, 3, 0),
     ];
-    let rules = read("haproxy.toml", OFFICE_NETWORK);
-    let peer = Pair::start("haproxy", &rules, |folder, listen, upstream| {
-        let text = read("haproxy.cfg", OFFICE_NETWORK);
-        let text = text.replace("LISTEN", &listen.to_string());
-        let text = text.replace("UPSTREAM", &upstream.to_string());
-        let file = folder.join("haproxy.cfg");
-        std::fs::write(&file, text).expect("written");
-        let mut command = Command::new("haproxy");
-        command.args(["-db", "-q", "-f"]).arg(file);
-        command
-    });
-    peer.decide_alike("/api/", &script);
-    peer.count_alike_in_flight();
+    let [rules, config] = ["haproxy.toml", "haproxy.cfg"].map(|name| read(name, OFFICE_NETWORK));
+    let start = |slow| {
+        Pair::start("haproxy", &slowed(&rules, slow), |folder, listen, upstream| {
+            let text = slowed(&config, slow);
+            let text = text.replace("LISTEN", &listen.to_string());
+            let text = text.replace("UPSTREAM", &upstream.to_string());
+            let file = folder.join("haproxy.cfg");
+            std::fs::write(&file, text).expect("written");
+            let mut command = Command::new("haproxy");
+            command.args(["-db", "-q", "-f"]).arg(file);
+            command
+        })
+    };
+    decide_alike("/api/", &script, start).count_alike_in_flight();
 }
 
 /// A bucket for each value of a header, and one for all other requests.
@@ -118,7 +122,7 @@ pub(crate) fn envoy() {
         plan(5_200, "", 3, 2),
     ];
     let [config, rules] = ["envoy.yaml", "envoy.toml"].map(example);
-    Pair::with_envoy("envoy", &config, &rules).decide_alike("/", &script);
+    decide_alike("/", &script, |slow| Pair::with_envoy("envoy", &config, &rules, slow));
 }
 
 /// The filter and the rules file of the page for those who come from Envoy. And what the page says of the
@@ -140,7 +144,7 @@ pub(crate) fn envoy_page() {
         plan(5_000, gold, 9, 8),
     ];
     let config = with_filter(&filter);
-    Pair::with_envoy("envoy-page", &config, &rules).decide_alike("/", &script);
+    decide_alike("/", &script, |slow| Pair::with_envoy("envoy-page", &config, &rules, slow));
 
     let without = |text: &str, line: &str, by: &str| {
         assert!(text.contains(line), "the page has no {line}");
@@ -157,7 +161,7 @@ pub(crate) fn envoy_page() {
         plan(5_000, gold, 9, 4),
     ];
     let config = with_filter(&filter);
-    Pair::with_envoy("envoy-default", &config, &rules).decide_alike("/", &script);
+    decide_alike("/", &script, |slow| Pair::with_envoy("envoy-default", &config, &rules, slow));
 }
 
 /// The example's configuration with other fields of its filter.
@@ -188,6 +192,40 @@ fn read(name: &str, (word, by): (&str, &str)) -> String {
     text.replace(word, by)
 }
 
+/// The same configuration or rules, with quotas that take so many times as long.
+fn slowed(text: &str, slow: u32) -> String {
+    let longer = text
+        .replace("/s burst", &format!(" per {slow} s burst"))
+        .replace("5 per 2 s\"", &format!("5 per {} s\"", 2 * slow))
+        .replace("rate=2r/s", &format!("rate={}r/m", 120 / slow))
+        .replace("gpc0_rate(2s)", &format!("gpc0_rate({}s)", 2 * slow))
+        .replace("fill_interval: 1s", &format!("fill_interval: {slow}s"));
+    assert!(slow == 1 || longer != text, "it has no quota of a known form: {text}");
+    longer
+}
+
+/// Sends the script to a new pair, until it was sent in time; then both must have decided as it says.
+fn decide_alike(path: &str, script: &[Step], start: impl Fn(u32) -> Pair) -> Pair {
+    for slow in ATTEMPTS {
+        let pair = start(slow);
+        let Some(decided) = pair.decide(path, script, slow) else {
+            println!("too slow for quotas that take {slow} times as long");
+            continue;
+        };
+        let expected = script.iter().map(|step| (step.at_ms, [step.admitted; 2]));
+        assert_eq!(
+            decided,
+            expected.collect::<Vec<_>>(),
+            "admitted by the program, and by the proxy"
+        );
+        let [requests, admitted] = [|its: &Step| its.requests, |its: &Step| its.admitted]
+            .map(|count| script.iter().map(count).sum::<u32>());
+        println!("{path}: {admitted} of {requests} admitted by both, in {} steps", script.len());
+        return pair;
+    }
+    panic!("the machine is too slow for the script");
+}
+
 /// A program and a proxy, each with an upstream of its own.
 struct Pair {
     peer: Running,
@@ -212,9 +250,10 @@ impl Drop for Running {
 }
 
 impl Pair {
-    fn with_envoy(name: &str, config: &str, rules: &str) -> Self {
-        Self::start(name, rules, |folder, listen, upstream| {
-            let text = config.replace("LISTEN_PORT", &listen.port().to_string());
+    fn with_envoy(name: &str, config: &str, rules: &str, slow: u32) -> Self {
+        Self::start(name, &slowed(rules, slow), |folder, listen, upstream| {
+            let text = slowed(config, slow);
+            let text = text.replace("LISTEN_PORT", &listen.port().to_string());
             let text = text.replace("UPSTREAM_PORT", &upstream.port().to_string());
             // Envoy would keep each connection open for a second, for a client that still reads.
             let prefix = "          stat_prefix: limits\n";
@@ -271,57 +310,36 @@ impl Pair {
         [self.peer.address, self.proxy.listen]
     }
 
-    /// Sends the script to both, until it was sent in time; then both must have decided as it says.
-    fn decide_alike(&self, path: &str, script: &[Step]) {
-        for attempt in 0..ATTEMPTS {
-            // Each attempt has clients of its own; without addresses, the buckets fill up meanwhile.
-            if attempt > 0 {
-                std::thread::sleep(Duration::from_secs(5));
-            }
-            let began = Instant::now();
-            let (mut is_late, mut decided) = (false, Vec::new());
-            for step in script {
-                let due = Duration::from_millis(step.at_ms);
-                std::thread::sleep(due.saturating_sub(began.elapsed()));
-                let mut admitted = [0, 0];
-                let source = client(attempt, step.client);
-                for _ in 0..step.requests {
-                    // Both decide at the same time.
-                    let sent = [0, 1].map(|which| self.send(which, source, path, step.headers));
-                    for (which, client) in sent.into_iter().enumerate() {
-                        if let Some(forwarded) = self.forwarded(which, client) {
-                            finish(forwarded);
-                            admitted[which] += 1;
-                        }
+    /// What each admits at each step of the script; `None` if a step was late.
+    fn decide(&self, path: &str, script: &[Step], slow: u32) -> Option<Vec<(u64, [u32; 2])>> {
+        let began = Instant::now();
+        let mut decided = Vec::new();
+        for step in script {
+            let due = slow * Duration::from_millis(step.at_ms);
+            std::thread::sleep(due.saturating_sub(began.elapsed()));
+            let mut admitted = [0, 0];
+            let source = client(step.client);
+            for _ in 0..step.requests {
+                // Both decide at the same time.
+                let sent = [0, 1].map(|which| self.send(which, source, path, step.headers));
+                for (which, client) in sent.into_iter().enumerate() {
+                    if let Some(forwarded) = self.forwarded(which, client) {
+                        finish(forwarded);
+                        admitted[which] += 1;
                     }
                 }
-                is_late |= began.elapsed() > due + LATE;
-                decided.push((step.at_ms, admitted));
             }
-            if is_late {
-                println!("attempt {attempt} was too slow");
-                continue;
+            if began.elapsed() > due + slow * LATE {
+                return None;
             }
-            let expected = script.iter().map(|step| (step.at_ms, [step.admitted; 2]));
-            assert_eq!(
-                decided,
-                expected.collect::<Vec<_>>(),
-                "admitted by the program, and by the proxy"
-            );
-            let [requests, admitted] = [|its: &Step| its.requests, |its: &Step| its.admitted]
-                .map(|count| script.iter().map(count).sum::<u32>());
-            println!(
-                "{path}: {admitted} of {requests} admitted by both, in {} steps",
-                script.len()
-            );
-            return;
+            decided.push((step.at_ms, admitted));
         }
-        panic!("the machine is too slow for the script");
+        Some(decided)
     }
 
     /// Requests in flight: two of each client, and any number of the office.
     fn count_alike_in_flight(&self) {
-        let (one, two, office) = (client(100, 1), client(100, 2), client(100, OFFICE));
+        let (one, two, office) = (client(1), client(2), client(OFFICE));
         for which in [0, 1] {
             let begin = |source| self.forwarded(which, self.send(which, source, "/export/", ""));
             let mut held: Vec<_> = [one, one, two].map(|its| begin(its).expect("admitted")).into();
@@ -380,12 +398,11 @@ impl Pair {
     }
 }
 
-/// The address of a client in an attempt.
-fn client(attempt: u32, number: u8) -> Ipv4Addr {
-    let attempt = u8::try_from(attempt).expect("few attempts");
+/// The address of a client.
+fn client(number: u8) -> Ipv4Addr {
     match number {
-        OFFICE => Ipv4Addr::new(127, 0, 9, 1 + attempt),
-        _ => Ipv4Addr::new(127, 1, number, 1 + attempt),
+        OFFICE => Ipv4Addr::new(127, 0, 9, 1),
+        _ => Ipv4Addr::new(127, 1, number, 1),
     }
 }
 
