@@ -73,13 +73,14 @@ fn direct<A: Algorithm>(algorithm: A, quota: Quota) -> Direct<A, ManualClock> {
     Direct::builder(quota).algorithm(algorithm).clock(clock).build().expect("in range")
 }
 
+/// A limiter for the one key of a test. Clearing a table of the default capacity would take most of the time.
 fn keyed<A: Algorithm>(
     algorithm: A,
     quota: Quota,
     slots: SlotLayout,
 ) -> Limiter<str, A, ManualClock> {
     let begun = Limiter::builder(quota).algorithm(algorithm).clock(ManualClock::new());
-    begun.slots(slots).build().expect("in range")
+    begun.slots(slots).capacity(1).build().expect("in range")
 }
 
 /// A number of cells, some of them relative to the burst.
