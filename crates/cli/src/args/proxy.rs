@@ -120,8 +120,8 @@ Bounds:
   The requests in flight of a client address are bounded too, unless --max-connections-per-client is 0,
   so that HTTP/2 connections cannot take all connections to the upstream: to half of the connections of
   clients (at least 128, but at most half of those to the upstream), or to --max-connections-per-client
-  if that is more. An idle connection counts as a request. Further requests on an HTTP/2 connection
-  receive 503. Trusted proxies are exempt.
+  if that is more. A connection counts as a request while it idles, and until the upload of its last
+  request has ended. Further requests on an HTTP/2 connection receive 503. Trusted proxies are exempt.
   A client that sends the body of a request more slowly than --min-body-rate receives 408 if there is
   no response yet; set it to 0 where clients send messages at long intervals.
 

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
@@ -301,6 +302,26 @@ fn an_address_has_half_of_the_connections_to_the_upstream_by_http2_too() {
     });
 }
 
+/// The statuses of `count` uploads on one HTTP/2 connection, whose bodies have begun; and what keeps them open.
+async fn begun_uploads(
+    proxy: &Proxy,
+    count: usize,
+) -> (Vec<u16>, Vec<h2::SendStream<bytes::Bytes>>, tokio::task::JoinHandle<()>) {
+    let stream = tokio::net::TcpStream::connect(proxy.listen).await.expect("listening");
+    let (mut requests, connection) = h2::client::handshake(stream).await.expect("HTTP/2");
+    let connection = tokio::spawn(async { drop(connection.await) });
+    let (mut statuses, mut uploads) = (Vec::new(), Vec::new());
+    for _ in 0..count {
+        let request = http::Request::post("http://a/").body(()).expect("a request");
+        requests = requests.ready().await.expect("ready");
+        let (answer, mut upload) = requests.send_request(request, false).expect("sent");
+        upload.send_data("a".into(), false).expect("a window");
+        statuses.push(answer.await.expect("an answer").status().as_u16());
+        uploads.push(upload);
+    }
+    (statuses, uploads, connection)
+}
+
 /// The upstream answers each upload at once, and reads on.
 #[test]
 fn an_upload_whose_response_has_ended_keeps_its_place_among_those_of_its_address() {
@@ -310,22 +331,55 @@ fn an_upload_whose_response_has_ended_keeps_its_place_among_those_of_its_address
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let proxy = limited("uploads-http2", upstream, "ulimit -n 200", &[]);
-    let statuses = runtime().block_on(async {
-        let stream = tokio::net::TcpStream::connect(proxy.listen).await.expect("listening");
-        let (mut requests, connection) = h2::client::handshake(stream).await.expect("HTTP/2");
-        tokio::spawn(connection);
-        let (mut uploads, mut statuses) = (Vec::new(), Vec::new());
-        for _ in 0..40 {
-            let request = http::Request::post("http://a/").body(()).expect("a request");
-            requests = requests.ready().await.expect("ready");
-            let (answer, mut upload) = requests.send_request(request, false).expect("sent");
-            upload.send_data("a".into(), false).expect("a window");
-            statuses.push(answer.await.expect("an answer").status().as_u16());
-            uploads.push(upload);
-        }
-        statuses
-    });
+    let (statuses, ..) = runtime().block_on(begun_uploads(&proxy, 40));
     assert_eq!(statuses, [[404; 34].as_slice(), &[503; 6]].concat());
+}
+
+/// The upstream answers each upload at once, and does not read it, so that the upload outlives its client. The limit of
+/// open files allows 18 connections to the upstream.
+#[test]
+fn an_upload_whose_client_has_left_keeps_its_place_among_those_of_its_address() {
+    const PIECE: &[u8] = &[b'a'; 16 << 10];
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&is_over);
+    let upstream = upstream(move |mut stream| {
+        read_head(&mut stream);
+        let _ = stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n");
+        eventually("the test is over", || over.load(Ordering::Relaxed));
+    });
+    let proxy = limited("uploads-left", upstream, "ulimit -n 100", &[]);
+    runtime().block_on(async {
+        let (statuses, uploads, connection) = begun_uploads(&proxy, 10).await;
+        assert_eq!(statuses, [[404; 9].as_slice(), &[503; 1]].concat());
+        let sent = Arc::new(AtomicUsize::new(0));
+        for mut upload in uploads {
+            let sent = Arc::clone(&sent);
+            tokio::spawn(async move {
+                loop {
+                    upload.reserve_capacity(PIECE.len());
+                    let room = std::future::poll_fn(|context| upload.poll_capacity(context)).await;
+                    let Some(Ok(bytes)) = room else { return };
+                    let piece = bytes::Bytes::from_static(&PIECE[..bytes.min(PIECE.len())]);
+                    sent.fetch_add(piece.len(), Ordering::Relaxed);
+                    upload.send_data(piece, false).expect("a window");
+                }
+            });
+        }
+        // Until the buffers of the systems are full.
+        let mut before = usize::MAX;
+        while before != sent.load(Ordering::Relaxed) {
+            before = sent.load(Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        connection.abort();
+    });
+    eventually("the client has left", || proxy.metric("tollgate_connections_open") == 0.0);
+    one_more_is_denied(&proxy);
+    is_over.store(true, Ordering::Relaxed);
+    eventually("the places are free", || {
+        let mut next = connect(proxy.listen);
+        next.write_all(REQUEST).is_ok() && next.read(&mut [0; 1]).is_ok_and(|count| count == 1)
+    });
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub(crate) struct OpenConnection {
 #[derive(Debug)]
 pub(crate) struct ConnectionSlots {
     pub(crate) slot: Slot,
-    pub(crate) per_client: PerClientSlot,
+    pub(crate) per_client: Arc<PerClientSlot>,
 }
 
 /// The bound on all connections of clients.
@@ -100,9 +100,9 @@ impl OpenConnection {
         }
     }
 
-    /// Counts a request in flight, while the connection has another. `None` if the client has too many.
-    pub(crate) fn acquire_further_request(&self) -> Option<RequestSlot> {
-        self.held.per_client.acquire_further_request()
+    /// Counts a request in flight: as a further one if the connection has another. `None` if the client has too many.
+    pub(crate) fn acquire_request(&self, is_further: bool) -> Option<RequestSlot> {
+        self.held.per_client.acquire_request(is_further)
     }
 
     /// Whether another client waits for a slot because all are taken.

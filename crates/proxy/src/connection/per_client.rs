@@ -106,11 +106,13 @@ struct Held {
 }
 
 impl PerClientSlot {
-    /// Counts a request in flight, while the connection has another, until the returned slot is dropped. `None` if
-    /// the client has too many.
-    pub(super) fn acquire_further_request(&self) -> Option<RequestSlot> {
-        let Some(Held { clients, requests, .. }) = &self.0 else { return Some(RequestSlot(None)) };
-        requests.begin(clients.max.requests).then(|| RequestSlot(Some(Arc::clone(requests))))
+    /// Counts a request in flight until the returned slot is dropped. The connection counts as long: the body of a
+    /// request may be forwarded after the connection has closed. A request that is not a further one of its connection
+    /// has the connection's place. `None` if the client has too many.
+    pub(super) fn acquire_request(self: &Arc<Self>, is_further: bool) -> Option<RequestSlot> {
+        let counts = self.0.as_ref().filter(|_| is_further);
+        let has_room = counts.is_none_or(|held| held.requests.begin(held.clients.max.requests));
+        has_room.then(|| RequestSlot { connection: Arc::clone(self), is_further })
     }
 }
 
@@ -128,14 +130,17 @@ impl Drop for PerClientSlot {
     }
 }
 
-/// The slot of a request; empty if its connection is exempt.
+/// The slot of a request, and that of its connection.
 #[derive(Debug)]
-pub(crate) struct RequestSlot(Option<Arc<Requests>>);
+pub(crate) struct RequestSlot {
+    connection: Arc<PerClientSlot>,
+    is_further: bool,
+}
 
 impl Drop for RequestSlot {
     fn drop(&mut self) {
-        if let Some(requests) = self.0.take() {
-            requests.end();
+        if let Some(held) = self.connection.0.as_ref().filter(|_| self.is_further) {
+            held.requests.end();
         }
     }
 }
@@ -187,9 +192,9 @@ mod tests {
             (0, None, true),
         ] {
             let counts = PerClient::new(at_most(max, max), exempt);
-            let held = counts.acquire(proxy).expect("room");
+            let held = Arc::new(counts.acquire(proxy).expect("room"));
             assert_eq!(counts.acquire(proxy).is_some(), is_free);
-            assert_eq!(held.acquire_further_request().is_some(), is_free);
+            assert_eq!(held.acquire_request(true).is_some(), is_free);
         }
     }
 
@@ -197,15 +202,29 @@ mod tests {
     fn connections_and_further_requests_of_an_address_have_one_bound() {
         let counts = PerClient::new(at_most(2, 3), None);
         let [one, other] = ["192.0.2.1", "192.0.2.2"].map(address);
-        let first = counts.acquire(one).expect("room");
-        let further = [(); 2].map(|()| first.acquire_further_request().expect("room"));
-        assert!(first.acquire_further_request().is_none() && counts.acquire(one).is_none());
+        let first = Arc::new(counts.acquire(one).expect("room"));
+        let further = [(); 2].map(|()| first.acquire_request(true).expect("room"));
+        assert!(first.acquire_request(true).is_none() && counts.acquire(one).is_none());
         assert!(counts.acquire(other).is_some());
         drop(further);
-        let second = counts.acquire(one).expect("room");
-        let _third = second.acquire_further_request().expect("room");
-        assert!(first.acquire_further_request().is_none());
-        drop(second);
-        assert!(first.acquire_further_request().is_some());
+        let second = Arc::new(counts.acquire(one).expect("room"));
+        let third = second.acquire_request(true).expect("room");
+        assert!(first.acquire_request(true).is_none());
+        drop((second, third));
+        assert!(first.acquire_request(true).is_some());
+    }
+
+    #[test]
+    fn a_connection_that_has_closed_counts_until_the_last_of_its_requests_has_ended() {
+        for is_further in [false, true] {
+            let counts = PerClient::new(at_most(1, 2), None);
+            let one = address("192.0.2.1");
+            let connection = Arc::new(counts.acquire(one).expect("room"));
+            let request = connection.acquire_request(is_further).expect("room");
+            drop(connection);
+            assert!(counts.acquire(one).is_none());
+            drop(request);
+            assert!(counts.open().is_empty());
+        }
     }
 }

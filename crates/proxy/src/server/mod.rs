@@ -99,7 +99,7 @@ impl Server {
                 continue;
             };
             let slot = slots.take().await;
-            let held = ConnectionSlots { slot, per_client };
+            let held = ConnectionSlots { slot, per_client: Arc::new(per_client) };
             let connection = Connection {
                 context: self.context.clone(),
                 header_timeout: self.header_timeout,

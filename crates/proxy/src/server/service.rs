@@ -65,9 +65,9 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionService {
         let ServiceContext { mut service, finder, metrics, rest_timeout, any_field_names } =
             self.context.clone();
         let used = self.usage.begin(request.version());
-        let slot = used.is_further().then(|| self.open.acquire_further_request());
-        let has_too_many = matches!(slot, Some(None));
-        let place = Arc::new(RequestPlace { _used: used, _slot: slot.flatten() });
+        let slot = self.open.acquire_request(used.is_further());
+        let has_too_many = slot.is_none();
+        let place = Arc::new(RequestPlace { _used: used, _slot: slot });
         let in_flight = InFlightRequest::begin(Arc::clone(&metrics), Arc::clone(&place));
         let (mut head, body) = request.into_parts();
         let checked = if has_too_many { Err(Failure::ClientRequests) } else { check(&mut head) };
