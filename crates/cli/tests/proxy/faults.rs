@@ -460,11 +460,47 @@ fn a_get_on_a_closed_reused_http2_connection_is_sent_again() {
     for _ in 0..4 {
         assert_eq!(get(proxy.listen, "/", "").status, 200);
     }
-    assert_eq!((requests.load(Ordering::Relaxed), retries(&proxy)), (6, 2));
-    assert_eq!(get(proxy.listen, "/", "").status, 200);
+    assert_eq!((requests.load(Ordering::Relaxed), retries(&proxy)), (7, 3));
     assert_problem(&ask(proxy.listen, "POST", "/", ""), 502);
-    assert_eq!((requests.load(Ordering::Relaxed), retries(&proxy)), (8, 2));
+    assert_eq!((requests.load(Ordering::Relaxed), retries(&proxy)), (8, 3));
     assert_eq!(failures(&proxy, "closed"), 1);
+}
+
+/// Many requests are in flight when the connection that all share closes.
+#[test]
+fn all_requests_that_are_sent_again_share_one_new_http2_connection() {
+    const REQUESTS: usize = 20;
+    let connections = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&connections);
+    let up = upstream(move |stream| {
+        let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
+        stream.set_nonblocking(true).expect("set");
+        runtime().block_on(async {
+            let stream = tokio::net::TcpStream::from_std(stream).expect("a stream");
+            let mut connection = h2::server::handshake(stream).await.expect("HTTP/2");
+            let mut unanswered = Vec::new();
+            while let Some(Ok((request, mut answer))) = connection.accept().await {
+                if is_first && request.uri().path() == "/again" {
+                    unanswered.push(answer);
+                } else {
+                    answer.send_response(http::Response::new(()), true).expect("sent");
+                }
+                if unanswered.len() == REQUESTS {
+                    return;
+                }
+            }
+        });
+    });
+    let proxy = Proxy::before("retries-http2", up, &["--upstream-http2"]);
+    assert_eq!(get(proxy.listen, "/", "").status, 200);
+    std::thread::scope(|scope| {
+        let again = || get(proxy.listen, "/again", "").status;
+        let asked: Vec<_> = (0..REQUESTS).map(|_| scope.spawn(again)).collect();
+        for asked in asked {
+            assert_eq!(asked.join().expect("an answer"), 200);
+        }
+    });
+    assert_eq!((connections.load(Ordering::Relaxed), retries(&proxy)), (2, 20));
 }
 
 #[test]

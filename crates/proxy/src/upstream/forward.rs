@@ -117,7 +117,7 @@ impl Inner {
         let mut sent = self.send(head, Some(body), Connection::Any, &activity).await;
         if let (Err(Failure::Closed), Some(head)) = (&sent, again) {
             self.metrics.count_retry();
-            sent = self.send(head, None, Connection::New, &activity).await;
+            sent = self.send(head, None, self.pool.again(), &activity).await;
         }
         let (response, announced) = sent?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {

@@ -107,6 +107,12 @@ impl Pool {
         self.is_http2
     }
 
+    /// The connection for a request that is sent again because the upstream closed a reused one. In HTTP/2 many requests
+    /// may be, and they share a new one.
+    pub(super) fn again(&self) -> Connection {
+        if self.is_http2 { Connection::Any } else { Connection::New }
+    }
+
     /// Sends a request.
     pub(super) fn send(&self, request: Request<Upload>, on: Connection) -> ResponseFuture {
         match on {
