@@ -52,7 +52,9 @@ Upstream:
   them has no Content-Length.
   With --upstream-http2, all requests share one connection. If it fails, all of them fail. The
   upstream limits how many are in flight on it (often to 100 or 128); further ones wait for up to
-  --response-timeout, so slow clients can hold up the others.
+  --response-timeout, so slow clients can hold up the others. An upstream that ends its connection
+  without a graceful GOAWAY, as nginx does every keepalive_requests (1000), fails the requests with a
+  body that are on their way: raise that number.
   Connections to the upstream are reused. If a reused connection turns out to be closed, a request
   without a body whose method is idempotent (GET, HEAD, OPTIONS, TRACE, PUT, DELETE) is sent once more,
   on a new connection; tollgate_upstream_retries_total counts these. No other request is sent twice,
