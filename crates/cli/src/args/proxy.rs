@@ -35,6 +35,7 @@ Responses of the proxy itself, all of type application/problem+json:
       HTTP, or that states its length twice (Content-Length and Transfer-Encoding), in an unknown way
       or wrongly
   504 the upstream takes too long
+  414 the target is too long behind the path of --upstream
   501 the method is CONNECT, or the target is `*`
   405 the method is TRACE, with Max-Forwards: 0
   A head that is not HTTP receives 400, and one that is too large 414 or 431 (see Bounds), without a

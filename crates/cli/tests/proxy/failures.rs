@@ -146,6 +146,16 @@ fn the_bounds_of_a_head_are_those_that_the_help_states() {
     assert_eq!([60, 64].map(|kb| status(&format!("/{}", "a".repeat(kb << 10)), "")), [200, 414]);
 }
 
+#[test]
+fn a_target_that_is_too_long_behind_the_base_is_a_414() {
+    let (_held, address) = refusing();
+    let proxy = Proxy::start("base", &["--upstream", &format!("http://{address}/base")]);
+    let path = |bytes: usize| format!("/{}", "a".repeat(bytes - 1));
+    assert_problem(&get(proxy.listen, &path(65_529), ""), 502);
+    assert_problem(&get(proxy.listen, &path(65_530), ""), 414);
+    assert_eq!((failures(&proxy, "target_too_long"), failures(&proxy, "not_passed_on")), (1, 0));
+}
+
 /// The status for a GET request in HTTP/2 with exactly this path.
 async fn status_in_http2(listen: SocketAddr, path: &'static str) -> u16 {
     let stream = tokio::net::TcpStream::connect(listen).await.expect("listening");

@@ -74,6 +74,8 @@ pub(crate) enum Failure {
     UpgradeRequired,
     /// The target of the request has no path, or one that does not begin with a slash.
     Target,
+    /// The target of the request and the base path of the upstream are too long together.
+    TargetTooLong,
     /// The client has too many requests in flight.
     ClientRequests,
     /// A value of an HTTP/2 request begins or ends with white space.
@@ -82,7 +84,7 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// All values, in the order of their discriminants.
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::NotPassedOn,
         Self::ClientBody,
         Self::ClientTimeout,
@@ -98,6 +100,7 @@ impl Failure {
         Self::ClientFraming,
         Self::UpgradeRequired,
         Self::Target,
+        Self::TargetTooLong,
         Self::ClientRequests,
         Self::HeaderValue,
     ];
@@ -120,6 +123,7 @@ impl Failure {
             Self::ClientFraming => "client_framing",
             Self::UpgradeRequired => "upgrade_required",
             Self::Target => "target",
+            Self::TargetTooLong => "target_too_long",
             Self::ClientRequests => "client_requests",
             Self::HeaderValue => "header_value",
         }

@@ -32,7 +32,7 @@ impl Upstream {
     }
 
     /// The URI at the upstream for a request. `CONNECT host:port` and `OPTIONS *` have none, and neither has a
-    /// path that would leave the base.
+    /// path that would leave the base, or is too long behind it.
     pub(super) fn target(&self, method: &Method, requested: &Uri) -> Result<Uri, Failure> {
         let path = requested.path_and_query().ok_or(Failure::NotPassedOn)?;
         if method == Method::CONNECT || !path.path().starts_with('/') {
@@ -46,7 +46,7 @@ impl Upstream {
         } else {
             // An empty path before a query, as in `http://a?x`, is formatted with its slash (RFC 9110, 4.2.3).
             PathAndQuery::try_from(format!("{}{path}", self.base))
-                .map_err(|_| Failure::NotPassedOn)?
+                .map_err(|_| Failure::TargetTooLong)?
         };
         let target = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
         target.path_and_query(path).build().map_err(|_| Failure::NotPassedOn)

@@ -20,6 +20,7 @@ impl Failure {
             Self::Host | Self::Target | Self::AboveRoot | Self::HeaderValue => {
                 StatusCode::BAD_REQUEST
             }
+            Self::TargetTooLong => StatusCode::URI_TOO_LONG,
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::ClientRequests => StatusCode::SERVICE_UNAVAILABLE,
             Self::Connect | Self::Tls => StatusCode::BAD_GATEWAY,
@@ -51,6 +52,7 @@ impl Failure {
                 "the upstream requires an upgrade that the proxy does not forward"
             }
             Self::Target => "the target of the request has no path that begins with a slash",
+            Self::TargetTooLong => "the target of the request is too long",
             Self::AboveRoot => "the path goes above the root by `..`",
             Self::HeaderValue => "the value of a header field begins or ends with white space",
         }
