@@ -113,10 +113,11 @@ Bounds:
   that then sends nothing for 5 seconds, or does not read the end of its responses for --body-timeout,
   is cut off. A request that needs an upstream connection when all are in use waits up to
   --connect-timeout. So does one that needs the address of the upstream's name while 128 lookups run.
-  The head of a request has at most 100 fields and 128 kB in HTTP/1.1, and its target at most 64 kB; in
-  HTTP/2 it has at most 16 kB. More is answered 431, or 414 for the target; a Content-Length of 2^64 - 2
-  or more is answered 431, too. A response whose head has more than 100 fields, or more than 128 kB in
-  HTTP/1.1, is a 502. In HTTP/1.1, a head that arrives in large pieces may have about twice as much.
+  The head of a request has at most 100 fields and 128 kB in HTTP/1.1, and its target at most 64 kB, the
+  path of --upstream included; in HTTP/2 it has at most 16 kB. More is answered 431, or 414 for the
+  target; a Content-Length of 2^64 - 2 or more is answered 431, too. A response whose head has more than
+  128 kB, or in HTTP/1.1 more than 100 fields, is a 502. In HTTP/1.1, a head that arrives in large pieces
+  may have about twice as much.
   An HTTP/1 connection takes up to 128 kB of memory while its head is incomplete, and about 500 kB while
   its client does not read the response: 10000 of them take 5 GB. An HTTP/2 connection has at most 128
   requests in flight, and sends up to 64 kB of each body, 8 MB in total, before the upstream reads it.

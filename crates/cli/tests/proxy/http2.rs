@@ -406,6 +406,29 @@ fn an_upstream_without_http2_is_a_502() {
 }
 
 #[test]
+fn the_bounds_of_the_head_of_a_response_are_those_that_the_help_states() {
+    let up = serve(None, async |request: Request<Incoming>| {
+        let wanted = &request.uri().path()[1..];
+        let mut response = Response::new(text("done"));
+        match wanted.strip_suffix("kB") {
+            Some(kb) => {
+                let value = "a".repeat(kb.parse::<usize>().expect("a number") << 10);
+                response.headers_mut().insert("x", value.parse().expect("a value"));
+            }
+            None => (0..wanted.parse::<usize>().expect("a number")).for_each(|at| {
+                let name = http::HeaderName::try_from(format!("x-{at}")).expect("a name");
+                response.headers_mut().insert(name, HeaderValue::from_static("1"));
+            }),
+        }
+        response
+    });
+    let proxy = Proxy::before("large-heads", up, &["--upstream-http2"]);
+    let status = |path| get(proxy.listen, path, "").status;
+    assert_eq!(["/99", "/500", "/17kB", "/120kB"].map(status), [200; 4]);
+    assert_problem(&get(proxy.listen, "/300kB", ""), 502);
+}
+
+#[test]
 fn an_http1_body_that_ends_early_never_looks_complete() {
     let up = serve(None, describe);
     let proxy = Proxy::before("torn", up, &["--upstream-http2"]);

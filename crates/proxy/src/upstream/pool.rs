@@ -26,6 +26,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest head of a response in HTTP/1.1, and the largest frame of its body. A client that has not read the end of
 /// a frame keeps all of it.
 const HTTP1_BUFFER: usize = 128 << 10;
+/// The largest head of a response in HTTP/2, whose fields count 32 bytes more each (RFC 9113, 6.5.2).
+const HTTP2_HEAD_MAX: u32 = 128 << 10;
 /// The interval of pings to an HTTP/2 upstream; a missing reply ends the connection.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// How many bytes of a response an HTTP/2 upstream may send ahead of its client. The window of the connection is the
@@ -148,6 +150,7 @@ fn client(
         .pool_max_idle_per_host(kept_max)
         .http1_max_buf_size(HTTP1_BUFFER)
         .http2_only(is_http2)
+        .http2_max_header_list_size(HTTP2_HEAD_MAX)
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
         .http2_keep_alive_interval(PING_INTERVAL)
