@@ -110,7 +110,7 @@ async fn serve(config: Config, announce: impl FnOnce(&str) -> Result<()>) -> Res
         is_stopping.store(true, Ordering::Relaxed);
         log::info(format_args!("stopping; requests in flight: {}", in_flight_text(&metrics)));
     });
-    if is_whole.await {
+    if is_whole.await || !metrics.has_used_connection() {
         return Ok(ExitCode::SUCCESS);
     }
     log::warn(format_args!("requests cut off: {}", in_flight_text(&metrics)));

@@ -99,9 +99,9 @@ Log:
 
 Stopping:
   On SIGINT or SIGTERM the proxy accepts no more connections. Requests in flight and upgraded
-  connections have --drain-timeout to finish. The exit code is 0, or 1 if some were cut off. An HTTP/2
-  client without a request in flight that sends nothing for 5 seconds is not waited for. A second
-  signal stops the proxy immediately.
+  connections have --drain-timeout to finish. The exit code is 0, or 1 if a connection on which a
+  request had arrived was cut off. An HTTP/2 client without a request in flight that sends nothing for
+  5 seconds is not waited for. A second signal stops the proxy immediately.
 
 Bounds:
   The proxy raises the soft limit of open files to the hard limit. It reserves a quarter of the files

@@ -51,6 +51,17 @@ fn a_request_that_exceeds_the_drain_timeout_is_cut_off() {
 }
 
 #[test]
+fn a_connection_that_has_had_no_request_is_not_cut_off() {
+    let mut proxy = Proxy::start("unused", &["--drain-timeout", "0.3", "--header-timeout", "60"]);
+    let mut client = connect(proxy.listen);
+    client.write_all(b"GET / HTTP/1.1\r\nhost").expect("written");
+    eventually("it is open", || proxy.metric("tollgate_connections_open") == 1.0);
+    proxy.signal("TERM");
+    assert_eq!(proxy.wait(), 0);
+    assert!(!proxy.stderr().contains("cut off"), "{}", proxy.stderr());
+}
+
+#[test]
 fn a_second_signal_stops_immediately() {
     let never = upstream(|mut stream| {
         read_head(&mut stream);

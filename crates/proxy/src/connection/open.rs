@@ -18,6 +18,8 @@ const ASK_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct OpenConnection {
     metrics: Arc<Metrics>,
     held: ConnectionSlots,
+    /// Whether a request has arrived.
+    is_used: AtomicBool,
     _alive: mpsc::Sender<()>,
 }
 
@@ -86,7 +88,7 @@ impl OpenConnection {
         alive: mpsc::Sender<()>,
     ) -> Arc<Self> {
         metrics.connection_opened();
-        Arc::new(Self { metrics, held, _alive: alive })
+        Arc::new(Self { metrics, held, is_used: AtomicBool::new(false), _alive: alive })
     }
 
     /// Completes when another client waits for a slot, and this connection is asked to make room. One connection
@@ -102,6 +104,9 @@ impl OpenConnection {
 
     /// Counts a request in flight: as a further one if the connection has another. `None` if the client has too many.
     pub(crate) fn acquire_request(&self, is_further: bool) -> Option<RequestSlot> {
+        if !self.is_used.load(Ordering::Relaxed) && !self.is_used.swap(true, Ordering::Relaxed) {
+            self.metrics.connection_used();
+        }
         self.held.per_client.acquire_request(is_further)
     }
 
@@ -113,6 +118,6 @@ impl OpenConnection {
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.metrics.connection_closed();
+        self.metrics.connection_closed(*self.is_used.get_mut());
     }
 }

@@ -35,6 +35,8 @@ const STATUS_MIN: usize = 100;
 pub(crate) struct Metrics {
     connections: AtomicU64,
     connections_open: AtomicI64,
+    /// Open connections on which a request has arrived.
+    connections_used: AtomicI64,
     connections_max: u32,
     connections_denied: AtomicU64,
     accept_errors: AtomicU64,
@@ -64,6 +66,7 @@ impl Metrics {
         Self {
             connections: AtomicU64::new(0),
             connections_open: AtomicI64::new(0),
+            connections_used: AtomicI64::new(0),
             connections_max,
             connections_denied: AtomicU64::new(0),
             accept_errors: AtomicU64::new(0),
@@ -92,8 +95,20 @@ impl Metrics {
         self.connections_open.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn connection_closed(&self) {
+    /// Notes the first request of a connection.
+    pub(crate) fn connection_used(&self) {
+        self.connections_used.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn connection_closed(&self, is_used: bool) {
         self.connections_open.fetch_sub(1, Ordering::Relaxed);
+        self.connections_used.fetch_sub(i64::from(is_used), Ordering::Relaxed);
+    }
+
+    /// Whether a request has arrived on an open connection. Its response may be unsent although it is no longer in
+    /// flight.
+    pub(crate) fn has_used_connection(&self) -> bool {
+        self.connections_used.load(Ordering::Relaxed) > 0
     }
 
     pub(crate) fn count_connection_denied(&self) {
