@@ -146,7 +146,8 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "URL")]
     upstream: Option<Upstream>,
 
-    /// Certificate authorities (PEM) to trust for an https upstream, besides the system's
+    /// Certificate authorities (PEM) to trust for an https upstream, besides the system's; or its own
+    /// certificate, self-signed, if that is not an authority (basicConstraints CA:FALSE)
     #[arg(long, value_name = "FILE", requires = "upstream")]
     upstream_ca: Option<PathBuf>,
 
