@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::key::OnNoKey;
-use crate::matcher::{Conditions, Matcher, Parts, Unsplit, listed};
+use crate::matcher::{Conditions, Matcher, MethodReading, Parts, Unsplit, listed};
 use crate::request::RequestView;
 use crate::request::host;
 use crate::request::path::{self, Fit, Segments, Spelling};
@@ -158,25 +158,30 @@ impl Rule {
 
 impl Matcher {
     fn unclear(&self, request: &impl RequestView) -> String {
-        let its = &self.conditions;
-        let method = match its.fit_method(&Unsplit(request)) {
-            Fit::Some => Some(listed(&its.methods)),
-            _ => None,
+        let method = request.method();
+        let depends_on_case = |its: &Conditions| {
+            let fits = |reading| its.fits_method(method, reading);
+            fits(MethodReading::AsSent) != fits(MethodReading::InUpperCase)
         };
         let paths = |its: &Conditions| {
             let listed = listed(&its.paths);
             (!listed.is_empty()).then_some(listed)
         };
+        let its = &self.conditions;
+        let methods = depends_on_case(its).then(|| listed(&its.methods));
         let within = paths(its).map(|its| format!("path {its}"));
-        let without = self.exceptions.iter().filter_map(paths).map(|its| format!("not path {its}"));
-        let conditions: Vec<String> = method.into_iter().chain(within).chain(without).collect();
+        let without = self.exceptions.iter().filter_map(|its| match depends_on_case(its) {
+            true => Some(format!("not ({its})")),
+            false => paths(its).map(|its| format!("not path {its}")),
+        });
+        let conditions: Vec<String> = methods.into_iter().chain(within).chain(without).collect();
         format!("{} matches some of these readings only", conditions.join(", "))
     }
 
     /// The first condition that does not hold.
     fn why_not(&self, request: &impl RequestView) -> String {
         let (its, parts) = (&self.conditions, &Unsplit(request));
-        if its.fit_method(parts) == Fit::None {
+        if !its.fits_method(request.method(), MethodReading::InUpperCase) {
             return format!("the method is not {}", listed(&its.methods));
         }
         if !its.fits_client(parts) {
@@ -186,8 +191,7 @@ impl Matcher {
             };
             return format!("{client} is not in {}", its.networks);
         }
-        let by_path = self.fit_path(parts);
-        if by_path == Fit::None {
+        if self.fit_path(parts) == Fit::None {
             return format!("the path is not {}", listed(&its.paths));
         }
         if !its.fits_host(parts) {
@@ -202,7 +206,7 @@ impl Matcher {
         }
         let excludes = |exception: &&Conditions| {
             let alone = Self { exceptions: vec![(*exception).clone()], ..self.clone() };
-            alone.outside_exceptions(parts, by_path) == Fit::None
+            alone.fit(parts) == Fit::None
         };
         match self.exceptions.iter().find(excludes) {
             Some(exception) => format!("it is excluded: {exception}"),

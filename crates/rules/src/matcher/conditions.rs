@@ -8,7 +8,6 @@ use super::parts::{Parts, SplitPath};
 use super::pattern::Pattern;
 use crate::request::RequestView;
 use crate::request::named::Named;
-use crate::request::path::Fit;
 
 /// Conditions of a request. All of them must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +22,13 @@ pub(crate) struct Conditions {
     pub(crate) hosts: Vec<Pattern>,
     /// All of these.
     pub(crate) values: Vec<ValueCondition>,
+}
+
+/// How a server reads the method. Some write it in upper case before they look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MethodReading {
+    AsSent,
+    InUpperCase,
 }
 
 /// A condition on the values of a name: of a header, a cookie or a parameter of the query.
@@ -54,27 +60,22 @@ impl Conditions {
         !self.methods.is_empty()
     }
 
-    /// Whether all conditions but those of the path hold, whatever the case in which the upstream reads the method.
-    pub(super) fn hold_besides_path(&self, parts: &impl Parts) -> bool {
-        self.fit_method(parts) == Fit::All
+    /// Whether all conditions but those of the path hold, by this reading of the method.
+    pub(super) fn hold_besides_path(&self, parts: &impl Parts, reading: MethodReading) -> bool {
+        self.fits_method(parts.request().method(), reading)
             && self.fits_client(parts)
             && self.fits_host(parts)
             && self.fits_values(parts)
     }
 
-    /// In how many of its readings the method fits: as the client sent it, and in upper case.
-    pub(crate) fn fit_method(&self, parts: &impl Parts) -> Fit {
-        if self.methods.is_empty() {
-            return Fit::All;
-        }
-        let method = parts.request().method();
-        if self.allows(method) {
-            return Fit::All;
-        }
+    pub(crate) fn fits_method(&self, method: &str, reading: MethodReading) -> bool {
         let is = |name: &str| method.eq_ignore_ascii_case(name);
-        match self.methods.iter().any(|its| is(its) || (its == "GET" && is("HEAD"))) {
-            true => Fit::Some,
-            false => Fit::None,
+        match reading {
+            _ if self.methods.is_empty() => true,
+            MethodReading::AsSent => self.allows(method),
+            MethodReading::InUpperCase => {
+                self.methods.iter().any(|its| is(its) || (its == "GET" && is("HEAD")))
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use std::fmt;
 use crate::inline_vec::InlineVec;
 use crate::request::RequestView;
 use crate::request::path::{Fit, Spelling};
-pub(crate) use conditions::{Conditions, ValueCondition, ValueTest};
+pub(crate) use conditions::{Conditions, MethodReading, ValueCondition, ValueTest};
 pub(crate) use network::{Network, Networks, masked};
 pub(crate) use parts::{Needs, Parts, SplitRequest, Unsplit};
 pub(crate) use pattern::{Pattern, PatternMistake};
@@ -29,22 +29,34 @@ pub(crate) struct Matcher {
 }
 
 impl Matcher {
-    /// In how many readings of its path and its method a request matches. The cheapest condition is checked first, and
-    /// nothing of the request is read after the first condition that does not hold.
+    /// In how many readings of its path and its method a request matches.
     pub(crate) fn fit(&self, parts: &impl Parts) -> Fit {
+        let as_sent = self.fit_by(parts, MethodReading::AsSent);
+        let is_lower = |byte: u8| byte.is_ascii_lowercase();
+        if !self.uses_method() || !parts.request().method().bytes().any(is_lower) {
+            return as_sent;
+        }
+        match (as_sent, self.fit_by(parts, MethodReading::InUpperCase)) {
+            (as_sent, in_upper) if as_sent == in_upper => as_sent,
+            (Fit::Unclear, _) | (_, Fit::Unclear) => Fit::Unclear,
+            _ => Fit::Some,
+        }
+    }
+
+    /// In how many readings of its path a request matches, by this reading of its method. The cheapest condition is
+    /// checked first, and nothing of the request is read after the first condition that does not hold.
+    fn fit_by(&self, parts: &impl Parts, reading: MethodReading) -> Fit {
         let its = &self.conditions;
-        let by_method = its.fit_method(parts);
-        if by_method == Fit::None || !its.fits_client(parts) {
+        if !its.fits_method(parts.request().method(), reading) || !its.fits_client(parts) {
             return Fit::None;
         }
-        let fit = match self.fit_path(parts) {
+        match self.fit_path(parts) {
             Fit::None => Fit::None,
             fit if its.fits_host(parts) && its.fits_values(parts) => {
-                self.outside_exceptions(parts, fit)
+                self.outside_exceptions(parts, reading, fit)
             }
             _ => Fit::None,
-        };
-        if fit == Fit::All { by_method } else { fit }
+        }
     }
 
     /// [`fit`](Self::fit) of a request that is not split.
@@ -63,14 +75,14 @@ impl Matcher {
 
     /// The fit that the exceptions leave of `fit`. An exception by path may hold for some readings only,
     /// so it is checked for each reading together with the paths of the rule.
-    pub(crate) fn outside_exceptions(&self, parts: &impl Parts, fit: Fit) -> Fit {
+    fn outside_exceptions(&self, parts: &impl Parts, reading: MethodReading, fit: Fit) -> Fit {
         if self.exceptions.is_empty() {
             return fit;
         }
         // The exceptions whose other conditions hold, so that the path decides.
         let mut open = InlineVec::<&Conditions, EXCEPTIONS_MAX>::new(&self.conditions);
         for exception in &self.exceptions {
-            if exception.hold_besides_path(parts) {
+            if exception.hold_besides_path(parts, reading) {
                 if exception.paths.is_empty() {
                     return Fit::None;
                 }
@@ -97,6 +109,10 @@ impl Matcher {
 
     pub(crate) fn uses_path(&self) -> bool {
         self.all_conditions().any(Conditions::uses_path)
+    }
+
+    pub(crate) fn uses_method(&self) -> bool {
+        self.all_conditions().any(Conditions::uses_method)
     }
 
     pub(crate) fn uses_client(&self) -> bool {

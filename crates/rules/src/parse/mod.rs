@@ -142,8 +142,8 @@ fn warnings(text: &str, apply: Apply, rules: &[Rule], places: &[Range<usize>]) -
     let warning = |(index, why): (usize, Unreached)| {
         let name = &rules[index].name;
         let message = match why {
-            Unreached::Excluded { by_path, by_method } => {
-                let readings = by_every_reading(by_path, by_method);
+            Unreached::Excluded { by_path } => {
+                let readings = by_every_reading(by_path, false);
                 format!(
                     "rule \"{name}\" is never reached, since its \"not\" excludes all that it matches{readings}: \
                      leave it out"
@@ -161,7 +161,7 @@ fn warnings(text: &str, apply: Apply, rules: &[Rule], places: &[Range<usize>]) -
                 let readings = match first.action {
                     Action::Deny => "",
                     Action::Limit | Action::Exempt => {
-                        by_every_reading(matcher.uses_path(), matcher.conditions.uses_method())
+                        by_every_reading(matcher.uses_path(), matcher.uses_method())
                     }
                 };
                 format!(

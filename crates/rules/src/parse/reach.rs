@@ -1,9 +1,9 @@
 //! Rules that no request can reach, because an earlier rule ends the evaluation of all that they match.
 //!
-//! The check is sound and not complete. No request reaches a rule that is reported, except one that the earlier rule
-//! or the exception matches by some readings of its path or its method only: a rule exempts no `post` as a `POST`, and
-//! no exception holds for a path with too many readings. The warning says so. Some unreachable rules are not reported,
-//! such as one that two earlier rules cover together.
+//! The check is sound and not complete. No request reaches a rule that is reported, with two exceptions, which the
+//! warning names. The earlier rule may match a request by some readings of its path or its method only: a rule exempts
+//! no `post` as a `POST`. And no exception of the rule holds for a path with too many readings. Some unreachable rules
+//! are not reported, such as one that two earlier rules cover together.
 
 use crate::key::OnNoKey;
 use crate::matcher::{Conditions, Matcher, Pattern, ValueCondition, ValueTest};
@@ -19,9 +19,6 @@ pub(crate) enum Unreached {
     Excluded {
         /// Whether each such exception has a path, and the rule answers 400 to a path with too many readings.
         by_path: bool,
-        /// Whether each such exception has methods. Each excludes only requests of which every reading of the method
-        /// matches.
-        by_method: bool,
     },
     /// The earlier rule with this index ends the evaluation.
     Covered(usize),
@@ -35,16 +32,14 @@ pub(crate) fn unreached(apply: Apply, rules: &[Rule]) -> Vec<(usize, Unreached)>
     for (index, rule) in rules.iter().enumerate() {
         let its = &rule.matcher;
         // An exception that excludes every reading comes first.
-        let kinds = [(false, false), (true, false), (false, true), (true, true)];
-        let excluded = kinds.into_iter().find(|kind| {
+        let excluded = [false, true].into_iter().find(|by_path| {
             let denies_odd_paths = rule.action != Action::Exempt;
-            let kind_of =
-                |one: &Conditions| (denies_odd_paths && one.uses_path(), one.uses_method());
-            let mut exceptions = its.exceptions.iter().filter(|one| kind_of(one) == *kind);
+            let is_by_path = |one: &Conditions| denies_odd_paths && one.uses_path();
+            let mut exceptions = its.exceptions.iter().filter(|one| is_by_path(one) == *by_path);
             exceptions.any(|one| check.includes(one, &its.conditions, its))
         });
-        if let Some((by_path, by_method)) = excluded {
-            found.push((index, Unreached::Excluded { by_path, by_method }));
+        if let Some(by_path) = excluded {
+            found.push((index, Unreached::Excluded { by_path }));
             continue;
         }
         let covering = last_rules.iter().find(|last| check.covers(last, its));

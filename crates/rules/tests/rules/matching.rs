@@ -78,6 +78,65 @@ fn a_method_matches_and_is_counted_in_any_case() {
     assert_eq!(["post", "POST", "Post", "put"].map(admits), [true, false, false, true]);
 }
 
+/// A server that reads `post` as `POST` executes a request that the exception is for.
+#[test]
+fn a_rule_that_excludes_a_method_ends_no_evaluation_of_it_in_another_case() {
+    for (not, first) in [
+        ("{ method = \"POST\" }", "limits = \"1000/s\""),
+        ("{ method = \"POST\" }", "action = \"exempt\""),
+        ("{ method = \"POST\", path = \"/api/*\" }", "limits = \"1000/s\""),
+        ("[{ method = \"PUT\" }, { method = \"POST\", path = \"/api/*\" }]", "action = \"exempt\""),
+    ] {
+        let text = format!(
+            "apply = \"first\"
+             rule = [{{ name = \"reads\", match = {{ path = \"/api/**\", not = {not} }}, {first} }},
+                     {{ name = \"writes\", key = \"none\", limits = \"2/day\" }}]"
+        );
+        for (asked, admitted) in [("POST", 2), ("post", 2), ("Post", 2), ("get", 6)] {
+            let rules = Rules::parse("r.toml", &text).expect("no mistakes");
+            let gate = RulesLimiter::new(rules).expect("memory");
+            let request = Request { method: asked, ..get("/api/a") };
+            let admits = |_: &i32| gate.decide(&request).is_admitted();
+            assert_eq!((0..6).filter(admits).count(), admitted, "{asked} {not} {first}");
+        }
+    }
+    let said = |matcher: &str, does: &str, request: &Request| {
+        let text = format!("rule = [{{ name = \"a\", match = {matcher}, {does} }}]");
+        let rules = Rules::parse("r.toml", &text).expect("no mistakes");
+        rules.explain_request(request).lines().last().expect("a rule").to_owned()
+    };
+    for (matcher, does, path, expected) in [
+        (
+            "{ not = { method = \"POST\" } }",
+            "key = \"none\", limits = \"1/s\"",
+            "/",
+            "a: applies by some of these readings; counted by nothing: one bucket for all",
+        ),
+        (
+            "{ not = { method = \"POST\", path = \"/a\" } }",
+            "action = \"exempt\"",
+            "/a",
+            "a: does not exempt, since not (POST, path /a) matches some of these readings only",
+        ),
+        (
+            "{ method = \"POST\", not = { method = \"POST\" } }",
+            "action = \"deny\"",
+            "/",
+            "a: does not apply, since it is excluded: POST",
+        ),
+        // As a POST, the path is unclear.
+        (
+            "{ not = { method = \"POST\", path = \"/a\" } }",
+            "action = \"deny\"",
+            "/a%2F",
+            "a: answers 400, since not (POST, path /a) matches some of these readings only",
+        ),
+    ] {
+        let request = Request { method: "post", ..get(path) };
+        assert_eq!(said(matcher, does, &request), expected, "{matcher}");
+    }
+}
+
 #[test]
 fn an_address_matches_by_its_network_and_mapped_into_ipv6_as_ipv4() {
     for (networks, peer, applies) in [
