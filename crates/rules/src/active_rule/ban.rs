@@ -48,7 +48,10 @@ impl<C: Clock> Ban<C> {
         if let Some(strikes) = &self.strikes
             && strikes.ask(key).at(now).check().is_ok()
         {
-            return Duration::ZERO;
+            let Some(banned) = self.get(key, now) else { return Duration::ZERO };
+            // Another thread has begun a ban and reset the denials: this one does not count towards the next ban.
+            strikes.reset(key);
+            return banned.reset_after();
         }
         match self.banned.ask(key).at(now).check() {
             Ok(begun) => {

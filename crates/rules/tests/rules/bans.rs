@@ -1,6 +1,6 @@
 //! The waits of denials where a rule bans keys.
 
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -188,6 +188,41 @@ fn each_ban_takes_as_many_denials() {
         let by_a_ban: Vec<bool> = (0..5).map(|_| gate.denied(1).expect("spent").1).collect();
         assert_eq!(by_a_ban, [false, false, false, true, true], "ban {ban}");
         gate.clock.advance(60 * SECOND);
+    }
+}
+
+/// A thread may count a denial after another one has begun the ban.
+#[test]
+fn denials_of_several_threads_during_a_ban_do_not_count_towards_the_next_one() {
+    const AFTER: usize = 5;
+    const KEYS: usize = 10_000;
+    let text = format!(
+        "rule = [{{ name = \"a\", key = \"header:x-user\", limits = \"1/day\", \
+         penalty = {{ ban = \"1 min\", after = {AFTER}, within = \"1 h\" }} }}]"
+    );
+    let gate = &Gate::new(&text);
+    let is_banned = |user: usize| {
+        let user = user.to_string();
+        let headers = [("x-user", &*user)];
+        let request = Request { headers: &headers, ..Request::default() };
+        let decision = gate.limiter.decide(&request);
+        matches!(decision.denied().map(|its| its.reason()), Some(DenyReason::Banned(_)))
+    };
+    let threads = Barrier::new(4);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for user in 0..KEYS {
+                    threads.wait();
+                    while !is_banned(user) {}
+                }
+            });
+        }
+    });
+    gate.clock.advance(60 * SECOND);
+    for user in 0..KEYS {
+        let denials = (0..=AFTER).take_while(|_| !is_banned(user)).count();
+        assert_eq!(denials, AFTER, "user {user}");
     }
 }
 
