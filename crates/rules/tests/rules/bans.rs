@@ -191,6 +191,23 @@ fn each_ban_takes_as_many_denials() {
     }
 }
 
+/// Around the end of a period, twice as many denials pass without a ban, less two.
+#[test]
+fn denials_of_two_periods_begin_no_ban_if_neither_has_enough() {
+    let gate = Gate::new(
+        "rule = [{ name = \"a\", key = \"none\", limits = \"1/day\", \
+         penalty = { ban = \"1 h\", after = 5, within = \"10 min\" } }]",
+    );
+    assert_eq!(gate.denied(1), None);
+    let is_by_a_ban = || gate.denied(1).expect("spent").1;
+    assert!(!is_by_a_ban());
+    gate.clock.advance(598 * SECOND);
+    assert_eq!([(); 3].map(|()| is_by_a_ban()), [false; 3]);
+    gate.clock.advance(3 * SECOND);
+    let last_of_them_begins_the_ban = [false, false, false, false, false, true];
+    assert_eq!([(); 6].map(|()| is_by_a_ban()), last_of_them_begins_the_ban);
+}
+
 /// A thread may count a denial after another one has begun the ban.
 #[test]
 fn denials_of_several_threads_during_a_ban_do_not_count_towards_the_next_one() {
