@@ -3,6 +3,9 @@
 use super::fields::{Reader, Value, quoted_list};
 use crate::key::{FORMS, Form, Key, NamedForm, Part, PartSettings};
 
+/// The most parts of a key.
+const PARTS_MAX: usize = 16;
+
 /// The forms of a part, as messages list them.
 fn needed() -> String {
     let form = |form: &Form| match form {
@@ -22,6 +25,11 @@ pub(super) fn read<'s>(
     let words = reader.strings(value, &needed())?;
     if let [(_, "none")] = *words {
         return Some(Key { parts: Vec::new() });
+    }
+    if words.len() > PARTS_MAX {
+        let message = format!("a key has 1 to {PARTS_MAX} parts; this one has {}", words.len());
+        reader.error(value.span(), message);
+        return None;
     }
     let mut parts: Vec<Option<Part>> = Vec::new();
     for (value, text) in words {

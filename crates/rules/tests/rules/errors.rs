@@ -266,7 +266,7 @@ fn carets_are_under_the_mistake_whatever_characters_come_before() {
 }
 
 #[test]
-fn files_of_2048_rules_and_rules_of_8_limits_parse_and_larger_ones_do_not() {
+fn files_of_2048_rules_rules_of_8_limits_and_keys_of_16_parts_parse_and_larger_ones_do_not() {
     let file = |count: usize| -> String {
         (0..count).map(|nth| format!("[[rule]]\nname = \"r{nth}\"\nlimits = \"5/s\"\n")).collect()
     };
@@ -281,6 +281,14 @@ fn files_of_2048_rules_and_rules_of_8_limits_parse_and_larger_ones_do_not() {
     assert!(Rules::parse("r.toml", &limits(8)).is_ok());
     let more = said(&limits(9));
     assert!(more.contains("a rule has 1 to 8 limits; this one has 9"), "{more}");
+
+    let key = |count: usize| {
+        let parts: Vec<String> = (0..count).map(|nth| format!("\"header:x-{nth}\"")).collect();
+        with(&format!("key = [{}]", parts.join(", ")))
+    };
+    assert!(Rules::parse("r.toml", &key(16)).is_ok());
+    let more = said(&key(17));
+    assert!(more.contains("a key has 1 to 16 parts; this one has 17"), "{more}");
 }
 
 #[test]
