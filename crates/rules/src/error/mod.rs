@@ -76,7 +76,7 @@ impl RuleError {
 }
 
 /// A message may quote the file, but without control characters and at a bounded length.
-fn printable(message: &str) -> String {
+pub(crate) fn printable(message: &str) -> String {
     if let Some((cut, _)) = message.char_indices().nth(MESSAGE_CHARS) {
         return printable(&message[..cut]) + " ...";
     }

@@ -6,6 +6,7 @@ use super::listed;
 use super::network::Networks;
 use super::parts::{Parts, SplitPath};
 use super::pattern::Pattern;
+use crate::error::printable;
 use crate::request::RequestView;
 use crate::request::named::Named;
 
@@ -120,7 +121,7 @@ impl ValueCondition {
 impl fmt::Display for ValueCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.test {
-            ValueTest::Is(value) => write!(f, "{} is \"{value}\"", self.of),
+            ValueTest::Is(value) => write!(f, "{} is \"{}\"", self.of, printable(value)),
             ValueTest::Present => write!(f, "with a {}", self.of),
             ValueTest::Absent => write!(f, "without a {}", self.of),
         }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
+use crate::error::printable;
 use crate::request::host::in_brackets;
 use crate::request::path::{self, Separator, Spelling};
 
@@ -223,7 +224,7 @@ fn is_written(literal: &[u8], address: Ipv6Addr) -> bool {
 
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&printable(&self.text))
     }
 }
 

@@ -41,6 +41,27 @@ fn the_conditions_of_a_rule_are_explained() {
     );
 }
 
+/// A terminal would obey them, and a line break would forge a line of the explanation.
+#[test]
+fn control_characters_of_a_file_are_explained_as_escapes() {
+    let matcher = r#"{ path = "/a\u001b[2K/**", host = "a\u0007b", header = { x-a = "1\n  limit    none" }, query = { q = "\u007f" } }"#;
+    let said = "path /a\\u{1b}[2K/**, host a\\u{7}b, header x-a is \"1\\n  limit    none\", \
+                query parameter q is \"\\u{7f}\"";
+    assert_eq!(explained(&format!("match = {matcher}"))[0], format!("matches  {said}"));
+    let rules =
+        format!("rule = [{{ name = \"a\", match = {{ not = {matcher} }}, limits = \"1/s\" }}]");
+    let rules = Rules::parse("r.toml", &rules).expect("no mistakes");
+    let headers = [("x-a", "1\n  limit    none")];
+    let request = Request {
+        path: "/a%1b[2K/b?q=%7f",
+        host: Some("a\u{7}b"),
+        headers: &headers,
+        ..Request::default()
+    };
+    let expected = format!("a: does not apply, since it is excluded: {said}\n");
+    assert_eq!(rules.explain_request(&request), expected);
+}
+
 #[test]
 fn the_key_and_requests_without_it_are_explained() {
     assert_eq!(explained("key = \"none\"")[1], "key      nothing: one bucket for all");
