@@ -270,12 +270,14 @@ fn limiter_options(options: &ReplayOptions) -> Result<Options, String> {
     })
 }
 
-/// Reads a rules file. The error lists every mistake in it.
+/// Reads a rules file. The error lists every mistake in it, without its line, which may have the password of a store.
 fn read_rules(file: &str) -> Result<Rules, String> {
     // A replay runs in one process, so limits in a store are enforced in memory.
     Rules::read(file).map(Rules::without_stores).map_err(|error| match error {
         ReloadError::Rules(errors) => {
-            format!("the rules file has mistakes\n{}", errors.with_source())
+            format!(
+                "the rules file has mistakes\n{errors}\n`tollgate check {file}` shows the lines"
+            )
         }
         unreadable => unreadable.to_string(),
     })

@@ -39,6 +39,20 @@ fn wrong_options_and_files_are_errors_at_the_start() {
     }
 }
 
+/// Standard error may be a log that others read.
+#[test]
+fn a_mistake_in_a_file_is_an_error_at_the_start_without_the_passwords_of_its_line() {
+    let store = "store = { url = \"redis://app:s3cr3t@cache:6379\", fallbak = \"deny\" }";
+    let file =
+        scratch("secret.toml", &format!("[[rule]]\nname = \"a\"\nlimits = \"5/s\"\n{store}\n"));
+    let file = file.to_str().expect("UTF-8");
+    let stderr = start_error(&["--rules", file], &[]);
+    let expected = format!(
+        "tollgate: {file}:4:50: unknown key \"fallbak\": write \"fallback\"\n`tollgate check {file}` shows the lines\n"
+    );
+    assert_eq!(stderr, expected);
+}
+
 #[test]
 fn an_address_in_use_is_an_error_at_the_start() {
     let proxy = Proxy::start("in-use", &[]);

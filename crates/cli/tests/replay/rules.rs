@@ -46,6 +46,17 @@ fn a_rule_for_all_requests_equals_the_limit_alone() {
 }
 
 #[test]
+fn a_mistake_in_a_file_is_reported_without_the_passwords_of_its_line() {
+    let store = "store = { url = \"redis://app:s3cr3t@cache:6379\", fallbak = \"deny\" }";
+    let rules = format!("[[rule]]\nname = \"a\"\nlimits = \"5/s\"\n{store}\n");
+    let file = scratch("secret.toml", rules.as_bytes());
+    let ran = replay(&["--rules", &file, &data(NASA)]);
+    let place = format!("{file}:4:50: unknown key \"fallbak\"");
+    assert!(ran.code == 2 && ran.err.contains(&place), "{ran:?}");
+    assert!(!ran.err.contains("s3cr3t"), "{ran:?}");
+}
+
+#[test]
 fn rules_match_the_parts_that_the_log_records() {
     let rules = r#"
         rule = [

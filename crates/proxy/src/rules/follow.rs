@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio::time::MissedTickBehavior;
-use tollgate_rules::{ReloadError, RulesFile};
+use tollgate_rules::RulesFile;
 
 use super::gate::RulesGate;
+use super::mistakes::first_mistakes;
 use crate::log;
 use crate::process::signals::HangupSignals;
 
@@ -15,8 +16,6 @@ use crate::process::signals::HangupSignals;
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a reload waits until its log message is written.
 const LOG_FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
-/// The number of mistakes of a file that are logged; `tollgate check` shows all.
-const MISTAKES_LOGGED: usize = 5;
 
 /// A rules file, the gate that enforces it, and the signals that force a reload.
 #[derive(Debug)]
@@ -88,19 +87,4 @@ pub(crate) async fn follow(follower: Arc<Mutex<RulesFollower>>) {
             Err(_) => return gate.note_reload(false),
         }
     }
-}
-
-/// The first mistakes, one per line.
-fn first_mistakes(error: &ReloadError) -> String {
-    let ReloadError::Rules(wrong) = error else { return error.to_string() };
-    let (file, errors) = (wrong.file(), wrong.errors());
-    let shown = errors.iter().take(MISTAKES_LOGGED);
-    let mut text: Vec<String> = shown
-        .map(|error| format!("{file}:{}:{}: {}", error.line(), error.column(), error.message()))
-        .collect();
-    let more = errors.len().saturating_sub(MISTAKES_LOGGED) + wrong.left_out();
-    if more > 0 {
-        text.push(format!("and {more} more: `tollgate check {file}` shows them"));
-    }
-    text.join("\n")
 }

@@ -17,6 +17,7 @@ use tollgate_rules::{
     RuleDenial, RuleInFlight, RulePermit, Rules, RulesDecision, RulesFile, RulesLimiter,
 };
 
+use super::mistakes::first_mistakes;
 use super::pace::PaceSlot;
 use super::request_view::HeadView;
 use crate::demo;
@@ -54,8 +55,8 @@ impl RulesGate {
         preserves_host: bool,
         metrics: Arc<Metrics>,
     ) -> Result<(Self, Option<RulesFile>)> {
-        let file =
-            file.map(RulesFile::open).transpose().map_err(|error| anyhow!(all_mistakes(&error)))?;
+        let file = file.map(RulesFile::open).transpose();
+        let file = file.map_err(|error| anyhow!(first_mistakes(&error)))?;
         let source = match &file {
             Some(file) => RulesSource::File(file.live()),
             None => {
@@ -386,12 +387,4 @@ fn denial(counters: &RuleCounters, denied: &RuleDenial<'_>) -> Option<Reading> {
     reading.retry_after = denied.retry_after();
     (reading.denied, reading.banned) = (true, banned);
     Some(reading)
-}
-
-/// All mistakes, with their lines.
-fn all_mistakes(error: &ReloadError) -> String {
-    match error {
-        ReloadError::Rules(wrong) => wrong.with_source(),
-        other => other.to_string(),
-    }
 }

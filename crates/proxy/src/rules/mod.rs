@@ -3,6 +3,7 @@
 mod follow;
 mod gate;
 mod metrics;
+mod mistakes;
 mod pace;
 mod request_view;
 
