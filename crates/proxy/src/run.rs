@@ -73,9 +73,6 @@ async fn serve(config: Config, announce: impl FnOnce(&str) -> Result<()>) -> Res
     let hangups = HangupSignals::listen().context("cannot listen to signals")?;
     let budget = ConnectionBudget::claim(config.max_connections, config.upstream.is_none())?;
     let metrics = Arc::new(Metrics::new(budget.clients));
-    let (gate, file) =
-        RulesGate::open(config.rules.as_deref(), config.preserve_host, Arc::clone(&metrics))?;
-    let gate = Arc::new(gate);
     let listener = bind(config.listen)?;
     let admin_listener = bind(config.admin)?;
     let upstream = upstream(&config).await?;
@@ -84,6 +81,10 @@ async fn serve(config: Config, announce: impl FnOnce(&str) -> Result<()>) -> Res
         forward_options(&config, budget.upstream),
         Arc::clone(&metrics),
     )?;
+    // Last, since it may change quotas of other processes, which share them.
+    let (gate, file) =
+        RulesGate::open(config.rules.as_deref(), config.preserve_host, Arc::clone(&metrics))?;
+    let gate = Arc::new(gate);
     let banner = Banner {
         config: &config,
         listen: listener.local_addr()?,

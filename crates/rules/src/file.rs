@@ -73,7 +73,30 @@ impl RulesFile {
     /// assert!(RulesFile::open("no/such/rules.toml").is_err());
     /// ```
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ReloadError> {
-        Self::open_by(path.as_ref(), RulesLimiter::new)
+        Self::open_if(path, |_| Ok(()))
+    }
+
+    /// [`open`](Self::open) with a check by the caller, as in [`reload_if`](Self::reload_if). `accept` sees the rules
+    /// before their limiters are built: a quota of `gcra` that several processes share changes for all of them when its
+    /// limiter is built.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), and [`ReloadError::Rejected`] with the reason of `accept`.
+    ///
+    /// ```
+    /// # use tollgate_rules::{ReloadError, RulesFile};
+    /// # let path = std::env::temp_dir().join("tollgate-rules-open-if.toml");
+    /// # std::fs::write(&path, r#"rule = [{ name = "a", limits = "1/min" }]"#)?;
+    /// let rejected = RulesFile::open_if(&path, |_| Err("not today".to_owned()));
+    /// assert!(matches!(rejected, Err(ReloadError::Rejected(why)) if why == "not today"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open_if(
+        path: impl AsRef<Path>,
+        accept: impl FnOnce(&Rules) -> Result<(), String>,
+    ) -> Result<Self, ReloadError> {
+        Self::open_by(path.as_ref(), accept, RulesLimiter::new)
     }
 }
 
@@ -92,16 +115,19 @@ impl<C: Clock> RulesFile<C> {
     /// assert!(RulesFile::open_with_clock("no/such/rules.toml", clock).is_err());
     /// ```
     pub fn open_with_clock(path: impl AsRef<Path>, clock: Arc<C>) -> Result<Self, ReloadError> {
-        Self::open_by(path.as_ref(), |rules| RulesLimiter::with_clock(rules, clock))
+        let build = |rules| RulesLimiter::with_clock(rules, clock);
+        Self::open_by(path.as_ref(), |_| Ok(()), build)
     }
 
     fn open_by(
         path: &Path,
+        accept: impl FnOnce(&Rules) -> Result<(), String>,
         build: impl FnOnce(Rules) -> Result<RulesLimiter<C>, RulesBuildError>,
     ) -> Result<Self, ReloadError> {
         let path = path.to_owned();
         let content = read(&path)?;
         let rules = parse(&path, &content)?;
+        accept(&rules).map_err(ReloadError::Rejected)?;
         let live = Arc::new(LiveRules::new(build(rules)?));
         Ok(Self { path, last_content: Some(content), is_pending: false, live })
     }

@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::{PATIENCE, Proxy, eventually, get, scratch};
@@ -160,5 +161,36 @@ fn an_edited_quota_is_seen_by_both() {
     assert_eq!(statuses(6), [200, 200, 200, 200, 429, 429]);
     for proxy in [&one, &other] {
         assert!(!proxy.stderr().contains("starts afresh"), "{}", proxy.stderr());
+    }
+}
+
+#[test]
+fn a_proxy_that_does_not_start_changes_no_shared_quota() {
+    let name = Name::new("unstarted");
+    let running = name.proxy(1, "limits = \"3/day\"");
+    let statuses = || [(); 2].map(|()| get(running.listen, "/", "").status);
+    assert_eq!(statuses(), [200, 200]);
+    let larger =
+        format!("shared = \"{}\"\n[[rule]]\nname = \"all\"\nlimits = \"100/day\"\n", name.0);
+    let no_store = "[[rule]]\nname = \"other\"\nalgorithm = \"fixed-window\"\n\
+                    limits = [{ name = \"odd\", quota = \"5/1500ns\" }]\nstore = \"redis://localhost\"\n";
+    for (listen, rules, why, left) in [
+        (running.listen.to_string(), larger.clone(), "cannot listen on", [200, 429]),
+        (
+            "127.0.0.1:0".to_owned(),
+            larger + no_store,
+            "rule \"other\": limit \"odd\" in store",
+            [429, 429],
+        ),
+    ] {
+        let file = scratch("unstarted.toml", &rules);
+        let output = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+            .args(["proxy", "--listen", &listen, "--admin", "127.0.0.1:0", "--rules"])
+            .arg(file)
+            .output()
+            .expect("the binary runs");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && stderr.contains(why), "{stderr}");
+        assert_eq!(statuses(), left, "{why}");
     }
 }

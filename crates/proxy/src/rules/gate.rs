@@ -55,7 +55,13 @@ impl RulesGate {
         preserves_host: bool,
         metrics: Arc<Metrics>,
     ) -> Result<(Self, Option<RulesFile>)> {
-        let file = file.map(RulesFile::open).transpose();
+        // Before a limiter is built, which may change a quota that other processes share.
+        let mut store_limits = StoreLimits::default();
+        let fits = |rules: &Rules| {
+            store_limits = StoreLimits::new(rules.rules().iter(), &store_limits)?;
+            Ok(())
+        };
+        let file = file.map(|file| RulesFile::open_if(file, fits)).transpose();
         let file = file.map_err(|error| anyhow!(first_mistakes(&error)))?;
         let source = match &file {
             Some(file) => RulesSource::File(file.live()),
@@ -66,13 +72,10 @@ impl RulesGate {
                 ))
             }
         };
-        let (counters, store_limits) = (ArcSwap::default(), ArcSwap::default());
+        let (counters, store_limits) = (ArcSwap::default(), ArcSwap::from_pointee(store_limits));
         let last_reload_failed = AtomicBool::new(false);
         let gate =
             Self { source, counters, store_limits, metrics, preserves_host, last_reload_failed };
-        let store_limits =
-            gate.read(|gate| StoreLimits::new(gate.rules(), &StoreLimits::default()));
-        gate.store_limits.store(Arc::new(store_limits.map_err(|why| anyhow!(why))?));
         gate.renew_counters();
         gate.warn_about_rules();
         Ok((gate, file))

@@ -122,7 +122,7 @@ pub enum ReloadError {
     Rules(RulesError),
     /// The system has no memory for its limiters, or they cannot be shared.
     Build(RulesBuildError),
-    /// The caller rejected the rules, for this reason: see
+    /// The caller rejected the rules, for this reason: see [`RulesFile::open_if`](crate::RulesFile::open_if) and
     /// [`RulesFile::poll_if`](crate::RulesFile::poll_if).
     Rejected(String),
 }
