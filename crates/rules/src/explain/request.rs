@@ -158,9 +158,8 @@ impl Rule {
 
 impl Matcher {
     fn unclear(&self, request: &impl RequestView) -> String {
-        let method = request.method();
         let depends_on_case = |its: &Conditions| {
-            let fits = |reading| its.fits_method(method, reading);
+            let fits = |reading| its.fits_method(request, reading);
             fits(MethodReading::AsSent) != fits(MethodReading::InUpperCase)
         };
         let paths = |its: &Conditions| {
@@ -181,7 +180,7 @@ impl Matcher {
     /// The first condition that does not hold.
     fn why_not(&self, request: &impl RequestView) -> String {
         let (its, parts) = (&self.conditions, &Unsplit(request));
-        if !its.fits_method(request.method(), MethodReading::InUpperCase) {
+        if !its.fits_method(request, MethodReading::InUpperCase) {
             return format!("the method is not {}", listed(&its.methods));
         }
         if !its.fits_client(parts) {

@@ -63,16 +63,20 @@ impl Conditions {
 
     /// Whether all conditions but those of the path hold, by this reading of the method.
     pub(super) fn hold_besides_path(&self, parts: &impl Parts, reading: MethodReading) -> bool {
-        self.fits_method(parts.request().method(), reading)
+        self.fits_method(parts.request(), reading)
             && self.fits_client(parts)
             && self.fits_host(parts)
             && self.fits_values(parts)
     }
 
-    pub(crate) fn fits_method(&self, method: &str, reading: MethodReading) -> bool {
+    /// Whether the method fits by this reading. Without a condition on it, the method is not read.
+    pub(crate) fn fits_method(&self, request: &impl RequestView, reading: MethodReading) -> bool {
+        if self.methods.is_empty() {
+            return true;
+        }
+        let method = request.method();
         let is = |name: &str| method.eq_ignore_ascii_case(name);
         match reading {
-            _ if self.methods.is_empty() => true,
             MethodReading::AsSent => self.allows(method),
             MethodReading::InUpperCase => {
                 self.methods.iter().any(|its| is(its) || (its == "GET" && is("HEAD")))

@@ -33,7 +33,12 @@ impl Matcher {
     pub(crate) fn fit(&self, parts: &impl Parts) -> Fit {
         let as_sent = self.fit_by(parts, MethodReading::AsSent);
         let is_lower = |byte: u8| byte.is_ascii_lowercase();
-        if !self.uses_method() || !parts.request().method().bytes().any(is_lower) {
+        let depends_on_method = match as_sent {
+            // An exception that holds for the method as it was sent holds for it in upper case, too.
+            Fit::None => self.conditions.uses_method(),
+            _ => self.uses_method(),
+        };
+        if !depends_on_method || !parts.request().method().bytes().any(is_lower) {
             return as_sent;
         }
         match (as_sent, self.fit_by(parts, MethodReading::InUpperCase)) {
@@ -47,7 +52,7 @@ impl Matcher {
     /// checked first, and nothing of the request is read after the first condition that does not hold.
     fn fit_by(&self, parts: &impl Parts, reading: MethodReading) -> Fit {
         let its = &self.conditions;
-        if !its.fits_method(parts.request().method(), reading) || !its.fits_client(parts) {
+        if !its.fits_method(parts.request(), reading) || !its.fits_client(parts) {
             return Fit::None;
         }
         match self.fit_path(parts) {
