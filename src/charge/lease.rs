@@ -59,8 +59,8 @@ use crate::time::{Clock, Tick};
 ///
 /// - Others cannot have the cells that a lease holds, up to `k` for each lease, until the lease spends them, is
 ///   dropped, or asks again after it has ended. A lease that has long been idle withholds nothing, since time
-///   has restored its cells. Of sub-windows and counters nothing is refunded: what a lease has not spent by the end
-///   of the sub-window is lost.
+///   has restored its cells. Of sub-windows and counters nothing is refunded: what a lease has not spent when it
+///   is dropped or [refunded](LocalLease::refund_at), or by the end of the sub-window, is lost.
 /// - A key of sub-windows or a counter has a slot only after its first request, with which a lease takes
 ///   nothing ahead.
 /// - A request that a lease denies might have been admitted with the cells that others hold.
@@ -295,8 +295,8 @@ impl<H: Deref<Target: Lender>> Lease<H> {
         }
     }
 
-    /// Asks for `n` cells where those held are too few, or too old. Cells that can be refunded are, before the request
-    /// charges all of its own. Others are spent on the request, which charges only those that it lacks.
+    /// Asks for `n` cells where those held are too few, or too old. Cells that can be refunded are refunded first, and
+    /// the request is charged in full. Otherwise the request spends those held, and is charged only what is missing.
     #[cold]
     #[inline(never)]
     fn take_more(&mut self, n: u64, now: Tick, at: Option<Tick>) -> Result<(), Denied> {
@@ -309,8 +309,8 @@ impl<H: Deref<Target: Lender>> Lease<H> {
             0 => self.take,
             _ => self.take.max(missing),
         };
-        // A whole lease, or all the cells that are left if they are fewer. Just those that are missing would leave
-        // nothing to hold, so a lease that holds nothing does not take them.
+        // A whole lease, or all the cells that are left if they are fewer. A request for just the missing cells would
+        // leave a lease that holds nothing with nothing, so it is then an ordinary request.
         while take > missing || (take == missing && self.cells > 0) {
             match self.gate.lend(self.spot, take, now) {
                 Ok(lent) => {

@@ -306,6 +306,30 @@ fn a_denial_that_an_algorithm_remembers_is_remembered_in_a_composite() {
     assert!(log.check_n(2).is_err(), "the denied request counts");
 }
 
+#[test]
+fn a_denial_evicts_no_key_of_a_later_limit_that_starts_empty() {
+    let first = Direct::new(Quota::per_hour(1)).expect("in range");
+    assert!(first.check().is_ok());
+    let later: Limiter<u64> = Limiter::builder(Quota::per_hour(1))
+        .algorithm(Gcra::start_empty())
+        .capacity(1)
+        .build()
+        .expect("in range");
+    // More keys than the table has slots: each bucket fills for an hour.
+    for key in 0..1_000 {
+        assert!(later.check(&key).is_err());
+    }
+    let evicted = later.stats().evicted;
+    assert!(evicted > 0, "the table is full");
+    let both =
+        Composite::<u64>::builder().shared("first", &first).keyed("later", &later, |key| key);
+    let both = both.build().expect("in range");
+    for key in 1_000..2_000 {
+        assert_eq!(both.check(&key).expect_err("spent").limit_name(), "first");
+    }
+    assert_eq!(later.stats().evicted, evicted);
+}
+
 /// A limit that starts empty begins to fill with a denial by a limit before it. Otherwise the stated wait would be too
 /// short: the request would be denied once more for each such limit.
 #[test]

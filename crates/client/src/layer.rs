@@ -187,7 +187,8 @@ where
             waited_again |= pacer.wait_again(pacer.deadline()).await.map_err(widened)?;
             had_to_wait(service).await?;
         }
-        // A pause may have begun meanwhile. The turn is then lost, and another one comes after it.
+        // A pause may have begun meanwhile. The turn is lost, and another one comes after the pause. Others have had
+        // turns since, so a refund would let two go at once.
         if let Some(turn) = turn.sent_now(waited_again) {
             return Ok(turn);
         }

@@ -203,7 +203,7 @@ fn workers_share_a_hidden_token_bucket_that_shows_what_is_left() {
 }
 
 /// Each admission leaves nothing, for a time of less than a second that the field rounds up to one. A worker that
-/// obeys it sends one request a second, at any rate of the quota.
+/// obeys it sends one request a second, at any rate of the quota from 1/s on.
 #[test]
 fn a_worker_sends_a_request_a_second_to_a_bucket_of_one_that_shows_what_is_left() {
     for (rate, shows) in [1, 10, 100]

@@ -36,6 +36,8 @@ type IsFailure = dyn Fn(&response::Parts) -> bool + Send + Sync;
 /// - Requests in flight are all admitted before the first of them fails. Only the limiter bounds their
 ///   number, so give it a small burst.
 /// - A request whose future is dropped before its response is no failure.
+/// - Over a limiter that delays requests, a denial because the turn comes too late is a strike too, also where other
+///   keys fill the queue: count [failures only](tollgate::penalty::PenaltiesBuilder::failures_only) there.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -60,6 +60,8 @@ const MEMBERS_MAX: usize = 8;
 ///   time that the later limit grants cells, this happens to a concurrent request at most once. It does not
 ///   happen at each denial. It also happens whenever one bucket is added twice, or two keys of a
 ///   request are one key of a limiter, and the bucket has cells for one of them only.
+/// - If a key finds no slot, or only by an eviction, a bucket that [starts empty](crate::Gcra::start_empty) after the
+///   limit that denied does not begin to fill: the request may be denied once more after the stated wait.
 /// - The limits are not read at one instant. The reported tightest limit and longest wait may be of
 ///   slightly different moments while other threads charge the limits.
 /// - In [compact slots](crate::limiter::SlotLayout), and if a key was evicted and has come back meanwhile, a

@@ -64,7 +64,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         Err(denied)
     }
 
-    /// Has a request denied that a peek has found denied, so that the denial is remembered, but not counted.
+    /// Makes a denial that a peek has found leave its mark in the state. It is not counted.
     fn remember_denial(&self, algo: &A::Params, probe: Probe, request: Request) {
         let Request { now, cells: n } = request;
         // Another thread has refunded cells meanwhile, so the take succeeded: refund it as
@@ -74,8 +74,8 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         }
     }
 
-    /// Lets a bucket that starts empty begin to fill, if the key has a place and none yet: as its own denial of the
-    /// request would, but uncounted.
+    /// Lets a bucket that starts empty begin to fill if the key has no slot and finds one without an eviction, as its
+    /// own denial of the request would. It is not counted.
     pub(super) fn begin_to_fill(&self, plan: Option<&A::Params>, probe: Probe, request: Request) {
         let Request { now, cells: n } = request;
         let still = self.still(self.or_own(plan), now);
@@ -83,7 +83,7 @@ impl<K: Hash + ?Sized, A: Algorithm, C: Clock> Limiter<K, A, C> {
         if algo.starts_in_debt()
             && n > 0
             && self.table().peek(probe, algo, now, n).is_none()
-            && self.peek_full(algo, probe, n, now).is_none()
+            && self.table().has_place(probe, algo, now).is_ok()
         {
             self.remember_denial(algo, probe, request);
         }

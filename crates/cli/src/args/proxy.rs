@@ -58,8 +58,9 @@ Upstream:
   body that are on their way: raise that number.
   Connections to the upstream are reused. If a reused connection turns out to be closed, a request
   without a body whose method is idempotent (GET, HEAD, OPTIONS, TRACE, PUT, DELETE) is sent once more,
-  on a new connection; tollgate_upstream_retries_total counts these. No other request is sent twice,
-  unless no byte of it was sent.
+  on a new connection, which in HTTP/2 it shares with others, and if that one closes too, on one of its
+  own; tollgate_upstream_retries_total counts these. No other request is sent twice, unless no byte of
+  it was sent.
   If a response ends too early, or exceeds its Content-Length after its head was sent to the client,
   it is cut off: an HTTP/1.1 client sees the connection close inside the body, an HTTP/2 client sees a
   reset stream, and an HTTP/1.0 client without a Content-Length sees a reset connection.
@@ -124,8 +125,8 @@ Bounds:
   The requests in flight of a client address are bounded too, unless --max-connections-per-client is 0,
   so that HTTP/2 connections cannot take all connections to the upstream: to half of the connections of
   clients (at least 128, but at most half of those to the upstream), or to --max-connections-per-client
-  if that is more. A connection counts as a request while it idles, and until the upload of its last
-  request has ended. Further requests on an HTTP/2 connection receive 503. Trusted proxies are exempt.
+  if that is more. A connection counts as a request while it idles, and after it has closed until its
+  last upload has ended. Further requests on an HTTP/2 connection receive 503. Trusted proxies are exempt.
   A client that sends the body of a request more slowly than --min-body-rate receives 408 if there is
   no response yet; set it to 0 where clients send messages at long intervals.
 
@@ -242,8 +243,8 @@ pub(crate) struct ProxyArgs {
     max_connections: u32,
 
     /// Connections of one client address (in IPv6, one /64) at one time, 0 for no limit; further ones
-    /// are closed immediately. Trusted proxies are exempt [default: half of those of all clients, at
-    /// least 8]
+    /// are closed immediately. A closed one counts until its uploads have ended. Trusted proxies are
+    /// exempt [default: half of those of all clients, at least 8]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(0..=1_000_000))]
     max_connections_per_client: Option<u32>,
 

@@ -366,10 +366,12 @@ fn an_upload_whose_client_has_left_keeps_its_place_among_those_of_its_address() 
             });
         }
         // Until the buffers of the systems are full.
-        let mut before = usize::MAX;
-        while before != sent.load(Ordering::Relaxed) {
-            before = sent.load(Ordering::Relaxed);
+        let (mut before, mut quiet_seconds) = (usize::MAX, 0);
+        while quiet_seconds < 3 {
             tokio::time::sleep(Duration::from_secs(1)).await;
+            let now = sent.load(Ordering::Relaxed);
+            quiet_seconds = if now == before { quiet_seconds + 1 } else { 0 };
+            before = now;
         }
         connection.abort();
     });

@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use crate::support::{
-    ELASTIC, HACKERS, NASA, data, json, json_with, replay, replay_with, scratch, unpacked,
+    AZURE_CODE, ELASTIC, HACKERS, NASA, data, json, json_with, replay, replay_with, scratch,
+    unpacked,
 };
 
 /// Writes a rules file, and replays a log of the test data through it.
@@ -24,6 +25,14 @@ fn lines(log: &str, holds: impl Fn(&str) -> bool) -> u64 {
 fn first_segment(line: &str) -> Option<&str> {
     let path = line.split('"').nth(1)?.split(' ').nth(1)?;
     path.split(['?', '#']).next()?.split('/').find(|segment| !segment.is_empty())
+}
+
+#[test]
+fn a_log_without_methods_lacks_nothing_for_a_rule_without_one() {
+    let rules = "[[rule]]\nname = \"all\"\nkey = \"none\"\nlimits = \"5/s\"\n";
+    let file = scratch("no-methods.toml", rules.as_bytes());
+    let report = json(&["--key", "none", "--rules", &file, &data(AZURE_CODE)]);
+    assert_eq!(figure(&report, 0, "not_in_log"), 0);
 }
 
 #[test]

@@ -109,8 +109,8 @@ impl Pool {
         self.is_http2
     }
 
-    /// The connection for a request that is sent again because the upstream closed a reused one. In HTTP/2 many requests
-    /// may be, and they share a new one.
+    /// The connection for a request that is sent again because the upstream closed a reused one. In HTTP/2 many
+    /// requests may be, and they share a new one.
     pub(super) fn again(&self) -> Connection {
         if self.is_http2 { Connection::Any } else { Connection::New }
     }

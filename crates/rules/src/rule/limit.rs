@@ -122,8 +122,8 @@ impl Rule {
 /// A key that its rule denies `after` times within `within` is denied for `ban`, even if its limits
 /// would admit it. Requests during a ban neither prolong it nor count as denials.
 ///
-/// **Not guaranteed.** Denials are counted in periods of `within`, each of which begins with a denial. Around the end of
-/// a period, up to twice `after`, less two, within `within` begin no ban.
+/// **Not guaranteed.** Denials are counted in periods of `within`, each of which begins with a denial. Around the end
+/// of a period, up to twice `after`, less two, within `within` begin no ban.
 ///
 /// ```
 /// use tollgate_rules::Rules;

@@ -44,7 +44,10 @@ fn the_conditions_of_a_rule_are_explained() {
 /// A terminal would obey them, and a line break would forge a line of the explanation.
 #[test]
 fn control_characters_of_a_file_are_explained_as_escapes() {
-    let matcher = r#"{ path = "/a\u001b[2K/**", host = "a\u0007b", header = { x-a = "1\n  limit    none" }, query = { q = "\u007f" } }"#;
+    let matcher = concat!(
+        r#"{ path = "/a\u001b[2K/**", host = "a\u0007b", "#,
+        r#"header = { x-a = "1\n  limit    none" }, query = { q = "\u007f" } }"#,
+    );
     let said = "path /a\\u{1b}[2K/**, host a\\u{7}b, header x-a is \"1\\n  limit    none\", \
                 query parameter q is \"\\u{7f}\"";
     assert_eq!(explained(&format!("match = {matcher}"))[0], format!("matches  {said}"));
