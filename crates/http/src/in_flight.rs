@@ -149,10 +149,7 @@ where
     }
 
     fn peek(&self, request: &request::Parts, _: u64, report: &mut Report) {
-        let key = match self.key.extract(request) {
-            Ok(key) => key,
-            Err(error) => return self.on_no_key.peek(error, report),
-        };
+        let Some(key) = self.on_no_key.peek(self.key.extract(request), report) else { return };
         if let Err(denied) = self.limiter.ask(key.borrow()).peek() {
             report.note(self.denied(denied));
         }

@@ -220,10 +220,7 @@ where
     }
 
     fn peek(&self, request: &request::Parts, max_waiting: u64, report: &mut Report) {
-        let key = match self.key.extract(request) {
-            Ok(key) => key,
-            Err(error) => return self.on_no_key.peek(error, report),
-        };
+        let Some(key) = self.on_no_key.peek(self.key.extract(request), report) else { return };
         let max_delay = self.policy.time_of(max_waiting);
         if let Some(ends_in) = self.penalties.banned(key.borrow()) {
             return report.note(self.banned(key.borrow(), ends_in, max_delay));

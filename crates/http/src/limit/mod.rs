@@ -281,10 +281,7 @@ where
     }
 
     fn peek(&self, request: &request::Parts, max_waiting: u64, report: &mut Report) {
-        let key = match self.key.extract(request) {
-            Ok(key) => key,
-            Err(error) => return self.on_no_key.peek(error, report),
-        };
+        let Some(key) = self.on_no_key.peek(self.key.extract(request), report) else { return };
         let plan = self.plan_for(request);
         let policy = plan.as_ref().map_or(&self.policy, LimitPlan::policy);
         let max_delay = policy.time_of(max_waiting);

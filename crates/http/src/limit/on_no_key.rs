@@ -45,11 +45,14 @@ impl OnNoKey {
         }
     }
 
-    /// Notes the error if the request is denied for it.
-    pub(crate) fn peek(self, error: KeyError, report: &mut Report) {
-        if self.denies(error) {
-            report.note_no_key(error);
+    /// The key, if there is one. Notes the error if the request is denied for it.
+    pub(crate) fn peek<K>(self, key: Result<K, KeyError>, report: &mut Report) -> Option<K> {
+        if let Err(error) = &key
+            && self.denies(*error)
+        {
+            report.note_no_key(*error);
         }
+        key.ok()
     }
 
     fn denies(self, error: KeyError) -> bool {
