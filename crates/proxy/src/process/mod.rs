@@ -1,4 +1,4 @@
-//! What the proxy sets and asks of the system: open files, send buffers, signals; and its long-running tasks.
+//! The proxy as a process: its limit of open files, its send buffers, its signals and its long-running tasks.
 
 pub(crate) mod descriptors;
 pub(crate) mod send_buffer;

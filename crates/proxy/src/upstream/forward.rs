@@ -115,15 +115,10 @@ impl Inner {
         let activity = Activity::new();
         let of_response = self.idle_timeout(&activity, Side::Response);
         let mut sent = self.send(head, Some(body), Connection::Any, &activity).await;
-        if let (Err(Failure::Closed), Some(head)) = (&sent, again) {
+        for on in self.pool.again() {
+            let (Err(Failure::Closed), Some(head)) = (&sent, &again) else { break };
             self.metrics.count_retry();
-            let last = self.pool.is_http2().then(|| head.clone());
-            sent = self.send(head, None, self.pool.again(), &activity).await;
-            // Other requests share that connection, and it may have closed, too.
-            if let (Err(Failure::Closed), Some(head)) = (&sent, last) {
-                self.metrics.count_retry();
-                sent = self.send(head, None, Connection::New, &activity).await;
-            }
+            sent = self.send(head.clone(), None, *on, &activity).await;
         }
         let (response, announced) = sent?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {

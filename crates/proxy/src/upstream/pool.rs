@@ -109,10 +109,13 @@ impl Pool {
         self.is_http2
     }
 
-    /// The connection for a request that is sent again because the upstream closed a reused one. In HTTP/2 many
-    /// requests may be, and they share a new one.
-    pub(super) fn again(&self) -> Connection {
-        if self.is_http2 { Connection::Any } else { Connection::New }
+    /// The connections on which a request is sent again, one after the other, if the upstream closed a reused one. In
+    /// HTTP/2 many requests are sent again at once, and share a new connection first. It may close, too.
+    pub(super) fn again(&self) -> &'static [Connection] {
+        match self.is_http2 {
+            true => &[Connection::Any, Connection::New],
+            false => &[Connection::New],
+        }
     }
 
     /// Sends a request.
