@@ -351,7 +351,7 @@ fn the_wait_of_several_buckets_that_start_empty_is_enough() {
         .keyed("last", &last, |key| key)
         .build()
         .expect("token buckets");
-    let denied = all.check(&7).expect_err("nobody has asked for a cell before");
+    let denied = all.check(&7).expect_err("every bucket but the first is empty");
     let wait = denied.retry_after().expect("it fits");
     assert_eq!((denied.limit_name(), wait.as_secs()), ("one", 30));
     clock.advance(30 * SECOND);

@@ -57,9 +57,7 @@ pub(crate) fn nginx() {
     let [rules, config] = ["nginx.toml", "nginx.conf"].map(|name| read(name, OFFICE_NETWORK));
     let start = |slow| {
         Pair::start("nginx", &slowed(&rules, slow), |folder, listen, upstream| {
-            let text = slowed(&config, slow);
-            let text = text.replace("LISTEN", &listen.to_string());
-            let text = text.replace("UPSTREAM", &upstream.to_string());
+            let text = at_addresses(&slowed(&config, slow), listen, upstream);
             let file = folder.join("nginx.conf");
             let whole = format!(
                 "daemon off;\nmaster_process off;\npid nginx.pid;\nerror_log stderr error;\n\
@@ -92,10 +90,8 @@ pub(crate) fn haproxy() {
     let [rules, config] = ["haproxy.toml", "haproxy.cfg"].map(|name| read(name, OFFICE_NETWORK));
     let start = |slow| {
         Pair::start("haproxy", &slowed(&rules, slow), |folder, listen, upstream| {
-            let text = slowed(&config, slow);
-            let text = text.replace("LISTEN", &listen.to_string());
-            let text = text.replace("UPSTREAM", &upstream.to_string());
             let file = folder.join("haproxy.cfg");
+            let text = at_addresses(&slowed(&config, slow), listen, upstream);
             std::fs::write(&file, text).expect("written");
             let mut command = Command::new("haproxy");
             command.args(["-db", "-q", "-f"]).arg(file);
@@ -190,6 +186,11 @@ fn read(name: &str, (word, by): (&str, &str)) -> String {
     let text = example(name);
     assert!(text.contains(word), "{name} has no {word}");
     text.replace(word, by)
+}
+
+/// A configuration with the addresses that it has places for.
+fn at_addresses(config: &str, listen: SocketAddr, upstream: SocketAddr) -> String {
+    config.replace("LISTEN", &listen.to_string()).replace("UPSTREAM", &upstream.to_string())
 }
 
 /// The same configuration or rules, with quotas that take so many times as long.
@@ -310,7 +311,8 @@ impl Pair {
         [self.peer.address, self.proxy.listen]
     }
 
-    /// What each admits at each step of the script; `None` if a step was late.
+    /// How many requests the program and the proxy admit at each step of the script. `None`: the machine was too slow for
+    /// a step.
     fn decide(&self, path: &str, script: &[Step], slow: u32) -> Option<Vec<(u64, [u32; 2])>> {
         let began = Instant::now();
         let mut decided = Vec::new();
